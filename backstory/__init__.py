@@ -1,0 +1,32 @@
+"""Long-term memory for LLM agents, kept as an event-sourced ledger.
+
+    from backstory import Backstory
+
+    with Backstory.open("~/.backstory") as bs:
+        memory = bs.memory(user_id="ada")
+        memory.record("thread-1", [{"role": "user", "content": "I live in Oslo."}, …])
+
+Importing this package costs next to nothing: what is behind the names is loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backstory.api import Backstory as Backstory
+    from backstory.handle import MemoryHandle as MemoryHandle
+
+__all__ = ["Backstory", "MemoryHandle", "__version__"]
+
+__version__ = "0.1.0"
+
+_PLACES = {"Backstory": "backstory.api", "MemoryHandle": "backstory.handle"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _PLACES:
+        from importlib import import_module
+
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

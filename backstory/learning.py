@@ -1,0 +1,252 @@
+"""Recording what was said, and learning from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from backstory.results import (
+    Extracted,
+    ParkedThread,
+    PendingThread,
+    RecordResult,
+    Status,
+    ThreadSummary,
+    TurnView,
+)
+from backstory.scoped import Progress, Scoped
+from ledger.commands import FailUpdate
+from ledger.coverage import Parked
+from ledger.errors import NoModelError, NotFoundError, UsageError
+from ledger.events import TurnRange
+from ledger.extraction.model import Model
+from ledger.producer import due_at, due_runs
+from ledger.sanitize import MAX_NAME, clip
+from ledger.scope import LEDGER, TRANSCRIPT
+from ledger.transcript import Thread
+from ledger.updater import Job, Outcome
+from ledger.writer import State
+
+if TYPE_CHECKING:
+    from ledger.extraction.recorded import RecordedReply
+
+__all__ = ["Learning", "Mode"]
+
+Mode = Literal["conversation", "append"]
+
+
+class Learning(Scoped):
+    """The part of a handle that takes conversations in."""
+
+    def record(
+        self, thread: str, messages: Iterable[object], *, mode: Mode = "conversation", at_once: bool = False
+    ) -> RecordResult:
+        """Keep what of a conversation is new; durable when it returns, learned from after the debounce.
+
+        `messages` are dicts, LangChain or OpenAI messages: the whole conversation or only what is new; with
+        `mode="append"` all of them are new. `at_once` skips the debounce, for words about to be lost to the agent.
+
+        Raises:
+            InputError: a message that cannot be read; nothing of the delivery is recorded.
+        """
+        from ledger.messages import keep, read_message
+
+        if mode not in ("conversation", "append"):
+            raise UsageError(f"mode is {mode!r}; it is conversation or append")
+        if not thread:
+            raise UsageError("the thread has no name: give the conversation's id")
+        read = [read_message(message) for message in messages]
+        kept = keep(read)
+        name = clip(thread, MAX_NAME)
+        recorded = self._writer.record(name, kept, append=mode == "append")
+        backlog = False
+        if self._engine.producer is not None:
+            self._engine.producer.notice(self._writer, name, at_once=at_once)
+            limit = self._engine.queue_max_depth
+            backlog = 0 < limit < self._engine.producer.depth()
+        return RecordResult(1, recorded.turns, len(read) - len(kept) + recorded.skipped, backlog)
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Have what is pending learned from now; True when nothing due is left within `timeout` seconds."""
+        if self._engine.producer is None:
+            return not any(thread.due_in == 0 for thread in self.status().pending)
+        return self._engine.producer.flush(timeout)
+
+    def extract(
+        self,
+        replies: Sequence[RecordedReply] | None = None,
+        *,
+        thread: str | None = None,
+        dated: bool = False,
+        skipped: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
+    ) -> Extracted:
+        """Run every pending update here and now.
+
+        With `replies`, recorded answers take the model's place: a thread's pending turns make one update with its next
+        reply; a reply whose thread has nothing pending is told to `skipped`. `dated` dates commits by the last turn
+        they cover, for a backfill.
+
+        Raises:
+            NoModelError: there is no model and no replies.
+            NotFoundError: there is no such thread.
+        """
+        if thread is not None:
+            self._must_know(thread)
+        outcomes: list[Outcome] = []
+        if replies is not None:
+            for number, reply in enumerate(replies, 1):
+                if thread in (None, reply.thread):
+                    outcomes += self._answer(reply, number, dated=dated, skipped=skipped)
+                if progress is not None:
+                    progress(number)
+            return _extracted(outcomes)
+        model = self._model()
+        with self._writer.state() as state:
+            names = [name for name in state.transcript.threads if thread in (None, name)]
+        for number, name in enumerate(names, 1):
+            with self._claimed(name):
+                for run in self._due(name):
+                    outcomes.append(self._engine.updater.run(self._writer, Job(name, run, dated=dated), model))
+            if progress is not None:
+                progress(number)
+        return _extracted(outcomes)
+
+    def _due(self, thread: str) -> list[TurnRange]:
+        with self._writer.state() as state:
+            known = state.transcript.threads.get(thread)
+            return [] if known is None else due_runs(state.coverage, known)
+
+    def _answer(
+        self, reply: RecordedReply, number: int, *, dated: bool, skipped: Callable[[str], None] | None
+    ) -> list[Outcome]:
+        with self._claimed(reply.thread):
+            runs = self._due(reply.thread)
+            if runs:
+                job = Job(reply.thread, runs[0], dated=dated)
+                return [self._engine.updater.run(self._writer, job, reply)]
+        if skipped is not None:
+            skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
+        return []
+
+    def _model(self) -> Model:
+        if self._engine.model is None:
+            raise NoModelError(
+                "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "
+                "like, model_name; or give recorded replies"
+            )
+        return self._engine.model
+
+    def retry(self, thread: str | None = None, *, replies: Sequence[RecordedReply] | None = None) -> Extracted:
+        """Run parked updates again, with the model or with recorded replies.
+
+        Raises:
+            NoModelError: there is no model and no replies.
+            NotFoundError: there is no such thread.
+        """
+        if thread is not None:
+            self._must_know(thread)
+        answers = {reply.thread: reply for reply in reversed(replies or ())}
+        outcomes = []
+        for name, parked in self._parked(thread):
+            model = answers.get(name) if replies is not None else self._model()
+            if model is not None:
+                with self._claimed(name):
+                    job = Job(name, parked.turns, attempts=parked.attempts)
+                    outcomes.append(self._engine.updater.run(self._writer, job, model))
+        return _extracted(outcomes)
+
+    def _parked(self, thread: str | None) -> list[tuple[str, Parked]]:
+        with self._writer.state() as state:
+            threads = state.transcript.threads.items()
+            chosen = [known for name, known in threads if thread in (None, name)]
+            return [(known.name, parked) for known in chosen for parked in state.coverage.parked(known)]
+
+    def discard(self, thread: str) -> Extracted:
+        """Give up a thread's parked updates: a commit covers their turns without learning from them.
+
+        Raises:
+            NotFoundError: there is no such thread, or nothing of it is parked.
+        """
+        self._must_know(thread)
+        parked = self._parked(thread)
+        if not parked:
+            raise NotFoundError(f"nothing of thread {thread} is parked: see `status`")
+        commits = []
+        for _, item in parked:
+            command = FailUpdate(at="", reason="discarded", detail=item.detail, attempts=item.attempts)
+            cause = self._cause("manual", action="discard", thread=thread, turns=item.turns)
+            commits.append(self._writer.commit(command, cause).seq)
+        return Extracted(len(commits), 0, tuple(commits))
+
+    def threads(self) -> tuple[ThreadSummary, ...]:
+        """Return the conversations recorded here, by first word."""
+        with self._writer.state() as state:
+            return tuple(
+                ThreadSummary(
+                    name,
+                    len(thread.standing()),
+                    thread.recorded_at[-1] if thread.recorded_at else "",
+                    _count(thread, state.coverage.pending(thread)),
+                )
+                for name, thread in state.transcript.threads.items()
+            )
+
+    def transcript(self, thread: str) -> tuple[TurnView, ...]:
+        """Return the turns of a thread that stand, in order.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        self._must_know(thread)
+        with self._writer.state() as state:
+            turns = state.transcript.threads[thread].standing()
+        return tuple(
+            TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata)
+            for t in turns
+        )
+
+    def status(self) -> Status:
+        """Tell where the scope stands and what waits."""
+        store = self._writer.store
+        with self._writer.state() as state:
+            head = self._writer.head
+            return Status(
+                seq=head.seq,
+                hash=head.hash,
+                facts=len(state.memory.facts),
+                pending=tuple(self._pending(state)),
+                parked=tuple(_parked_threads(state)),
+                turns=state.transcript.turn_count,
+                threads=len(state.transcript.threads),
+                ledger_bytes=store.size(self.scope.stream(LEDGER)),
+                transcript_bytes=store.size(self.scope.stream(TRANSCRIPT)),
+                store=repr(store),
+                model=self._engine.model.name if self._engine.model is not None else None,
+                user=self.scope.user,
+                agent=self.scope.agent,
+            )
+
+    def _pending(self, state: State) -> Iterator[PendingThread]:
+        now = self._writer.clock.now()
+        for name, thread in state.transcript.threads.items():
+            runs = state.coverage.pending(thread)
+            if runs:
+                due = due_at(state.coverage, thread, self._engine.timing)
+                due_in = None if due is None else max(0.0, round((due - now).total_seconds(), 3))
+                yield PendingThread(name, _count(thread, runs), due_in)
+
+
+def _extracted(outcomes: Sequence[Outcome]) -> Extracted:
+    seqs = tuple(outcome.commit.seq for outcome in outcomes if outcome.commit is not None)
+    return Extracted(len(seqs), sum(outcome.failed for outcome in outcomes), seqs)
+
+
+def _count(thread: Thread, runs: Iterable[TurnRange]) -> int:
+    return sum(len(thread.standing(run.first, run.last)) for run in runs)
+
+
+def _parked_threads(state: State) -> Iterator[ParkedThread]:
+    for name, thread in state.transcript.threads.items():
+        for item in state.coverage.parked(thread):
+            yield ParkedThread(name, _count(thread, [item.turns]), item.reason, item.attempts, item.detail)

@@ -1,0 +1,139 @@
+"""What the doors answer with, where no read model already has the shape."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ledger.events import Fact
+from ledger.policy import Policy
+from projections.history import Diff
+
+__all__ = [
+    "Extracted",
+    "FactChange",
+    "ParkedThread",
+    "PendingThread",
+    "PolicyResult",
+    "RecordResult",
+    "ScopeSummary",
+    "Status",
+    "ThreadSummary",
+    "TurnView",
+    "WhatIf",
+]
+
+
+class RecordResult(msgspec.Struct, frozen=True):
+    """What became of a delivery; `skipped` were known already or filtered out; `backlog`: too much is due."""
+
+    threads: int
+    turns: int
+    skipped: int
+    backlog: bool = False
+
+
+class Extracted(msgspec.Struct, frozen=True):
+    """Updates made, how many of them failed, and the seqs of their commits."""
+
+    updates: int
+    failed: int
+    commits: tuple[int, ...]
+
+
+class PendingThread(msgspec.Struct, frozen=True):
+    """Turns that wait; `due_in` is in seconds, 0 when overdue, None when quiet: they go along with the next update."""
+
+    thread: str
+    turns: int
+    due_in: float | None
+
+
+class ParkedThread(msgspec.Struct, frozen=True):
+    """Turns whose update failed; they wait for a retry or a discard."""
+
+    thread: str
+    turns: int
+    reason: str
+    attempts: int
+    detail: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Where a scope stands; sizes in bytes; `model` is None where none is configured."""
+
+    seq: int
+    hash: str
+    facts: int
+    pending: tuple[PendingThread, ...]
+    parked: tuple[ParkedThread, ...]
+    turns: int
+    threads: int
+    ledger_bytes: int
+    transcript_bytes: int
+    store: str
+    model: str | None
+    user: str | None
+    agent: str | None
+
+
+class ThreadSummary(msgspec.Struct, frozen=True):
+    """One thread; `last` is the time of its last turn."""
+
+    thread: str
+    turns: int
+    last: str
+    pending: int
+
+
+class TurnView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn as it was kept."""
+
+    id: str
+    role: str
+    content: str
+    at: str
+    n: int
+    name: str | None = None
+    cause_by: str | None = None
+    sent_from: str | None = None
+    send_to: tuple[str, ...] = ()
+    metadata: dict[str, object] = {}
+
+
+class FactChange(msgspec.Struct, frozen=True):
+    """A change made by hand, and the fact as it is after it, or as it was removed."""
+
+    commit: int
+    fact: Fact
+
+
+class PolicyResult(msgspec.Struct, frozen=True):
+    """The policy in force; `commit` where it has just been changed; `configured`: what configuration asks for."""
+
+    policy: Policy
+    configured: Policy
+    commit: int | None = None
+
+
+class ScopeSummary(msgspec.Struct, frozen=True):
+    """One scope of a home."""
+
+    user: str | None
+    agent: str | None
+    seq: int
+    facts: int
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """Today against what would be, and how many facts there would be."""
+
+    added: tuple[Fact, ...]
+    removed: tuple[Fact, ...]
+    revised: tuple[object, ...]
+    sections: tuple[object, ...]
+    facts: int
+
+    @classmethod
+    def of(cls, difference: Diff, facts: int) -> WhatIf:
+        """Put a difference and a count together."""
+        return cls(difference.added, difference.removed, difference.revised, difference.sections, facts)

@@ -1,0 +1,109 @@
+"""What every part of a memory handle stands on: the scope's writer, its log, and who reads whose memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ledger.commit import Cause, Commit
+from ledger.errors import ConfigError, NotFoundError, UsageError
+from ledger.events import Fact
+from ledger.extraction.model import Model
+from ledger.memory import Memory
+from ledger.policy import POLICY_KEYS
+from ledger.producer import Producer, Timing
+from ledger.scope import Scope
+from ledger.updater import Updater
+from ledger.writer import Writer, read_commits
+from projections.replay import memory_at, read_moment
+from projections.what_if import PolicyValue
+
+__all__ = ["Engine", "Progress", "Scoped", "known_policy", "live_fact"]
+
+Progress = Callable[[int], None]
+"""Told how many steps of a long work are done."""
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """What a handle works with; one per opened home."""
+
+    updater: Updater
+    timing: Timing
+    model: Model | None
+    producer: Producer | None
+    document: Callable[[Scope], Path]
+    queue_max_depth: int
+    actor: str
+
+
+class Scoped:
+    """A scope's writer and, for an agent, the writer of the user's memory that it reads until it has one of its own."""
+
+    def __init__(self, writer: Writer, engine: Engine, fallback: Writer | None = None) -> None:
+        self._writer = writer
+        self._engine = engine
+        self._fallback = fallback
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory this is."""
+        return self._writer.scope
+
+    def _reading(self) -> Writer:
+        """An agent that has learnt nothing of its own reads its user's memory; writing never mixes them."""
+        if self._fallback is not None and self._writer.memory().seq == 0:
+            return self._fallback
+        return self._writer
+
+    def _commits(self, writer: Writer) -> list[Commit]:
+        return list(read_commits(writer.store, writer.ledger))
+
+    def _memory(self, at: int | str | None = None) -> Memory:
+        writer = self._reading()
+        if at is None:
+            return writer.memory()
+        return memory_at(writer.store, writer.scope, read_moment(at))
+
+    def _cause(self, kind: str, **fields: object) -> Cause:
+        return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor), **fields)
+
+    def _claimed(self, thread: str) -> contextlib.AbstractContextManager[None]:
+        """Keep background workers off a thread while it is worked on here."""
+        producer = self._engine.producer
+        return contextlib.nullcontext() if producer is None else producer.claim(self._writer, thread)
+
+    def _must_know(self, thread: str) -> None:
+        with self._writer.state() as state:
+            if thread not in state.transcript.threads:
+                raise NotFoundError(f"there is no thread {thread} in the memory of {self.scope}: see `threads`")
+
+
+def live_fact(memory: Memory, fact_id: str) -> Fact:
+    """Return a live fact by its id or a unique beginning of it.
+
+    Raises:
+        NotFoundError: no live fact begins so.
+        UsageError: several do.
+    """
+    if fact_id in memory.facts:
+        return memory.facts[fact_id]
+    found = [fact for fact in memory.facts.values() if fact_id and fact.id.startswith(fact_id)]
+    if len(found) > 1:
+        raise UsageError(f"{fact_id} begins the ids of {len(found)} facts: say more")
+    if not found:
+        raise NotFoundError(f"there is no live fact {fact_id}: see `fact list`, or `why` for one that is gone")
+    return found[0]
+
+
+def known_policy(changes: Mapping[str, PolicyValue]) -> None:
+    """Refuse a policy key that there is not.
+
+    Raises:
+        ConfigError: it names the keys there are.
+    """
+    unknown = set(changes) - set(POLICY_KEYS)
+    if unknown:
+        raise ConfigError(f"{min(unknown)} is no policy key; they are {', '.join(POLICY_KEYS)}")

@@ -1,0 +1,172 @@
+"""Who may be in memory: threshold, duplicates, the cap, and the order in which facts give way.
+
+Pure functions, used by every command that lets facts in or takes the rules anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ledger.dedup import dedup_key
+from ledger.events import Fact, NewFact, Removal
+from ledger.memory import Memory
+from ledger.policy import Policy
+
+__all__ = ["Admission", "Dropped", "Verdict", "admit", "overflow", "rank", "sweep"]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Why a candidate is refused: the rule's name, and what happened in words."""
+
+    rule: str
+    detail: str
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """A fact that has to go: by which rule, and what it was ranked by."""
+
+    fact: Fact
+    rule: str
+    detail: str
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """What became of a batch: facts that enter, facts that give way, and refusals by place."""
+
+    added: tuple[tuple[NewFact, Fact], ...]
+    evicted: tuple[Dropped, ...]
+    refused: dict[str, Verdict]
+
+
+def rank(fact: Fact) -> tuple[float, str, int, int]:
+    """The order in which facts stay: higher confidence, then newer, then later born. Total within a scope."""
+    return (fact.confidence, fact.created_at, fact.seq, fact.place)
+
+
+def _spelled(fact: Fact) -> str:
+    return f"confidence {fact.confidence:g}, created {fact.created_at}"
+
+
+def overflow(facts: Iterable[Fact], cap: int, *, by_hand_too: bool = False) -> list[Fact]:
+    """Return the facts that give way so that at most `cap` stay, lowest rank first.
+
+    Facts entered by hand are never named, unless `by_hand_too`: then they go last. Fewer than needed are returned where
+    not enough may go.
+    """
+    everyone = list(facts)
+    over = len(everyone) - cap
+    if over <= 0:
+        return []
+    pool = [fact for fact in everyone if by_hand_too or not fact.by_hand]
+    pool.sort(key=lambda fact: (fact.by_hand, *rank(fact)))
+    return pool[:over]
+
+
+def _dedup(newcomers: Sequence[tuple[NewFact, Fact]], held: Mapping[str, str], refused: dict[str, Verdict]) -> None:
+    """Refuse what a live fact already says, and of several newcomers that say the same all but the strongest."""
+    best: dict[str, tuple[NewFact, Fact]] = {}
+    for candidate, fact in newcomers:
+        if candidate.place in refused:
+            continue
+        key = dedup_key(fact.content)
+        if (holder := held.get(key)) is not None:
+            refused[candidate.place] = Verdict("duplicate", f"{holder} already says this")
+        elif (other := best.get(key)) is None:
+            best[key] = (candidate, fact)
+        else:
+            loser, winner = (candidate, other[0])
+            if fact.confidence > other[1].confidence:
+                loser, winner = (other[0], candidate)
+                best[key] = (candidate, fact)
+            refused[loser.place] = Verdict("duplicate", f"{winner.place} of the same update says this")
+
+
+def _cap(
+    memory: Memory, gone: set[str], newcomers: Sequence[tuple[NewFact, Fact]], refused: dict[str, Verdict]
+) -> tuple[Dropped, ...]:
+    """Refuse the newcomers that would not survive the cap; return the facts of old that give way to the others."""
+    cap = memory.policy.max_facts
+    entering = [(candidate, fact) for candidate, fact in newcomers if candidate.place not in refused]
+    staying = [fact for fact in memory.facts.values() if fact.id not in gone]
+    over = len(staying) + len(entering) - cap
+    if over <= 0 or not entering:
+        return ()
+    leaving = {fact.id for fact in overflow([*staying, *(fact for _, fact in entering)], cap)}
+    for candidate, fact in entering:
+        if fact.id in leaving:
+            refused[candidate.place] = Verdict(
+                "cap", f"memory holds {cap} facts at most, and the others rank above it ({_spelled(fact)})"
+            )
+    # Where not enough may go, people's facts alone fill the memory: the last to come find no room.
+    settled = [candidate for candidate, fact in entering if fact.id not in leaving]
+    for candidate in settled[len(settled) - (over - len(leaving)) :]:
+        refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
+    return tuple(Dropped(fact, "cap", _spelled(fact)) for fact in staying if fact.id in leaving)
+
+
+def admit(
+    memory: Memory,
+    newcomers: Sequence[tuple[NewFact, Fact]],
+    removals: Sequence[Removal] = (),
+    refused: Mapping[str, Verdict] | None = None,
+) -> Admission:
+    """Let newcomers in: removals first, then duplicates, then the cap.
+
+    A removal stands or falls with its replacement, so a refused newcomer may bring an old fact back, whose words and
+    whose room may refuse another; the rounds end because each refuses somebody. `refused` holds what earlier rules
+    refused, by place; the result holds those and its own.
+    """
+    verdicts = dict(refused or {})
+    while True:
+        before = len(verdicts)
+        gone = {removal.id for removal in removals if removal.place not in verdicts}
+        held = {dedup_key(fact.content): fact.id for fact in memory.facts.values() if fact.id not in gone}
+        evicted: tuple[Dropped, ...] = ()
+        _dedup(newcomers, held, verdicts)
+        _bind_replacements(newcomers, removals, verdicts)
+        if len(verdicts) == before:
+            evicted = _cap(memory, gone, newcomers, verdicts)
+            _bind_replacements(newcomers, removals, verdicts)
+        if len(verdicts) == before:
+            break
+    added = tuple((candidate, fact) for candidate, fact in newcomers if candidate.place not in verdicts)
+    return Admission(added, evicted, verdicts)
+
+
+def _bind_replacements(
+    newcomers: Sequence[tuple[NewFact, Fact]], removals: Sequence[Removal], verdicts: dict[str, Verdict]
+) -> None:
+    places = {candidate.place for candidate, _ in newcomers}
+    for removal in removals:
+        if removal.replacement is None or removal.place in verdicts:
+            continue
+        place = f"newFacts/{removal.replacement}"
+        if place in verdicts:
+            verdicts[removal.place] = Verdict(
+                "replacement_refused", f"{place} was to replace it and was refused ({verdicts[place].rule})"
+            )
+        elif place not in places:
+            verdicts[removal.place] = Verdict(
+                "replacement_refused", f"{place} was to replace it and is not in the reply"
+            )
+
+
+def sweep(facts: Iterable[Fact], policy: Policy, *, by_hand_too: bool) -> list[Dropped]:
+    """Return the facts that a policy does not allow to stay together: under the threshold, double, over the cap."""
+    dropped: list[Dropped] = []
+    kept: dict[str, Fact] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.by_hand, *rank(fact)), reverse=True):
+        key = dedup_key(fact.content)
+        if not fact.by_hand and fact.confidence < policy.fact_confidence_threshold:
+            dropped.append(Dropped(fact, "threshold", _spelled(fact)))
+        elif key in kept:
+            dropped.append(Dropped(fact, "duplicate", f"{kept[key].id} says the same"))
+        else:
+            kept[key] = fact
+    dropped += [
+        Dropped(fact, "cap", _spelled(fact))
+        for fact in overflow(kept.values(), policy.max_facts, by_hand_too=by_hand_too)
+    ]
+    return dropped

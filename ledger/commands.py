@@ -1,0 +1,208 @@
+"""What can be asked of a memory: commands, in the imperative, with all they need inside.
+
+Time, ids and a model's answer come in with the command, so that deciding it is pure. No content is said in a command
+that is not said again in the events it leads to: `candidates_of` rebuilds a proposal from its outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from ledger.events import (
+    Candidate,
+    CandidateRejected,
+    Edit,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Section,
+    SummaryUpdated,
+    TurnRange,
+)
+from ledger.policy import Policy
+
+__all__ = [
+    "AddFact",
+    "ChangePolicy",
+    "Clear",
+    "Command",
+    "EditFact",
+    "Extract",
+    "FailUpdate",
+    "ImportDocument",
+    "Proposal",
+    "RemoveFact",
+    "Revert",
+    "RollBack",
+    "candidates_of",
+    "proposed_fields",
+]
+
+
+class _Command(msgspec.Struct, frozen=True, kw_only=True):
+    """`at` is when it is asked: ISO 8601, UTC, microseconds."""
+
+    at: str
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What a model answered: its candidates, and the sha256 and length of the raw text."""
+
+    candidates: tuple[Candidate, ...]
+    digest: str
+    size: int
+
+
+class Extract(_Command, frozen=True):
+    """Merge a model's proposal, made from `thread` on the memory of commit `basis`; None in `shown` is every fact."""
+
+    thread: str
+    proposal: Proposal
+    basis: int
+    shown: tuple[str, ...] | None = None
+    covered: bool = False
+
+
+class FailUpdate(_Command, frozen=True):
+    """Record that an update came to nothing; `turns` are parked, None parks none."""
+
+    reason: str
+    detail: str
+    attempts: int = 1
+    turns: TurnRange | None = None
+
+
+class AddFact(_Command, frozen=True):
+    """Enter a fact by hand."""
+
+    fact: NewFact
+
+
+class EditFact(_Command, frozen=True):
+    """Change a fact by hand."""
+
+    edit: Edit
+
+
+class RemoveFact(_Command, frozen=True):
+    """Remove a fact by hand."""
+
+    fact_id: str
+
+
+class Clear(_Command, frozen=True):
+    """Forget facts and sections, keep the history."""
+
+
+class ImportDocument(_Command, frozen=True):
+    """Take in a document: beside what is there, or, with `replace`, instead of it."""
+
+    candidates: tuple[Candidate, ...]
+    replace: bool = False
+
+
+class ChangePolicy(_Command, frozen=True):
+    """Put a policy in force; `source` is config or manual."""
+
+    policy: Policy
+    source: str = "manual"
+
+
+class Revert(_Command, frozen=True):
+    """Undo what of commit `target`, whose events are given, is still in force."""
+
+    target: int
+    events: tuple[Event, ...]
+    force: bool = False
+
+
+class RollBack(_Command, frozen=True):
+    """Bring back the facts and sections of commit `to`."""
+
+    to: int
+    facts: tuple[Fact, ...]
+    sections: dict[str, Section]
+
+
+Command: TypeAlias = (
+    Extract | FailUpdate | AddFact | EditFact | RemoveFact | Clear | ImportDocument | ChangePolicy | Revert | RollBack
+)
+
+
+def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
+    return NewFact(
+        place=place,
+        content=fact.content,
+        category=fact.category,
+        confidence=fact.confidence,
+        evidence=fact.evidence,
+        source_error=fact.source_error,
+        expected_valid_days=fact.expected_valid_days,
+        id=fact.id if stated else None,
+        at=fact.created_at if stated else None,
+        source=fact.source if stated else None,
+        by_hand=fact.by_hand if stated else False,
+    )
+
+
+def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> dict[str, str | int | float | None]:
+    """Name the fields in which a candidate differs from the fact that came of it.
+
+    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give.
+    """
+    told = _told(fact, candidate.place, stated=stated)
+    return {
+        name: getattr(candidate, name)
+        for name in NewFact.__struct_fields__
+        if getattr(candidate, name) != getattr(told, name)
+    }
+
+
+def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
+    match event:
+        case CandidateRejected():
+            return event.candidate
+        case FactAdded(place=str(place)):
+            told = _told(event.fact, place, stated=stated)
+            return msgspec.structs.replace(told, **event.proposed) if event.proposed else told
+        case FactRemoved(place=str(place)):
+            return Removal(place=place, id=event.fact.id, reason=event.note, replacement=event.replacement)
+        case FactRevised(place=str(place), after=after) if stated:
+            return _told(after, place, stated=True)
+        case FactRevised(place=str(place), change="confirmed"):
+            return Reinforcement(place=place, id=event.after.id)
+        case FactRevised(place=str(place), change="edited", before=before, after=after):
+            changed = {
+                name: getattr(after, name)
+                for name in ("content", "category", "confidence")
+                if getattr(after, name) != getattr(before, name)
+            }
+            return Edit(place=place, id=after.id, **changed)
+        case SummaryUpdated(place=str(place)):
+            text = event.after.summary if event.proposed is None else event.proposed
+            return NewSummary(place=place, summary=text, at=event.after.updated_at if stated else None)
+        case _:
+            return None
+
+
+def candidates_of(events: Iterable[Event], *, stated: bool = False) -> tuple[Candidate, ...]:
+    """Rebuild a proposal from its outcomes, in the order of its places.
+
+    An outcome that was erased is left out: what it said is gone for good.
+    """
+    found = [candidate for event in events if (candidate := _candidate_of(event, stated=stated)) is not None]
+    return tuple(sorted(found, key=lambda candidate: _place_key(candidate.place)))
+
+
+def _place_key(place: str) -> tuple[str, int]:
+    name, _, index = place.partition("/")
+    return (name, int(index)) if index.isdigit() else (place, -1)

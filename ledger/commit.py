@@ -1,0 +1,325 @@
+"""One line of a log: all events of one update, sealed into a hash chain.
+
+    {"v":1,"seq":7,"at":"…","cause":{…},"events":[{…},…],"salts":["…",…],"prev":"…","hash":"…"}
+
+`hash` covers v, seq, at, prev and the salted digest of the cause and of each event, never their content: so one event
+can be erased, leaving its digest, and the chain still verifies. A digest is taken over the bytes as they stand in the
+line, never over a decoded value. docs/log-format.md states the bytes, and a test holds it to this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypedDict
+
+import msgspec
+import orjson
+
+from ledger.errors import CorruptLogError, StoreError
+from ledger.events import Event, TurnRange
+from ledger.sanitize import Json
+
+__all__ = [
+    "EMPTY",
+    "FORMAT",
+    "Cause",
+    "Commit",
+    "Draft",
+    "Head",
+    "Inspection",
+    "follows",
+    "head_of",
+    "inspect",
+    "prev_of",
+    "replay_line",
+    "seal",
+    "unseal",
+]
+
+FORMAT = 1
+"""The version written; `_UPCASTS` reads the ones before it."""
+
+_NO_HASH = "0" * 64
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a stream stands: its last seq and hash; seq 0 and sixty-four zeros when nothing was ever written."""
+
+    seq: int
+    hash: str
+
+
+EMPTY = Head(0, _NO_HASH)
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """Why a commit exists.
+
+    `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction; in a transcript,
+    record. `turns` are those of `thread` that this commit covers; a clear covers everything up to `transcript`, the
+    transcript's head when the update was made. `target`, `force`, `replace`, `action` and `fact` are what of the
+    command is not said in the events, so that it can be decided again. No cause ever holds content.
+    """
+
+    kind: str
+    user: str | None = None
+    agent: str | None = None
+    thread: str | None = None
+    turns: TurnRange | None = None
+    transcript: Head | None = None
+    model: str | None = None
+    prompt: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    actor: str | None = None
+    action: str | None = None
+    fact: str | None = None
+    target: int | None = None
+    force: bool = False
+    replace: bool = False
+    digest: str | None = None
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A commit before it has a place in the chain."""
+
+    at: str
+    cause: Cause
+    events: tuple[Event, ...]
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A commit as it is read."""
+
+    seq: int
+    at: str
+    cause: Cause
+    events: tuple[Event, ...]
+    prev: str
+    hash: str
+
+    @property
+    def head(self) -> Head:
+        """Where the stream stands after this commit."""
+        return Head(self.seq, self.hash)
+
+
+class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
+    """A line with its contents still as bytes."""
+
+    v: int
+    seq: int
+    at: str
+    cause: msgspec.Raw
+    events: list[msgspec.Raw]
+    salts: list[str | None]
+    prev: str
+    hash: str
+
+
+class _Stub(msgspec.Struct):
+    digest: str
+
+
+class _Replayed(msgspec.Struct):
+    """What folding needs of a line; the rest is passed over without being built."""
+
+    seq: int
+    at: str
+    cause: Cause
+    events: tuple[Event, ...]
+
+
+class _Ends(msgspec.Struct):
+    seq: int
+    prev: str
+    hash: str
+
+
+_encoder = msgspec.json.Encoder()
+_sealed = msgspec.json.Decoder(_Sealed)
+_replayed = msgspec.json.Decoder(_Replayed)
+_stub = msgspec.json.Decoder(_Stub)
+_ends = msgspec.json.Decoder(_Ends)
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_cause = msgspec.json.Decoder(Cause)
+
+
+class Contents(TypedDict):
+    """A line's cause and events, parsed: what an upcast turns into the next version's."""
+
+    cause: dict[str, Json]
+    events: list[dict[str, Json]]
+
+
+_UPCASTS: Mapping[int, Callable[[Contents], Contents]] = MappingProxyType({})
+"""From a version to what brings its contents to the next; the envelope stays as it is."""
+
+_ERASED_EVENT = b'{"type":"Erased",'
+_ERASED_CAUSE = b'{"kind":"erased",'
+
+
+def _digest(salt: str, content: bytes) -> str:
+    return hashlib.sha256(salt.encode() + content).hexdigest()
+
+
+def _chain(v: int, seq: int, at: str, prev: str, digests: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join((str(v), str(seq), at, prev, *digests)).encode()).hexdigest()
+
+
+def seal(draft: Draft, after: Head, salts: Callable[[], str]) -> bytes:
+    """Give a draft its place after a head; returns the line, without a line break.
+
+    `salts` yields a new secret of 32 hex digits at each call.
+    """
+    contents = [_encoder.encode(draft.cause), *map(_encoder.encode, draft.events)]
+    keys = [salts() for _ in contents]
+    seq = after.seq + 1
+    digests = [_digest(key, content) for key, content in zip(keys, contents, strict=True)]
+    return _encoder.encode(
+        _Sealed(
+            FORMAT,
+            seq,
+            draft.at,
+            msgspec.Raw(contents[0]),
+            [msgspec.Raw(content) for content in contents[1:]],
+            list(keys),
+            after.hash,
+            _chain(FORMAT, seq, draft.at, after.hash, digests),
+        )
+    )
+
+
+def head_of(line: bytes) -> Head:
+    """Read a line's seq and hash, without checking either.
+
+    Raises:
+        msgspec.MsgspecError: the line is no commit.
+    """
+    ends = _ends.decode(line)
+    return Head(ends.seq, ends.hash)
+
+
+def prev_of(line: bytes) -> str:
+    """Read the hash that a line says it follows, without checking it."""
+    return _ends.decode(line).prev
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """What a line claims and what its bytes prove: `intact` where the recomputed hash is the one it states.
+
+    `erased` lists the events, by index, whose content is gone (-1: the cause).
+    """
+
+    seq: int
+    at: str
+    prev: str
+    hash: str
+    intact: bool
+    erased: tuple[int, ...]
+
+
+def _digests(sealed: _Sealed) -> tuple[list[str], tuple[int, ...]] | None:
+    """Digest cause and events; None where salts and contents do not pair up; an erased slot states its own digest."""
+    if len(sealed.salts) != 1 + len(sealed.events):
+        return None
+    digests: list[str] = []
+    erased: list[int] = []
+    for index, (salt, raw) in enumerate(zip(sealed.salts, (sealed.cause, *sealed.events), strict=True), -1):
+        content = bytes(raw)
+        if salt is not None:
+            digests.append(_digest(salt, content))
+        elif content.startswith(_ERASED_EVENT if index >= 0 else _ERASED_CAUSE):
+            digests.append(_stub.decode(content).digest)
+            erased.append(index)
+        else:
+            return None
+    return digests, tuple(erased)
+
+
+def _inspect(sealed: _Sealed) -> Inspection:
+    told = _digests(sealed)
+    intact = told is not None and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, told[0])
+    return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, told[1] if told is not None else ())
+
+
+def inspect(line: bytes) -> Inspection:
+    """Recompute a line's hash from its bytes.
+
+    Raises:
+        msgspec.MsgspecError: the line is no commit at all.
+    """
+    return _inspect(_sealed.decode(line))
+
+
+def _decode(sealed: _Sealed) -> Commit:
+    if sealed.v == FORMAT:
+        cause, events = _cause.decode(sealed.cause), tuple(map(_event.decode, sealed.events))
+    else:
+        cause, events = _upcast(sealed)
+    return Commit(sealed.seq, sealed.at, cause, events, sealed.prev, sealed.hash)
+
+
+def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
+    contents: Contents = {"cause": orjson.loads(sealed.cause), "events": [orjson.loads(raw) for raw in sealed.events]}
+    for version in range(sealed.v, FORMAT):
+        if version not in _UPCASTS:
+            raise msgspec.ValidationError(f"format {version} was never written")
+        contents = _UPCASTS[version](contents)
+    if sealed.v > FORMAT:
+        raise StoreError(
+            f"the log is in format {sealed.v} and this program reads up to {FORMAT}: use a newer backstory"
+        )
+    return (
+        msgspec.convert(contents["cause"], Cause),
+        msgspec.convert(contents["events"], tuple[Event, ...]),
+    )
+
+
+def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
+    """Return seq, time, kind of cause and events of a line whose chain was checked elsewhere."""
+    read = _replayed.decode(line)
+    return read.seq, read.at, read.cause.kind, read.events
+
+
+def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
+    """Read a line that has to follow `after`, its hash recomputed; `byte` is its offset, for the error.
+
+    Raises:
+        CorruptLogError: it is no commit, its bytes are not what was sealed, or it does not follow.
+    """
+    found: Inspection | None = None
+    try:
+        sealed = _sealed.decode(line)
+        found = _inspect(sealed)
+        problem = follows(found, after)
+        if problem is None:
+            return _decode(sealed)
+    except (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError) as error:
+        problem = ("altered", f"cannot be read ({error})")
+    kind, what = problem
+    number = after.seq + 1
+    raise CorruptLogError(
+        f"{stream}: line {number} at byte {byte} {what}; run `verify`, then restore the file from a copy",
+        kind=kind,
+        stream=stream,
+        line=number,
+        byte=byte,
+    )
+
+
+def follows(found: Inspection, after: Head) -> tuple[str, str] | None:
+    """Say what is wrong with a line that should follow a head: the kind of problem and words for it; None: nothing."""
+    if not found.intact:
+        return "altered", "is not what was written: its hash does not match its content"
+    if found.seq == after.seq + 1 and found.prev == after.hash:
+        return None
+    if found.seq == after.seq:
+        return "duplicate_seq", f"repeats seq {found.seq}"
+    if found.seq < after.seq:
+        return "reordered", f"has seq {found.seq} after {after.seq}"
+    if found.seq > after.seq + 1:
+        return "missing", f"has seq {found.seq}: what came after {after.seq} is missing"
+    return "broken_prev", "does not continue the line before it"

@@ -1,0 +1,368 @@
+"""The model port over the OpenAI chat API, for the hosted service and every server that speaks the same protocol."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError
+from ledger.extraction.model import Answer, Prompt, Usage
+from ledger.sanitize import MAX_NAME, clip, safe_text
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+    from openai.types.chat.completion_create_params import ResponseFormat
+
+__all__ = ["OpenAIModel"]
+
+_DEFAULT_ADDRESS = "https://api.openai.com/v1"
+# Local servers ask for no key, but the client library refuses to start without one.
+_PLACEHOLDER_KEY = "no-key-needed"
+_REPLY_NAME = "reply"
+_MAX_DETAIL = 300
+_MAX_COUNT = 2**63 - 1
+
+_ERROR_TEXT = ("error", "message", "detail", "msg")
+_FORM_REFUSED = frozenset({400, 404, 415, 422, 501})
+_MAY_PASS = frozenset({408, 409, 425, 429})
+_FIRST_SERVER_ERROR = 500
+_TOO_MANY_REQUESTS = 429
+
+_CHECK_KEY = "check OPENAI_API_KEY"
+_ADVICE = {
+    400: "shorten the prompt if it is too long for the model, otherwise check what the server says",
+    401: _CHECK_KEY,
+    402: "check the account's balance",
+    403: f"{_CHECK_KEY} and what it may use",
+    404: "check the model's name and OPENAI_BASE_URL, which often ends in /v1",
+    413: "shorten the prompt",
+}
+_OTHER_ADVICE = "check OPENAI_BASE_URL and what the server says"
+
+
+class _Form(enum.IntEnum):
+    """How firmly a server is asked to hold the model to a JSON reply, firmest first."""
+
+    JSON_SCHEMA = 0
+    JSON_OBJECT = 1
+    TEXT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """A client, how messages name its far end, and the key they must not show."""
+
+    client: OpenAI
+    where: str
+    key: str = field(repr=False)
+    owned: bool
+
+    def redact(self, text: str) -> str:
+        """Return what a server or library said as one short line without the key."""
+        # The key goes first: clipping could leave a part of it that no longer matches.
+        hidden = text.replace(self.key, "***") if self.key else text
+        return clip(" ".join(hidden.split()), _MAX_DETAIL)
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """Return the error as the cause to show in a traceback, or None where its own text would show the key."""
+        link: BaseException | None = error
+        while link is not None and self.key:
+            if self.key in str(link):
+                return None
+            link = link.__cause__ or link.__context__
+        return error
+
+
+class OpenAIModel:
+    """A model behind an OpenAI-compatible chat completions endpoint; may be shared between threads.
+
+    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL; a server with an address of its own may do
+    without a key. `temperature` is sent only when given. `timeout` is in seconds and bounds connecting and each silence
+    of the server, not the whole answer. A given `client` keeps its own key, address and timeout, and stays the caller's
+    to close. The first `ask` imports the client library and connects; constructing does neither and never fails.
+
+    A reply is asked for with the prompt's JSON schema, then as any JSON object, then as plain text: whichever form the
+    server takes first is used from then on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        temperature: float | None = None,
+        timeout: float = 120.0,
+        client: OpenAI | None = None,
+    ) -> None:
+        self._name = name
+        self._api_key = api_key
+        self._base_url = base_url
+        self._temperature = temperature
+        self._timeout = timeout
+        self._client = client
+        self._lock = threading.Lock()
+        self._connection: _Connection | None = None
+        self._worked: set[_Form] = set()
+
+    @property
+    def name(self) -> str:
+        """The model asked for."""
+        return self._name
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """Answer the prompt, once; retries are the caller's.
+
+        Where the server refuses a form of reply, the same request goes out in a weaker one. A cut answer and a refusal
+        to answer are returned as text, with lone surrogates replaced.
+
+        Raises:
+            ModelUnavailableError: rate limit, time-out, lost connection, server error, or an answer that is broken or
+                empty; `retry_after` is in seconds, where the server stated it.
+            ModelRejectedError: bad key, unknown model, used-up quota, or a request the server refuses in every form.
+        """
+        connection = self._connect()
+        form = self._strongest_form()
+        while (answer := self._try_form(connection, prompt, form)) is None:
+            form = _Form(form + 1)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections this model opened itself; the next `ask` would open them again."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None and connection.owned:
+            connection.client.close()
+
+    def _connect(self) -> _Connection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._borrow(self._client) if self._client is not None else self._open()
+            return self._connection
+
+    def _open(self) -> _Connection:
+        address = _setting(self._base_url, "OPENAI_BASE_URL")
+        where = self._where(address or _DEFAULT_ADDRESS)
+        key = _setting(self._api_key, "OPENAI_API_KEY") or (_PLACEHOLDER_KEY if address else "")
+        if not key:
+            raise ModelRejectedError(
+                f"{where} needs an API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none."
+            )
+        # Such a key fails deep in the HTTP library, in an error that quotes it.
+        if not (key.isascii() and key.isprintable()):
+            raise ModelRejectedError(
+                f"{where} cannot be asked: the API key holds characters that no HTTP header can carry; {_CHECK_KEY}."
+            )
+        try:
+            import openai
+
+            client = openai.OpenAI(
+                api_key=key, base_url=address or _DEFAULT_ADDRESS, timeout=self._timeout, max_retries=0
+            )
+        except Exception as error:
+            raise self._no_client(where, error) from error
+        return _Connection(client=client, where=where, key=key, owned=True)
+
+    def _borrow(self, given: OpenAI) -> _Connection:
+        where = self._where(str(given.base_url))
+        try:
+            client = given.with_options(max_retries=0)
+        except Exception as error:
+            raise self._no_client(where, error) from error
+        return _Connection(client=client, where=where, key=given.api_key, owned=False)
+
+    @staticmethod
+    def _no_client(where: str, error: Exception) -> ModelRejectedError:
+        return ModelRejectedError(
+            f"{where} cannot be asked: no client could be set up ({type(error).__name__}); "
+            f"check OPENAI_BASE_URL, the other OPENAI_ variables and those of any proxy."
+        )
+
+    def _where(self, address: str) -> str:
+        shown = _shown_address(address)
+        if shown is None:
+            raise ModelRejectedError(
+                f"Model {self._name!r} cannot be asked: its base URL is no http or https address; "
+                f"set OPENAI_BASE_URL to something like http://127.0.0.1:8080/v1."
+            )
+        return f"Model {self._name!r} at {shown}"
+
+    def _strongest_form(self) -> _Form:
+        with self._lock:
+            return min(self._worked, default=_Form.JSON_SCHEMA)
+
+    def _may_weaken(self, form: _Form, status: int) -> bool:
+        if form is _Form.TEXT:
+            return False
+        # Some servers crash on a form they do not know; one that has worked is known, so there it is a real crash.
+        with self._lock:
+            return status in _FORM_REFUSED or (status == _FIRST_SERVER_ERROR and form not in self._worked)
+
+    def _try_form(self, connection: _Connection, prompt: Prompt, form: _Form) -> Answer | None:
+        """Ask in one form; None means that the server refuses it and a weaker one is left."""
+        import openai
+
+        where = connection.where
+        try:
+            body = self._send(connection.client, prompt, form)
+        except openai.APIStatusError as error:
+            if self._may_weaken(form, error.status_code):
+                return None
+            raise _judge_status(connection, error) from connection.cause(error)
+        except openai.APITimeoutError as error:
+            raise ModelUnavailableError(
+                f"{where} kept silent for too long; try again later, or raise the timeout."
+            ) from connection.cause(error)
+        except (openai.APIError, OSError) as error:
+            raise ModelUnavailableError(
+                f"{where} could not be reached, or broke off: {connection.redact(str(error.__cause__ or error))}; "
+                f"try again later, or check that the server runs and that OPENAI_BASE_URL is its address."
+            ) from connection.cause(error)
+        except Exception as error:  # noqa: BLE001 - raised again below, in the terms of the port
+            raise ModelRejectedError(
+                f"{where} could not be asked ({type(error).__name__}): {connection.redact(str(error))}; "
+                f"check the prompt and the OPENAI_ variables."
+            ) from connection.cause(error)
+        answer = _read_answer(connection, body, self._name)
+        with self._lock:
+            self._worked.add(form)
+        return answer
+
+    def _send(self, client: OpenAI, prompt: Prompt, form: _Form) -> bytes:
+        import openai
+
+        # The raw body, because the library lets any JSON pass as a completion and any other body pass as a string.
+        response = client.chat.completions.with_raw_response.create(
+            model=self._name,
+            messages=[
+                {"role": "system", "content": safe_text(prompt.system)},
+                {"role": "user", "content": safe_text(prompt.user)},
+            ],
+            response_format=openai.omit if form is _Form.TEXT else _response_format(form, prompt),
+            temperature=openai.omit if self._temperature is None else self._temperature,
+        )
+        return response.content
+
+
+def _setting(value: str | None, variable: str) -> str:
+    # Read here as well as in the library, which takes a variable that is set but empty for an address.
+    return (os.environ.get(variable, "") if value is None else value).strip()
+
+
+def _shown_address(address: str) -> str | None:
+    """Return an HTTP address without the parts that may hold secrets, or None where it is none."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None
+
+
+def _response_format(form: _Form, prompt: Prompt) -> ResponseFormat:
+    if form is _Form.JSON_OBJECT:
+        return {"type": "json_object"}
+    schema: dict[str, object] = dict(prompt.schema)
+    return {"type": "json_schema", "json_schema": {"name": _REPLY_NAME, "schema": schema, "strict": False}}
+
+
+def _judge_status(connection: _Connection, error: APIStatusError) -> ModelError:
+    status = error.status_code
+    said = connection.redact(_error_text(error.body))
+    what = f"{connection.where} answered HTTP {status}" + (f": {said}" if said else "")
+    if status == _TOO_MANY_REQUESTS and "insufficient_quota" in (error.code, error.type):
+        return ModelRejectedError(f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.")
+    if status in _MAY_PASS or status >= _FIRST_SERVER_ERROR:
+        wait = _retry_after(error.response.headers.get("retry-after"))
+        return ModelUnavailableError(f"{what}; try again later.", retry_after=wait)
+    return ModelRejectedError(f"{what}; {_ADVICE.get(status, _OTHER_ADVICE)}.")
+
+
+def _error_text(body: object) -> str:
+    """Return the sentence in an error body; servers put it under several names, in a list, or send it bare."""
+    while isinstance(body, Mapping | list) and body:
+        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
+    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
+
+
+def _retry_after(header: str | None) -> float | None:
+    """Return a Retry-After header, seconds or an HTTP date, as seconds from now; None where it is neither."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(header)
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = (aware - datetime.now(UTC)).total_seconds()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _read_answer(connection: _Connection, body: bytes, asked: str) -> Answer:
+    try:
+        data = json.loads(body)
+    # A body of nothing but brackets is deep enough for a RecursionError.
+    except (ValueError, RecursionError) as error:
+        raise ModelUnavailableError(
+            f"{connection.where} answered with something that is no JSON; "
+            f"try again later, or check that OPENAI_BASE_URL is the address of a model server."
+        ) from error
+    completion = _mapping(data)
+    choices = completion.get("choices")
+    choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    text = _message_text(_mapping(choice.get("message")))
+    if not text.strip():
+        # Some gateways report a failure further back in a body like this one, with status 200.
+        said = connection.redact(_error_text(completion.get("error")))
+        reason = said or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
+        raise ModelUnavailableError(
+            f"{connection.where} answered without any text ({reason}); "
+            f"try again later, or check the server's token limit and log."
+        )
+    model = completion.get("model")
+    return Answer(
+        text=safe_text(text),
+        model=clip(model, MAX_NAME) if isinstance(model, str) and model.strip() else asked,
+        usage=_read_usage(completion.get("usage")),
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _message_text(message: Mapping[str, object]) -> str:
+    content = message.get("content")
+    # Some servers split the content into parts; those of a model's thinking are no `text`.
+    if isinstance(content, list):
+        content = "".join(part for part in (_mapping(item).get("text") for item in content) if isinstance(part, str))
+    if isinstance(content, str) and content.strip():
+        return content
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _read_usage(value: object) -> Usage | None:
+    counts = _mapping(value)
+    usage = Usage(input=_count(counts.get("prompt_tokens")), output=_count(counts.get("completion_tokens")))
+    return None if usage == Usage() else usage
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None

@@ -1,0 +1,250 @@
+"""What a model answered (row D9): the first valid object of its text, taken apart into candidates.
+
+An object that is broken fails the whole reply; nothing is repaired by guessing. Inside a valid one each item stands for
+itself: what cannot be read becomes an Unread candidate, refused and recorded like any other, and harms no neighbour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ledger.commands import Proposal
+from ledger.errors import ReplyError
+from ledger.events import (
+    DOCUMENT_SECTIONS,
+    Candidate,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Turn,
+    Unread,
+)
+from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip, safe_text
+
+__all__ = ["REPLY_SCHEMA", "read_reply"]
+
+_MAX_REPLY = 8 * 1024 * 1024
+_LISTS = (
+    "newFacts",
+    "factsToRemove",
+    "factsToReinforce",
+    "staleFactsToRemove",
+    "staleFactsToExtend",
+    "factsToConsolidate",
+)
+_KNOWN = frozenset({"user", "history", *_LISTS})
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_OBJECT = re.compile(r'\{\s*["}]')
+_MAX_EVIDENCE = 50
+_MAX_DAYS = 10**6
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _NewFact(_Item):
+    """The fields that a fact stands on are strict; the rest is taken where it can be read and left out where not."""
+
+    content: str
+    category: str = "context"
+    confidence: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    evidence: tuple[str, ...] = ()
+    source_error: str | None = Field(default=None, alias="sourceError")
+    expected_valid_days: int | None = Field(default=None, alias="expectedValidDays")
+    scope: str | None = None
+    durability: str | None = None
+    authority: str | None = None
+
+    @field_validator("evidence", mode="before")
+    @classmethod
+    def _cited(cls, value: object) -> tuple[str, ...]:
+        cited = value if isinstance(value, list) else [value]
+        return tuple(str(c) for c in cited if isinstance(c, str | int) and not isinstance(c, bool))[:_MAX_EVIDENCE]
+
+    @field_validator("source_error", "scope", "durability", "authority", mode="before")
+    @classmethod
+    def _text(cls, value: object) -> str | None:
+        return value if isinstance(value, str) and value.strip() else None
+
+    @field_validator("expected_valid_days", mode="before")
+    @classmethod
+    def _days(cls, value: object) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return int(value) if 0 < value < _MAX_DAYS and value == int(value) else None
+
+
+class _Removal(_Item):
+    id: str
+    reason: str | None = None
+    replacement: int | None = Field(default=None, alias="replacementFactIndex", ge=0)
+
+
+class _Reference(_Item):
+    id: str
+
+
+class _Section(_Item):
+    summary: str = ""
+    should_update: bool = Field(alias="shouldUpdate")
+
+
+def _schema() -> dict[str, Json]:
+    section: Json = {
+        "type": "object",
+        "properties": {"summary": {"type": "string"}, "shouldUpdate": {"type": "boolean"}},
+    }
+    groups: dict[str, Json] = {}
+    for name in DOCUMENT_SECTIONS:
+        group, _, key = name.partition(".")
+        properties = groups.setdefault(group, {"type": "object", "properties": {}})
+        assert isinstance(properties, dict)  # noqa: S101 the line above made it
+        inner = properties["properties"]
+        assert isinstance(inner, dict)  # noqa: S101 as above
+        inner[key] = section
+    items: dict[str, Json] = {
+        "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
+        "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
+        "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
+    }
+    return {"type": "object", "properties": {**groups, **items}}
+
+
+REPLY_SCHEMA: dict[str, Json] = _schema()
+"""The JSON schema of a reply, for servers that hold a model to one."""
+
+
+def _first_object(text: str) -> dict[str, object]:
+    """Return the first JSON object with a known key outside of thinking.
+
+    An object that begins and cannot be read to its end is what the model meant to say, broken: the search ends there,
+    or a part of it would be taken for the whole.
+    """
+    spoken = _THOUGHT.sub(" ", text)
+    spoken = _THOUGHT_END.sub("", spoken)
+    decoder = json.JSONDecoder()
+    position = 0
+    while (begin := _OBJECT.search(spoken, position)) is not None:
+        try:
+            found, position = decoder.raw_decode(spoken, begin.start())
+        except (ValueError, RecursionError) as error:
+            what = str(error) if isinstance(error, ValueError) else "nested too deep"
+            raise ReplyError(f"the reply's JSON is broken: {what[:200]}") from None
+        if isinstance(found, dict) and not _KNOWN.isdisjoint(found):
+            return found
+    raise ReplyError(f"the reply holds no JSON object with any of {', '.join(sorted(_KNOWN))}")
+
+
+def _unread(place: str, item: object, detail: str) -> Unread:
+    try:
+        text = json.dumps(item, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        text = repr(item)[:MAX_FACT]
+    return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
+
+
+def _told(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
+
+
+def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
+    if isinstance(item, dict) and "expected_valid_days" in item:
+        item = {"expectedValidDays": item["expected_valid_days"], **item}
+    read = _NewFact.model_validate(item)
+    return NewFact(
+        place=place,
+        content=clip(read.content.strip(), MAX_FACT),
+        category=clip(read.category.strip().casefold(), MAX_NAME),
+        confidence=read.confidence,
+        evidence=tuple(dict.fromkeys(cite.get(c, clip(c, MAX_NAME)) for c in read.evidence)),
+        source_error=clip(read.source_error.strip(), MAX_FACT) if read.source_error else None,
+        expected_valid_days=read.expected_valid_days,
+        scope=clip(read.scope, MAX_NAME) if read.scope else None,
+        durability=clip(read.durability, MAX_NAME) if read.durability else None,
+        authority=clip(read.authority, MAX_NAME) if read.authority else None,
+    )
+
+
+def _removal(place: str, item: object) -> Candidate:
+    if isinstance(item, str):
+        return Removal(place=place, id=clip(item.strip(), MAX_NAME))
+    read = _Removal.model_validate(item)
+    return Removal(
+        place=place,
+        id=clip(read.id.strip(), MAX_NAME),
+        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        replacement=read.replacement,
+    )
+
+
+def _reinforcement(place: str, item: object) -> Candidate:
+    fact_id = item if isinstance(item, str) else _Reference.model_validate(item).id
+    return Reinforcement(place=place, id=clip(fact_id.strip(), MAX_NAME))
+
+
+def _item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidate:
+    try:
+        if name == "newFacts":
+            return _new_fact(place, item, cite)
+        if name in ("factsToRemove", "staleFactsToRemove"):
+            return _removal(place, item)
+        if name == "factsToReinforce":
+            return _reinforcement(place, item)
+    except ValidationError as error:
+        return _unread(place, item, _told(error))
+    return _unread(place, item, "not read by this version")
+
+
+def _summaries(found: dict[str, object]) -> Iterator[Candidate]:
+    groups: dict[str, object] = {}
+    for group in ("user", "history"):
+        value = found.get(group)
+        if isinstance(value, dict):
+            groups |= {f"{group}.{key}": section for key, section in value.items()}
+        elif value is not None:
+            yield _unread(group, value, "not an object of sections")
+    for name in DOCUMENT_SECTIONS:
+        section = groups.get(name)
+        if section is None:
+            continue
+        try:
+            read = _Section.model_validate(section)
+        except ValidationError as error:
+            yield _unread(name, section, _told(error))
+            continue
+        if read.should_update:
+            yield NewSummary(place=name, summary=clip(read.summary.strip(), MAX_SUMMARY))
+
+
+def _listed(found: dict[str, object], cite: dict[str, str]) -> Iterator[Candidate]:
+    for name in _LISTS:
+        items = found.get(name)
+        if isinstance(items, list):
+            for index, item in enumerate(items):
+                yield _item(name, f"{name}/{index}", item, cite)
+        elif items is not None:
+            yield _unread(name, items, "not a list")
+
+
+def read_reply(text: str, turns: Sequence[Turn] = ()) -> Proposal:
+    """Take a model's answer apart; `turns` are those it was shown, so that the numbers it cites become their ids.
+
+    Raises:
+        ReplyError: no object, a broken one, or one without a known key; over eight million characters.
+    """
+    raw = safe_text(text)
+    if len(raw) > _MAX_REPLY:
+        raise ReplyError(f"the reply has {len(raw)} characters; at most {_MAX_REPLY} are read")
+    found = _first_object(raw)
+    cite = {str(turn.n): turn.id for turn in turns} | {turn.id: turn.id for turn in turns}
+    candidates = (*_summaries(found), *_listed(found, cite))
+    return Proposal(candidates, hashlib.sha256(raw.encode()).hexdigest(), len(raw))

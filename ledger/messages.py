@@ -1,0 +1,209 @@
+"""Messages as hosts send them, and what of them is kept (rows D1 to D3 and D5).
+
+Kept are what people said and what the agent finally answered. Tool results, system messages, hidden ones, answers that
+only call tools, upload blocks and our own injected memory are not; the rest is kept byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ledger.clock import parse_moment, spell_moment
+from ledger.errors import InputError
+from ledger.sanitize import MAX_CONTENT, MAX_NAME, Json, clip, safe_json, safe_text
+from ledger.uploads import strip_memory_blocks, strip_upload_blocks
+
+__all__ = ["Kept", "Message", "abridge", "keep", "read_message"]
+
+_ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "system": "system",
+    "developer": "system",
+}
+_NOT_SPOKEN = frozenset({"thinking", "reasoning", "redacted_thinking"})
+_LONG = 1_000
+_HEAD = 600
+_TAIL = 300
+
+
+class Message(BaseModel):
+    """A message as it enters; `role` is user, assistant, tool or system afterwards, `content` one text."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
+
+    role: str
+    content: str = ""
+    id: str | None = None
+    name: str | None = None
+    at: str | None = None
+    thread_id: str | None = None
+    user_id: str | None = None
+    agent_name: str | None = None
+    cause_by: str | None = None
+    sent_from: str | None = None
+    send_to: tuple[str, ...] = ()
+    metadata: dict[str, object] = Field(default_factory=dict)
+    calls_tools: bool = False
+    hidden: bool = False
+
+    @field_validator("id", "name", "thread_id", "user_id", "cause_by", "sent_from", mode="before")
+    @classmethod
+    def _name(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("role")
+    @classmethod
+    def _known_role(cls, value: str) -> str:
+        role = _ROLES.get(value.strip().casefold())
+        if role is None:
+            raise ValueError(f"role is {value[:40]!r}; it is one of {', '.join(_ROLES)}")
+        return role
+
+    @field_validator("at")
+    @classmethod
+    def _moment(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        moment = parse_moment(value)
+        if moment is None:
+            raise ValueError(f"at is {value[:40]!r}; it is a time in ISO 8601, as 2026-03-12T10:30:00Z")
+        return spell_moment(moment)
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is kept of a message, made safe to store."""
+
+    role: str
+    content: str
+    id: str | None = None
+    name: str | None = None
+    at: str | None = None
+    cause_by: str | None = None
+    sent_from: str | None = None
+    send_to: tuple[str, ...] = ()
+    metadata: dict[str, object] = {}
+
+
+def _spoken(content: object) -> str:
+    """Join a content given as blocks; what was thought and not said is left out."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple):
+        raise InputError(f"content is {type(content).__name__}; it is a text or a list of blocks")
+    parts = []
+    for block in content:
+        if isinstance(block, str):
+            parts.append(block)
+        elif isinstance(block, Mapping) and block.get("type") not in _NOT_SPOKEN:
+            text = block.get("text")
+            if isinstance(text, str):
+                parts.append(text)
+    return " ".join(parts)
+
+
+def _fields(message: object) -> Mapping[str, object]:
+    if isinstance(message, Mapping):
+        return message
+    dump = getattr(message, "model_dump", None)
+    if callable(dump):
+        dumped = dump()
+        if isinstance(dumped, Mapping):
+            return dumped
+    raise InputError(f"a message is a {type(message).__name__}; it is a dict, a LangChain message or an OpenAI message")
+
+
+def read_message(message: object) -> Message:
+    """Read one message: a dict of the contract's shape, a LangChain message or an OpenAI one.
+
+    Raises:
+        InputError: it is none of these; the text names the field.
+    """
+    fields = _fields(message)
+    extra = fields.get("additional_kwargs")
+    extra = extra if isinstance(extra, Mapping) else {}
+    metadata = fields.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    send_to = fields.get("send_to")
+    known = {name: fields[name] for name in Message.model_fields if fields.get(name) is not None}
+    known |= {
+        "role": fields.get("role") or fields.get("type"),
+        "content": _spoken(fields.get("content")),
+        "send_to": (send_to,) if isinstance(send_to, str) else tuple(map(str, _listed(send_to))),
+        "metadata": dict(metadata),
+        "calls_tools": bool(fields.get("tool_calls") or fields.get("function_call") or extra.get("tool_calls")),
+        "hidden": bool(fields.get("hidden") or metadata.get("hidden") or extra.get("hide_from_ui")),
+    }
+    try:
+        return Message.model_validate(known)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "message"
+        raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, list | tuple | set | frozenset) else ()
+
+
+def keep(messages: Sequence[Message]) -> list[Kept]:
+    """Return what is kept of a conversation, in order.
+
+    A message that is nothing but an upload, or nothing but our own memory block, is dropped; an upload takes the answer
+    that follows it along.
+    """
+    kept: list[Kept] = []
+    skip_answer = False
+    for message in messages:
+        if message.hidden or message.role not in ("user", "assistant"):
+            continue
+        text = strip_memory_blocks(strip_upload_blocks(safe_text(message.content)))
+        if message.role == "user":
+            skip_answer = not text.strip() and bool(message.content.strip())
+        elif message.calls_tools:
+            continue
+        elif skip_answer:
+            skip_answer = False
+            continue
+        if text.strip():
+            kept.append(_kept(message, text))
+    return kept
+
+
+def _kept(message: Message, text: str) -> Kept:
+    metadata = safe_json(message.metadata)
+    return Kept(
+        role=message.role,
+        content=clip(text, MAX_CONTENT),
+        id=_named(message.id),
+        name=_named(message.name),
+        at=message.at,
+        cause_by=_named(message.cause_by),
+        sent_from=_named(message.sent_from),
+        send_to=tuple(clip(to, MAX_NAME) for to in message.send_to),
+        metadata=_as_objects(metadata),
+    )
+
+
+def _named(value: str | None) -> str | None:
+    return clip(value, MAX_NAME) if value else None
+
+
+def _as_objects(value: Json) -> dict[str, object]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def abridge(text: str) -> str:
+    """Cut a long text for the prompt: its head and tail, and a mark that says how much is between (row D5)."""
+    if len(text) <= _LONG:
+        return text
+    return f"{text[:_HEAD]}\n… [{len(text) - _HEAD - _TAIL} characters cut] …\n{text[-_TAIL:]}"

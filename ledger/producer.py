@@ -1,0 +1,237 @@
+"""When to learn: debounce, at the layer that produces events (rows D6 and D7).
+
+A thread is due when it has been quiet for `debounce` seconds, or `max_wait` seconds after its first pending turn; both
+are counted from what the transcript says, so a restart forgets nothing and loses no time. What waits here is only a
+reminder: what is pending is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ledger.clock import Clock, SystemClock, parse_moment
+from ledger.coverage import Coverage, is_quiet
+from ledger.errors import BackstoryError
+from ledger.events import TurnRange
+from ledger.extraction.model import Model
+from ledger.scope import Scope
+from ledger.transcript import Thread
+from ledger.updater import Job, Updater
+from ledger.writer import Writer
+
+__all__ = ["Producer", "Timing", "due_at", "due_runs"]
+
+_log = logging.getLogger(__name__)
+
+_AFTER_FAULT = timedelta(seconds=60)
+_IDLE_SECONDS = 3600.0
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """When a thread is due, in seconds; see config.md for the keys."""
+
+    debounce: float = 30.0
+    max_wait: float = 300.0
+
+
+def due_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
+    """The pending runs of a thread that are worth an update by themselves."""
+    return [run for run in coverage.pending(thread) if not is_quiet(thread, run)]
+
+
+def due_at(coverage: Coverage, thread: Thread, timing: Timing) -> datetime | None:
+    """When the thread is due; None where nothing in it is worth an update by itself."""
+    moments = []
+    for run in due_runs(coverage, thread):
+        first = parse_moment(thread.recorded_at[run.first - 1])
+        last = parse_moment(thread.recorded_at[run.last - 1])
+        if first is not None and last is not None:
+            moments.append(min(last + timedelta(seconds=timing.debounce), first + timedelta(seconds=timing.max_wait)))
+    return min(moments, default=None)
+
+
+_Key = tuple[Scope, str]
+
+
+class Producer:
+    """Looks after the threads of any number of scopes and has them learned from when they are due.
+
+    With `workers` threads it works in the background, once `start` was called; without, `run_due` does it in the
+    caller's. One thread of a conversation is never worked on twice at once.
+    """
+
+    def __init__(
+        self,
+        updater: Updater,
+        model: Model,
+        *,
+        timing: Timing | None = None,
+        clock: Clock | None = None,
+        workers: int = 2,
+    ) -> None:
+        self._updater = updater
+        self._model = model
+        self._timing = timing or Timing()
+        self._clock = clock or SystemClock()
+        self._size = workers
+        self._workers: list[threading.Thread] = []
+        self._writers: dict[Scope, Writer] = {}
+        self._due: dict[_Key, datetime] = {}
+        self._busy: set[_Key] = set()
+        self._changed = threading.Condition()
+        self._closing = False
+
+    def start(self) -> None:
+        """Start the background workers."""
+        for number in range(self._size):
+            worker = threading.Thread(target=self._work, name=f"backstory-{number}", daemon=True)
+            self._workers.append(worker)
+            worker.start()
+
+    def watch(self, writer: Writer) -> None:
+        """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
+        self._writers[writer.scope] = writer
+        with writer.state() as state:
+            threads = state.transcript.threads
+            moments = {name: due_at(state.coverage, thread, self._timing) for name, thread in threads.items()}
+        with self._changed:
+            for name, moment in moments.items():
+                if moment is not None:
+                    self._due[writer.scope, name] = moment
+            self._changed.notify_all()
+
+    def notice(self, writer: Writer, thread: str, *, at_once: bool = False) -> None:
+        """Take note that something was recorded; `at_once` is for words that are about to be lost to the model."""
+        moment = self._moment(writer, thread)
+        with self._changed:
+            key = (writer.scope, thread)
+            self._writers.setdefault(writer.scope, writer)
+            if moment is None:
+                self._due.pop(key, None)
+            else:
+                self._due[key] = self._clock.now() if at_once else moment
+            self._changed.notify_all()
+
+    def _moment(self, writer: Writer, name: str) -> datetime | None:
+        with writer.state() as state:
+            thread = state.transcript.threads.get(name)
+            return None if thread is None else due_at(state.coverage, thread, self._timing)
+
+    def depth(self) -> int:
+        """How many updates are due and waiting."""
+        now = self._clock.now()
+        with self._changed:
+            return sum(moment <= now for moment in self._due.values())
+
+    def run_due(self) -> int:
+        """Run every update that is due now, in this thread; returns how many were run."""
+        count = 0
+        while (key := self._take()) is not None:
+            self._run(key)
+            count += 1
+        return count
+
+    def flush(self, timeout: float) -> bool:
+        """Have everything worth an update learned from now; True when nothing is left within `timeout` seconds."""
+        now = self._clock.now()
+        with self._changed:
+            wanted = self._busy | set(self._due)
+            for key in self._due:
+                self._due[key] = min(self._due[key], now)
+            self._changed.notify_all()
+        if not self._workers:
+            self.run_due()
+            timeout = 0.0
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: wanted.isdisjoint(self._busy) and wanted.isdisjoint(self._due), timeout
+            )
+
+    def close(self, timeout: float) -> bool:
+        """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left."""
+        done = self.flush(timeout)
+        self._updater.stop()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if done:
+            for worker in self._workers:
+                worker.join(timeout)
+        return done
+
+    def _work(self) -> None:
+        while (key := self._wait()) is not None:
+            self._run(key)
+
+    def _wait(self) -> _Key | None:
+        with self._changed:
+            while not self._closing:
+                if (key := self._take_locked()) is not None:
+                    return key
+                waiting = [moment for key, moment in self._due.items() if key not in self._busy]
+                pause = (min(waiting) - self._clock.now()).total_seconds() if waiting else _IDLE_SECONDS
+                self._changed.wait(max(0.0, min(pause, _IDLE_SECONDS)))
+        return None
+
+    def _take(self) -> _Key | None:
+        with self._changed:
+            return self._take_locked()
+
+    def _take_locked(self) -> _Key | None:
+        now = self._clock.now()
+        ready = [
+            (moment, str(key), key) for key, moment in self._due.items() if moment <= now and key not in self._busy
+        ]
+        if not ready:
+            return None
+        key = min(ready)[2]
+        self._busy.add(key)
+        del self._due[key]
+        return key
+
+    def _run(self, key: _Key) -> None:
+        scope, thread = key
+        writer = self._writers[scope]
+        again: datetime | None = None
+        try:
+            with writer.state() as state:
+                runs = due_runs(state.coverage, state.transcript.threads[thread])
+            for run in runs:
+                self._updater.run(writer, Job(thread, run), self._model)
+            again = self._moment(writer, thread)
+        except BackstoryError as error:
+            _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
+            again = self._clock.now() + _AFTER_FAULT
+        except Exception:  # noqa: BLE001 a worker outlives whatever one thread does to it
+            _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
+            again = self._clock.now() + _AFTER_FAULT
+        finally:
+            with self._changed:
+                self._busy.discard(key)
+                if again is not None:
+                    self._due[key] = min(again, self._due.get(key, again))
+                self._changed.notify_all()
+
+    @contextmanager
+    def claim(self, writer: Writer, thread: str) -> Iterator[None]:
+        """Keep the workers off a thread, once none of them is at it."""
+        key = (writer.scope, thread)
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._busy)
+            self._busy.add(key)
+            self._due.pop(key, None)
+        try:
+            yield
+        finally:
+            again = self._moment(writer, thread)
+            with self._changed:
+                self._busy.discard(key)
+                if again is not None:
+                    self._due[key] = again
+                self._changed.notify_all()

@@ -1,0 +1,73 @@
+"""Values made safe at the door, before anything is decided or stored.
+
+Orjson and msgspec refuse lone surrogates and integers past 64 bits, and a text without a bound could fill a disk; so
+what enters is cleaned once, here, and everything behind the door may rely on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+__all__ = [
+    "MAX_CONTENT",
+    "MAX_FACT",
+    "MAX_NAME",
+    "MAX_SUMMARY",
+    "Json",
+    "clip",
+    "safe_json",
+    "safe_text",
+]
+
+MAX_NAME = 512
+"""Characters in an id, a name, a category, an actor."""
+MAX_FACT = 4_000
+"""Characters in one fact."""
+MAX_SUMMARY = 20_000
+"""Characters in one section."""
+MAX_CONTENT = 1_000_000
+"""Characters in one turn."""
+
+_MAX_DEPTH = 32
+_MAX_INT = 2**63 - 1
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def safe_text(text: str) -> str:
+    """Return the text with lone surrogates replaced by U+FFFD, otherwise unchanged to the byte."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def clip(text: str, limit: int) -> str:
+    """Return at most `limit` characters of a safe text; what is longer ends in a mark that says how much is gone."""
+    clean = safe_text(text)
+    if len(clean) <= limit:
+        return clean
+    mark = f"… [{len(clean) - limit} characters cut]"
+    return clean[: max(0, limit - len(mark))] + mark
+
+
+def safe_json(value: object, limit: int = MAX_NAME * 8, depth: int = 0) -> Json:
+    """Return a value that any JSON writer accepts: texts clipped, NaN and oversized integers spelled as text."""
+    if depth > _MAX_DEPTH:
+        return "… [nested too deep]"
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -_MAX_INT - 1 <= value <= _MAX_INT else clip(f"{value:#x}", limit)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return clip(value, limit)
+    if isinstance(value, Mapping):
+        return {clip(str(k), MAX_NAME): safe_json(v, limit, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [safe_json(v, limit, depth + 1) for v in value]
+    return clip(str(value), limit)

@@ -1,0 +1,256 @@
+"""Why a fact is remembered, down to the words that were said; and why something is not."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ledger.commit import Cause, Commit
+from ledger.dedup import dedup_key
+from ledger.errors import NotFoundError, UsageError
+from ledger.events import (
+    Candidate,
+    CandidateRejected,
+    Edit,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Turn,
+    Unread,
+)
+from ledger.memory import Memory
+from ledger.transcript import Transcript
+from projections.history import concerns
+
+__all__ = ["Birth", "Evidence", "HistoryItem", "Refusal", "Removed", "Why", "find_fact", "why", "why_not"]
+
+
+class Birth(msgspec.Struct, frozen=True):
+    """The commit that first added a fact."""
+
+    seq: int
+    at: str
+    cause: Cause
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """Words behind a fact; `turn` is the turn's id in its thread."""
+
+    turn: str
+    thread: str
+    role: str
+    content: str
+    at: str
+    name: str | None = None
+
+
+class HistoryItem(msgspec.Struct, frozen=True):
+    """One thing that happened to a fact; `detail` says it in words."""
+
+    seq: int
+    at: str
+    type: str
+    cause: str
+    detail: str
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The last removal of a fact that is gone."""
+
+    seq: int
+    at: str
+    reason: str
+    note: str | None = None
+    detail: str | None = None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Where a fact comes from; `cited` tells whether the model named the evidence, or it is all turns of the update."""
+
+    fact: Fact
+    live: bool
+    added: Birth
+    evidence: tuple[Evidence, ...]
+    cited: bool
+    history: tuple[HistoryItem, ...]
+    removed: Removed | None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Something that is not in memory, and why: a candidate refused, or a fact removed."""
+
+    content: str
+    seq: int
+    at: str
+    rule: str
+    detail: str
+    fact: str | None = None
+    score: float = 0.0
+
+
+def find_fact(commits: Iterable[Commit], prefix: str) -> str:
+    """Return the id of the one fact, live or gone, that an id or its unique beginning names.
+
+    Raises:
+        NotFoundError: no fact begins so.
+        UsageError: several do.
+    """
+    ids = {event.fact.id: None for commit in commits for event in commit.events if isinstance(event, FactAdded)}
+    if prefix in ids:
+        return prefix
+    found = [fact_id for fact_id in ids if prefix and fact_id.startswith(prefix)]
+    if not found:
+        raise NotFoundError(f"there is and was no fact {prefix}: see `fact list` and `log`")
+    if len(found) > 1:
+        raise UsageError(f"{prefix} begins the ids of {len(found)} facts, {found[0]} and {found[1]} among them")
+    return found[0]
+
+
+def why(commits: Sequence[Commit], transcript: Transcript, memory: Memory, fact_id: str) -> Why:
+    """Explain a fact, also one that is gone.
+
+    Raises:
+        NotFoundError: no fact ever had this id.
+    """
+    history: list[HistoryItem] = []
+    born: Commit | None = None
+    last: Fact | None = None
+    removed: Removed | None = None
+    for commit in commits:
+        for event in concerns(commit, fact_id):
+            history.append(
+                HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, _in_words(event))
+            )
+            match event:
+                case FactAdded(fact=fact):
+                    born, last, removed = born or commit, fact, None
+                case FactRevised(after=fact):
+                    last = fact
+                case FactRemoved(fact=fact):
+                    last = fact
+                    removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail)
+                case _:
+                    pass
+    if born is None or last is None:
+        raise NotFoundError(f"there is and was no fact {fact_id}")
+    evidence, cited = _evidence(born, transcript, last)
+    return Why(
+        memory.facts.get(fact_id, last),
+        fact_id in memory.facts,
+        Birth(born.seq, born.at, born.cause),
+        evidence,
+        cited,
+        tuple(history),
+        None if fact_id in memory.facts else removed,
+    )
+
+
+def _evidence(born: Commit, transcript: Transcript, fact: Fact) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the words cited, in the update's turns or else in its thread; where none were, all of the update's."""
+    turns = born.cause.turns
+    thread = transcript.threads.get(born.cause.thread or "")
+    if thread is None or turns is None:
+        return (), False
+    cited = [thread.find(turn_id, turns) or thread.find(turn_id) for turn_id in fact.evidence]
+    found = [turn for turn in cited if turn is not None]
+    update = [turn for turn in thread.turns[turns.first - 1 : turns.last] if turn is not None]
+    shown: Sequence[Turn] = found or update
+    return tuple(Evidence(t.id, thread.name, t.role, t.content, t.at, t.name) for t in shown), bool(found)
+
+
+def _in_words(event: Event) -> str:
+    match event:
+        case FactAdded(fact=fact):
+            return fact.content
+        case FactRemoved():
+            return " ".join(filter(None, (event.reason, event.note and f"({event.note})", event.detail)))
+        case FactRevised(change="confirmed", after=after):
+            return f"confirmed, {after.confirmations} times now"
+        case FactRevised():
+            return f"{event.change}: {event.before.content} -> {event.after.content}"
+        case CandidateRejected():
+            return f"{event.candidate.__struct_config__.tag} refused: {event.rule}, {event.detail}"
+        case _:
+            return ""
+
+
+# Why not.
+
+_WORD = re.compile(r"[^\W_]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_ALIKE = 0.4
+_MOST = 50
+
+
+def _terms(text: str) -> set[str]:
+    """Words, and for scripts without spaces pairs of characters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    terms: set[str] = set()
+    for word in _WORD.findall(folded):
+        for run in _CJK.findall(word):
+            terms |= {run[i : i + 2] for i in range(max(1, len(run) - 1))}
+        terms |= set(_CJK.sub(" ", word).split())
+    return terms
+
+
+def _content(candidate: Candidate) -> str:
+    match candidate:
+        case NewFact(content=content):
+            return content
+        case NewSummary(summary=summary):
+            return summary
+        case Removal(id=fact_id, reason=reason):
+            return f"remove {fact_id}: {reason}" if reason else f"remove {fact_id}"
+        case Reinforcement(id=fact_id):
+            return f"confirm {fact_id}"
+        case Edit(id=fact_id, content=content):
+            return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
+        case Unread(text=text):
+            return text
+
+
+def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
+    found = []
+    for commit in commits:
+        for event in commit.events:
+            if isinstance(event, CandidateRejected):
+                content = _content(event.candidate)
+                found.append(Refusal(content, commit.seq, commit.at, event.rule, event.detail))
+            elif isinstance(event, FactRemoved) and event.fact.id not in live.facts:
+                detail = event.note or event.detail or f"removed by {commit.cause.kind} {commit.seq}"
+                found.append(Refusal(event.fact.content, commit.seq, commit.at, event.reason, detail, event.fact.id))
+    return found
+
+
+def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> tuple[Refusal, ...]:
+    """Find what is like a text and was refused or removed, the best match first, at most fifty.
+
+    Likeness is the share of the text's terms that the other has, rare terms counting for more; the same text under the
+    dedup key is a likeness of 1.
+    """
+    wanted = _terms(text)
+    key = dedup_key(text)
+    refusals = _refusals(commits, memory)
+    terms = [_terms(refusal.content) for refusal in refusals]
+    spread = Counter(term for found in terms for term in found)
+    weight = {term: math.log(1 + (len(refusals) + 1) / (spread[term] + 0.5)) for term in wanted}
+    total = sum(weight.values())
+    scored = []
+    for refusal, found in zip(refusals, terms, strict=True):
+        shared = sum(weight[term] for term in wanted & found)
+        score = 1.0 if dedup_key(refusal.content) == key else 0.99 * shared / total if total else 0.0
+        if score >= _ALIKE:
+            scored.append(msgspec.structs.replace(refusal, score=round(score, 4)))
+    scored.sort(key=lambda refusal: (-refusal.score, -refusal.seq))
+    return tuple(scored[:_MOST])

@@ -1,0 +1,126 @@
+"""What if another policy had been in force: the whole history decided again; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from ledger.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    Extract,
+    ImportDocument,
+    Proposal,
+    RemoveFact,
+    Revert,
+    RollBack,
+    candidates_of,
+)
+from ledger.commit import Commit
+from ledger.decide import decide
+from ledger.errors import RefusedError
+from ledger.events import CandidateRejected, Edit, Event, NewFact, PolicyChanged, UpdateProposed
+from ledger.memory import Fold, Memory
+
+__all__ = ["PolicyValue", "decide_again"]
+
+PolicyValue = int | float | str
+
+
+class _History:
+    """The alternative history as far as it has been decided."""
+
+    def __init__(self, commits: Sequence[Commit], overrides: Mapping[str, PolicyValue]) -> None:
+        self.overrides = dict(overrides)
+        self.wanted = {c.cause.target for c in commits if c.cause.kind == "rollback"}
+        self.events: dict[int, tuple[Event, ...]] = {}
+        self.memories: dict[int, Memory] = {0: Memory()}
+
+    def command(self, commit: Commit) -> Command | None:
+        """Rebuild the command of a commit against this history; None where its recorded outcome stands."""
+        cause, at = commit.cause, commit.at
+        match cause.kind:
+            case "genesis" | "policy":
+                changed = next((e for e in commit.events if isinstance(e, PolicyChanged)), None)
+                if changed is None:
+                    return None
+                policy = msgspec.structs.replace(changed.after, **self.overrides)
+                return ChangePolicy(at=at, policy=policy, source=changed.source)
+            case "extraction":
+                return _extraction(commit)
+            case "manual":
+                return _manual(commit)
+            case "import":
+                candidates = candidates_of(commit.events, stated=True)
+                return ImportDocument(at=at, candidates=candidates, replace=cause.replace)
+            case "clear":
+                return Clear(at=at)
+            case "revert" if cause.target is not None:
+                return Revert(at=at, target=cause.target, events=self.events[cause.target], force=cause.force)
+            case "rollback" if cause.target is not None:
+                then = self.memories[cause.target]
+                return RollBack(at=at, to=cause.target, facts=tuple(then.in_order()), sections=dict(then.sections))
+            case _:
+                return None
+
+
+def _extraction(commit: Commit) -> Command | None:
+    proposed = next((event for event in commit.events if isinstance(event, UpdateProposed)), None)
+    if proposed is None:
+        return None
+    covered = any(isinstance(event, CandidateRejected) and event.rule == "covered" for event in commit.events)
+    return Extract(
+        at=commit.at,
+        thread=commit.cause.thread or "",
+        proposal=Proposal(candidates_of(commit.events), proposed.digest, proposed.size),
+        basis=proposed.basis,
+        shown=proposed.shown,
+        covered=covered,
+    )
+
+
+def _manual(commit: Commit) -> Command | None:
+    if commit.cause.action == "remove" and commit.cause.fact is not None:
+        return RemoveFact(at=commit.at, fact_id=commit.cause.fact)
+    for candidate in candidates_of(commit.events):
+        if isinstance(candidate, NewFact):
+            return AddFact(at=commit.at, fact=candidate)
+        if isinstance(candidate, Edit):
+            return EditFact(at=commit.at, edit=candidate)
+    return None
+
+
+def decide_again(
+    commits: Sequence[Commit],
+    overrides: Mapping[str, PolicyValue],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Memory:
+    """Decide every commit's command again, with `overrides` in every policy, and return the memory it leads to.
+
+    An undo, a removal or an edit that the alternative memory refuses changes nothing there. What was erased cannot be
+    decided again; its recorded outcome stands. `progress` is told each seq.
+    """
+    history = _History(commits, overrides)
+    fold = Fold(Memory())
+    memory = fold.memory()
+    for commit in commits:
+        command = history.command(commit)
+        events = commit.events
+        if command is not None:
+            try:
+                events = decide(memory, command)
+            except RefusedError:
+                events = ()
+        fold.advance(commit.seq, commit.at, commit.cause.kind, events)
+        memory = fold.memory()
+        history.events[commit.seq] = events
+        if commit.seq in history.wanted:
+            history.memories[commit.seq] = memory
+        if progress is not None:
+            progress(commit.seq)
+    return memory
