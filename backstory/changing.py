@@ -33,6 +33,8 @@ class Changing(Scoped):
             UsageError: it is the genesis, or no number.
         """
         commits = self._commits(self._writer)
+        if commits and not dry_run:
+            self._writer.put_policy_in_force()
         command = revert_command(commits, _target(seq, len(commits)), force=force)
         plan = preview_revert(self._writer.memory(), command)
         if dry_run or (plan.conflicts and not force):
@@ -49,6 +51,8 @@ class Changing(Scoped):
         """
         then = memory_at(self._writer.store, self.scope, read_moment(to))
         command = rollback_command(then, then.seq)
+        if not dry_run:
+            self._writer.put_policy_in_force()
         plan = preview_rollback(self._writer.memory(), command)
         if dry_run:
             return plan
@@ -63,13 +67,7 @@ class Changing(Scoped):
             UsageError: an empty text, an unknown category, a confidence outside 0 to 1.
         """
         text = _text(content)
-        fact = NewFact(
-            place="facts/0",
-            content=text,
-            category=_category(category),
-            confidence=_confidence(confidence),
-            by_hand=True,
-        )
+        fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
         commit = self._commit(AddFact(at="", fact=fact), self._cause("manual", action="add"))
         return FactChange(commit.seq, _changed(commit))
 

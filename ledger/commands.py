@@ -154,7 +154,7 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
     )
 
 
-def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> dict[str, str | int | float | None]:
+def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> dict[str, str | int | float | bool | None]:
     """Name the fields in which a candidate differs from the fact that came of it.
 
     `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give.
@@ -172,12 +172,11 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
         case CandidateRejected():
             return event.candidate
         case FactAdded(place=str(place)):
-            told = _told(event.fact, place, stated=stated)
-            return msgspec.structs.replace(told, **event.proposed) if event.proposed else told
+            return msgspec.structs.replace(_told(event.fact, place, stated=stated), **event.proposed)
         case FactRemoved(place=str(place)):
             return Removal(place=place, id=event.fact.id, reason=event.note, replacement=event.replacement)
         case FactRevised(place=str(place), after=after) if stated:
-            return _told(after, place, stated=True)
+            return msgspec.structs.replace(_told(after, place, stated=True), **event.proposed)
         case FactRevised(place=str(place), change="confirmed"):
             return Reinforcement(place=place, id=event.after.id)
         case FactRevised(place=str(place), change="edited", before=before, after=after):
@@ -186,7 +185,7 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
                 for name in ("content", "category", "confidence")
                 if getattr(after, name) != getattr(before, name)
             }
-            return Edit(place=place, id=after.id, **changed)
+            return Edit(place=place, id=after.id, **(changed | event.proposed))
         case SummaryUpdated(place=str(place)):
             text = event.after.summary if event.proposed is None else event.proposed
             return NewSummary(place=place, summary=text, at=event.after.updated_at if stated else None)

@@ -177,7 +177,7 @@ class FactAdded(_Event, frozen=True):
 
     fact: Fact
     place: str | None = None
-    proposed: dict[str, str | int | float | None] = {}
+    proposed: dict[str, str | int | float | bool | None] = {}
 
 
 class FactRemoved(_Event, frozen=True):
@@ -196,12 +196,16 @@ class FactRemoved(_Event, frozen=True):
 
 
 class FactRevised(_Event, frozen=True):
-    """A fact changed in place. `change`: confirmed, edited, extended, restored."""
+    """A fact changed in place. `change`: confirmed, edited, extended, restored.
+
+    `proposed` holds what of the candidate cannot be told from `before` and `after`.
+    """
 
     before: Fact
     after: Fact
     change: str
     place: str | None = None
+    proposed: dict[str, str | int | float | bool | None] = {}
 
 
 class SummaryUpdated(_Event, frozen=True):

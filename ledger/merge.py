@@ -247,7 +247,12 @@ def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     holder = next((f for f in memory.facts.values() if f.id != before.id and dedup_key(f.content) == key), None)
     if holder is not None:
         return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
-    return [FactRevised(before, after, "edited", edit.place)]
+    restated = {
+        name: value
+        for name in ("content", "category", "confidence")
+        if (value := getattr(edit, name)) is not None and value == getattr(before, name)
+    }
+    return [FactRevised(before, after, "edited", edit.place, restated)]
 
 
 # A document.
@@ -328,7 +333,8 @@ def replace_document(memory: Memory, command: ImportDocument) -> list[LedgerEven
         elif before == fact:
             refused[candidate.place] = Verdict("unchanged", f"{fact.id} already says exactly this")
         else:
-            events.append(FactRevised(before, fact, "edited", candidate.place))
+            told = proposed_fields(candidate, fact, stated=True)
+            events.append(FactRevised(before, fact, "edited", candidate.place, told))
     staying = {fact.id for _, fact in chosen} - crowded
     leaving: list[LedgerEvent] = [FactRemoved(f, "import") for f in memory.facts.values() if f.id not in staying]
     return [*leaving, *_sections(memory, command), *events, *_refusals(command.candidates, refused)]

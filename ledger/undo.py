@@ -159,7 +159,7 @@ class _Plan:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact.id))
 
     def _leave_out_for_want_of_room(self) -> None:
-        """An eviction was the cap's doing, not the update's: who was evicted returns, best first, as far as there is room.
+        """An eviction was the cap's doing, not the update's: the evicted return, best first, as far as there is room.
 
         Without this no update in the middle of a full memory's history could be reverted: later updates have long taken
         the room, and would have evicted the same facts.
@@ -199,10 +199,10 @@ def plan_revert(memory: Memory, command: Revert) -> Undo:
     """Plan the undo of one commit.
 
     What it added and nobody changed goes, what it removed returns, a section that still holds its text goes back.
-    Superseded: what later commits already took away, brought back or rewrote, and what was evicted for room that later
-    commits have taken. Conflicts: a fact changed since (confirmations aside), words another fact holds now, a confidence
-    under today's threshold, no room. With force the holder of the words stays, a fact under the threshold stays away,
-    and the cap evicts by rank.
+    Superseded: what later commits already took away, brought back or rewrote, and what was evicted for room that
+    later commits have taken. Conflicts: a fact changed since (confirmations aside), words another fact holds now, a
+    confidence under today's threshold, no room. With force the holder of the words stays, a fact under the threshold
+    stays away, and the cap evicts by rank.
     """
     plan = _Plan(memory)
     for event in reversed(command.events):

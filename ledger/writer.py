@@ -187,6 +187,16 @@ class Writer:
                 except WrongExpectedVersionError:
                     continue
 
+    def put_policy_in_force(self) -> None:
+        """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
+        with self._mutex:
+            while True:
+                self._refresh_ledger()
+                try:
+                    return self._put_policy_in_force(spell_moment(self.clock.now()))
+                except WrongExpectedVersionError:
+                    continue
+
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
         at = max(moment, self._memory.at)
         command = msgspec.structs.replace(command, at=at)
@@ -201,9 +211,8 @@ class Writer:
         return cause, at, decide(self._memory, command)
 
     def _append(self, cause: Cause, at: str, events: tuple[Event, ...]) -> Commit:
-        line = seal(Draft(at, cause, events), self._head, self._salts)
+        line, commit = self._sealed(Draft(at, cause, events), self._head, self.ledger)
         self.store.append(self.ledger, line, self._head.seq)
-        commit = unseal(line, self._head, stream=self.ledger, byte=0)
         before = self._memory
         self._fold([commit])
         for listener in self._listeners:
@@ -232,6 +241,11 @@ class Writer:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return
         self._append(Cause(kind="policy", actor="configuration"), at, events)
+
+    def _sealed(self, draft: Draft, after: Head, stream: str) -> tuple[bytes, Commit]:
+        """Seal a draft and read the line back before it is written: a line that nobody can read is never appended."""
+        line = seal(draft, after, self._salts)
+        return line, unseal(line, after, stream=stream, byte=0)
 
     # The transcript.
 
@@ -265,6 +279,7 @@ class Writer:
     def _append_turns(self, thread: str, turns: TurnRange, events: tuple[Event, ...], at: str) -> None:
         owner = self.scope if self._transcript.head.seq == 0 else Scope()
         cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns)
-        line = seal(Draft(at, cause, events), self._transcript.head, self._salts)
-        self.store.append(self.transcript_stream, line, self._transcript.head.seq)
-        self._transcript.apply(unseal(line, self._transcript.head, stream=self.transcript_stream, byte=0))
+        head = self._transcript.head
+        line, commit = self._sealed(Draft(at, cause, events), head, self.transcript_stream)
+        self.store.append(self.transcript_stream, line, head.seq)
+        self._transcript.apply(commit)

@@ -1,0 +1,38 @@
+# Everything here works on a bare machine with Python 3.11 or newer and make: the first target sets up .venv, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test lint quick bench clean
+
+help:  ## say what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "backstory needs Python 3.11 or newer; choose one: make PYTHON=python3.12 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(READY)  ## watch an agent learn, go wrong, explain itself and be put right
+	@$(BIN)/backstory demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint  ## lint, types, import contract and the quick tests
+	$(BIN)/pytest -n auto -m 'not slow' --hypothesis-profile=quick
+
+test: lint  ## all of it
+	$(BIN)/pytest -n auto
+
+bench: $(READY)  ## what things cost, side by side in one run
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## throw the environment and all caches away
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,182 @@
+"""What people read: plain and unwrapped for a pipe or a file, with colour and fitted to the width for a terminal.
+
+Every text passes `clean` here, so that nothing that was said to an agent can steer the terminal it is read on.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Column", "Page", "PlainPage", "RichPage", "Span", "clean", "one_line", "page", "write_json"]
+
+Span: TypeAlias = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+_REPLACED = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
+_DROPPED = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_VISIBLE = _REPLACED | _DROPPED | {0x09: "    ", 0x0A: "\n", 0x2028: "\n", 0x2029: "\n"}
+_UNSEEN_IN_JSON = re.compile("[\x7f-\x9f]")
+_WIDEST = 40
+_GAP = "  "
+
+
+def clean(text: str) -> str:
+    """Return a text without control characters, escape sequences and what turns the direction of writing; lines stay."""
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def one_line(text: str) -> str:
+    """Return a clean text in one line."""
+    return " ".join(clean(text).split("\n")).strip()
+
+
+def write_json(value: object) -> None:
+    """Write one JSON value to standard output: a line for a program, indented for a terminal."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        encoded = msgspec.json.format(encoded, indent=2)
+    # Inside JSON these may stand bare, but a terminal may take them for commands.
+    text = _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
+    sys.stdout.write(text + "\n")
+
+
+class Column(NamedTuple):
+    """A column's heading, its style, and whether it may be folded or stands to the right."""
+
+    name: str
+    style: str = ""
+    folds: bool = False
+    right: bool = False
+
+
+class Page(Protocol):
+    """What an answer is written on."""
+
+    def line(self, *spans: Span, indent: int = 0) -> None:
+        """Write one line, or an empty one."""
+
+    def quote(self, text: str, *, indent: int = 0) -> None:
+        """Write somebody's words, as many lines as they are."""
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+        """Write a table; without rows nothing is written."""
+
+
+def page() -> Page:
+    """Return a page on standard output."""
+    if not sys.stdout.isatty():
+        return PlainPage()
+    from rich.console import Console
+
+    return RichPage(Console(file=sys.stdout, highlight=False, emoji=False, markup=False))
+
+
+class PlainPage:
+    """One record a line, nothing cut, no colour: made for grep."""
+
+    def line(self, *spans: Span, indent: int = 0) -> None:
+        """See `Page.line`."""
+        print((" " * indent + "".join(one_line_kept(text) for text, _ in map(_pair, spans))).rstrip())
+
+    def quote(self, text: str, *, indent: int = 0) -> None:
+        """See `Page.quote`."""
+        for line in clean(text).split("\n"):
+            print(f"{' ' * indent}| {line}".rstrip())
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+        """See `Page.table`."""
+        body = [[one_line(cell) for cell in row] for row in rows]
+        if not body:
+            return
+        lines = [[column.name.upper() for column in columns], *body]
+        widths = [min(_WIDEST, max(map(_width, cells))) for cells in zip(*lines, strict=True)]
+        for line in lines:
+            cells = (
+                _padded(cell, width, right=column.right)
+                for cell, width, column in zip(line, widths, columns, strict=True)
+            )
+            print((" " * indent + _GAP.join(cells)).rstrip())
+
+
+class RichPage:
+    """For a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def line(self, *spans: Span, indent: int = 0) -> None:
+        """See `Page.line`."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        text = Text.assemble(*((one_line_kept(text), style) for text, style in map(_pair, spans)))
+        self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
+
+    def quote(self, text: str, *, indent: int = 0) -> None:
+        """See `Page.quote`."""
+        from rich.padding import Padding
+        from rich.table import Table
+
+        bar = Table.grid(padding=(0, 1))
+        bar.add_column(style="dim")
+        bar.add_column(style="italic", overflow="fold")
+        for line in clean(text).split("\n"):
+            bar.add_row("▏", self._cell(line))
+        self._console.print(Padding(bar, (0, 0, 0, indent)))
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+        """See `Page.table`."""
+        from rich.padding import Padding
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(
+                column.name,
+                style=column.style,
+                justify="right" if column.right else "left",
+                no_wrap=not column.folds,
+                overflow="fold" if column.folds else "ellipsis",
+                min_width=min(20, self._console.width // 3) if column is columns[-1] and column.folds else None,
+            )
+        for row in rows:
+            table.add_row(*(self._cell(one_line(cell)) for cell in row))
+        if table.row_count:
+            self._console.print(Padding(table, (0, 0, 0, indent)))
+
+    @staticmethod
+    def _cell(text: str) -> Text:
+        from rich.text import Text
+
+        return Text(text)
+
+
+def one_line_kept(text: str) -> str:
+    """Return a clean text in one line, with the spaces at its ends."""
+    return " ".join(clean(text).split("\n"))
+
+
+def _pair(span: Span) -> tuple[str, str]:
+    return (span, "") if isinstance(span, str) else span
+
+
+def _width(text: str) -> int:
+    """Count the places a text takes: East Asian wide characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    padding = " " * max(0, width - _width(text))
+    return padding + text if right else text + padding

@@ -1,0 +1,88 @@
+"""One invocation: which memory it is about, and how it answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from backstory.cli.page import Page, one_line, page, write_json
+
+if TYPE_CHECKING:
+    from backstory.api import Backstory
+    from backstory.handle import MemoryHandle
+    from backstory.scoped import Progress
+
+__all__ = ["Session", "progress", "session_of"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Session:
+    """The options that stand before the verb, and whether an answer was given already."""
+
+    home: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    config: str | None = None
+    store: str | None = None
+    as_json: bool = False
+    debug: bool = False
+    answered: bool = False
+
+    @contextmanager
+    def opened(self) -> Iterator[Backstory]:
+        """Open the home; nothing is learned in the background, and nothing is created before something is written."""
+        from backstory import Backstory
+        from ledger.errors import UsageError
+
+        if self.home == "":
+            raise UsageError("--home is empty: name a folder, or leave the option out")
+        with Backstory.open(self.home, config=self.config, background=False, event_store=self.store) as bs:
+            yield bs
+
+    @contextmanager
+    def memory(self) -> Iterator[MemoryHandle]:
+        """Open the one memory that the invocation is about."""
+        with self.opened() as bs:
+            yield bs.memory(self.user, self.agent)
+
+    def answer(self, value: T, show: Callable[[Page, T], None]) -> None:
+        """Give the answer: one JSON value with --json, else a page for people."""
+        if self.as_json:
+            write_json(value)
+            self.answered = True
+        else:
+            show(page(), value)
+
+    def note(self, text: str) -> None:
+        """Say something beside the answer."""
+        print(f"backstory: {one_line(text)}", file=sys.stderr)
+
+
+def session_of(ctx: typer.Context) -> Session:
+    """Return the invocation that a verb belongs to."""
+    session = ctx.obj
+    if not isinstance(session, Session):
+        raise TypeError("a verb was run without the options before it")
+    return session
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Progress]:
+    """Show how far a long work has come, where somebody watches; yields what is to be told the steps done."""
+    if total < 2 or not sys.stderr.isatty():  # noqa: PLR2004 one step needs no bar
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
