@@ -16,7 +16,7 @@ from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
 from ledger.commit import Commit
-from ledger.errors import ConfigError, ScopeError
+from ledger.errors import ConfigError, CorruptLogError, ScopeError
 from ledger.memory import Memory
 from ledger.producer import Producer, Timing
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
@@ -150,18 +150,33 @@ class Backstory:
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
-        found: dict[str, Scope] = {}
-        for stream in self.store.streams():
-            folder, _, kind = stream.rpartition("/")
-            if kind in (LEDGER, TRANSCRIPT) and folder not in found:
-                owner = self._owner(stream)
-                if owner is not None:
-                    found[folder] = owner
         summaries = []
-        for scope in found.values():
+        for scope in self.owners():
             memory = self._writer(scope).memory()
             summaries.append(ScopeSummary(scope.user, scope.agent, memory.seq, len(memory.facts)))
         return tuple(summaries)
+
+    def owners(self) -> tuple[Scope, ...]:
+        """Return whose memories the home holds, also those whose logs are damaged."""
+        found: dict[str, Scope] = {}
+        damaged: dict[str, CorruptLogError] = {}
+        for stream in self.store.streams():
+            folder, _, kind = stream.rpartition("/")
+            if kind in (LEDGER, TRANSCRIPT) and folder not in found:
+                try:
+                    owner = self._owner(stream)
+                except CorruptLogError as damage:
+                    damaged[folder] = damage
+                else:
+                    if owner is not None:
+                        found[folder] = owner
+        for folder, error in damaged.items():
+            if folder not in found:
+                owner = Scope.in_folder(folder)
+                if owner is None:
+                    raise error
+                found[folder] = owner
+        return tuple(found[folder] for folder in sorted(found))
 
     def _owner(self, stream: str) -> Scope | None:
         """The first commit of either stream says whose it is."""

@@ -46,11 +46,11 @@ _OTHER_KEYS = frozenset(
 class ModelSettings(BaseModel):
     """Which model to ask, spelled out; a key here beats `OPENAI_API_KEY`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     provider: Literal["openai"] = "openai"
     model: str | None = None
-    api_key: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
     base_url: str | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
 
@@ -58,7 +58,7 @@ class ModelSettings(BaseModel):
 class Settings(BaseModel):
     """Every key that this version uses; see docs/configuration.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
 
     storage_path: str | None = None
     event_store: str = "jsonl:"
@@ -109,7 +109,7 @@ def load_settings(
     """
     env = os.environ if environ is None else environ
     layers = [
-        ("file", dict(config) if isinstance(config, Mapping) else _from_file(config)),
+        ("file", _named(config) if isinstance(config, Mapping) else _from_file(config)),
         ("environment", _from_environment(env)),
         ("argument", {key: value for key, value in (arguments or {}).items() if value is not None}),
     ]
@@ -132,9 +132,14 @@ def _known(key: str, layer: str) -> bool:
     if key in _OTHER_KEYS:
         _log.warning("%s (from the %s) has no effect in this version", key, layer)
         return False
-    nearest = difflib.get_close_matches(key, [*Settings.model_fields, *_OTHER_KEYS], 1, 0.5)
+    raise ConfigError(_no_such_key(key, layer))
+
+
+def _no_such_key(key: str, layer: str) -> str:
+    known = [*Settings.model_fields, *_OTHER_KEYS, *(f"model.{name}" for name in ModelSettings.model_fields)]
+    nearest = difflib.get_close_matches(key, known, 1, 0.5)
     hint = f"; the nearest is {nearest[0]}" if nearest else ""
-    raise ConfigError(f"there is no configuration key {key} (from the {layer}){hint}")
+    return f"there is no configuration key {key} (from the {layer}){hint}"
 
 
 def _told(error: ValidationError, origin: Mapping[str, str]) -> str:
@@ -143,9 +148,33 @@ def _told(error: ValidationError, origin: Mapping[str, str]) -> str:
         key = ".".join(map(str, item["loc"]))
         message = item["msg"].removeprefix("Value error, ")
         where = origin.get(str(item["loc"][0]), "default") if item["loc"] else ""
-        value = "…" if "api_key" in key else repr(item["input"])
+        if item["type"] == "extra_forbidden":
+            told.append(_no_such_key(key, where))
+            continue
+        # Below `model` any value may be the key to a service: in its place, under a mistyped name, or in the whole.
+        value = repr(item["input"]) if key in _SHOWN or not key.startswith("model") else "…"
+        lies = _range(key)
+        message = f"it lies from {lies}" if lies and item["type"] in _OUTSIDE else message
         told.append(f"{key} is {value} (from the {where}): {message}" if key else message)
     return "; ".join(told)
+
+
+_SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
+_OUTSIDE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
+
+
+def _range(key: str) -> str:
+    """Spell the range that a key's value has to lie in; empty where it has none."""
+    if key == "max_facts":
+        return f"10 to max_facts_limit, which is {_LARGEST_MEMORY} or more"
+    fields = ModelSettings.model_fields if key.startswith("model.") else Settings.model_fields
+    field = fields.get(key.removeprefix("model."))
+    metadata = field.metadata if field is not None else []
+    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
+    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
+    if low is None:
+        return ""
+    return f"{low} upwards" if high is None else f"{low} to {high}"
 
 
 def _from_file(path: str | Path | None) -> dict[str, object]:
@@ -158,12 +187,23 @@ def _from_file(path: str | Path | None) -> dict[str, object]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"the configuration file {path} is no YAML: {error}") from error
-    section = read.get("memory") if isinstance(read, dict) else None
-    if section is None and read is None:
+        # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise ConfigError(f"the configuration file {path} is no YAML{where}: {problem}") from None
+    if read is None:
+        return {}
+    section = read.get("memory", ...) if isinstance(read, dict) else ...
+    if section is None:
         return {}
     if not isinstance(section, dict):
         raise ConfigError(f"the configuration file {path} has no section `memory:` with keys below it")
+    return _named(section)
+
+
+def _named(section: Mapping[str, object]) -> dict[str, object]:
+    """YAML takes numbers, dates and truth values for keys; to us they are names that are not known."""
     return {str(key): value for key, value in section.items()}
 
 
@@ -185,13 +225,20 @@ def base_folder(home: str | Path | None, settings: Settings, environ: Mapping[st
     """
     env = os.environ if environ is None else environ
     if home is not None:
-        return Path(home).expanduser().absolute()
-    base = Path(env.get("BACKSTORY_HOME") or "~/.backstory").expanduser().absolute()
+        return _expanded(home).absolute()
+    base = _expanded(env.get("BACKSTORY_HOME") or "~/.backstory").absolute()
     if settings.storage_path:
-        path = Path(settings.storage_path).expanduser()
+        path = _expanded(settings.storage_path)
         folder = path if path.is_absolute() else base / path
         return folder.parent if folder.suffix == ".json" else folder
     return base
+
+
+def _expanded(path: str | Path) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path} names the home of a user that there is not: {error}") from error
 
 
 def policy_values(loaded: Loaded) -> dict[str, int | float | str]:

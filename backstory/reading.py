@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from backstory.results import PolicyResult, WhatIf
 from backstory.scoped import Progress, Scoped, known_policy, live_fact
 from ledger.commit import Head
 from ledger.events import Fact
+from ledger.policy import Policy, check_policy
 from projections.audit import Refusal, Why, find_fact, why, why_not
 from projections.document import Document, document_of
 from projections.history import Diff, LogEntry, concerns, diff, entry
@@ -111,6 +114,7 @@ class Reading(Scoped):
             ConfigError: an unknown policy key, or a value outside its range.
         """
         known_policy(policy)
+        check_policy(msgspec.structs.replace(Policy(), **policy))
         writer = self._reading()
         commits = self._commits(writer)
         commits = commits if until is None else [commit for commit in commits if commit.seq <= until]

@@ -10,6 +10,7 @@ line, never over a decoded value. docs/log-format.md states the bytes, and a tes
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypedDict
@@ -24,11 +25,13 @@ from ledger.sanitize import Json
 __all__ = [
     "EMPTY",
     "FORMAT",
+    "UNREADABLE",
     "Cause",
     "Commit",
     "Draft",
     "Head",
     "Inspection",
+    "decode",
     "follows",
     "head_of",
     "inspect",
@@ -119,13 +122,10 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     hash: str
 
 
-class _Stub(msgspec.Struct):
-    digest: str
-
-
 class _Replayed(msgspec.Struct):
     """What folding needs of a line; the rest is passed over without being built."""
 
+    v: int
     seq: int
     at: str
     cause: Cause
@@ -141,7 +141,6 @@ class _Ends(msgspec.Struct):
 _encoder = msgspec.json.Encoder()
 _sealed = msgspec.json.Decoder(_Sealed)
 _replayed = msgspec.json.Decoder(_Replayed)
-_stub = msgspec.json.Decoder(_Stub)
 _ends = msgspec.json.Decoder(_Ends)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _cause = msgspec.json.Decoder(Cause)
@@ -157,8 +156,13 @@ class Contents(TypedDict):
 _UPCASTS: Mapping[int, Callable[[Contents], Contents]] = MappingProxyType({})
 """From a version to what brings its contents to the next; the envelope stays as it is."""
 
-_ERASED_EVENT = b'{"type":"Erased",'
-_ERASED_CAUSE = b'{"kind":"erased",'
+# What may stand where content was erased, to the byte: anything more in there would be covered by no digest.
+_ERASED_EVENT = re.compile(rb'\{"type":"Erased","digest":"([0-9a-f]{64})"\}')
+_ERASED_CAUSE = re.compile(rb'\{"kind":"erased","digest":"([0-9a-f]{64})"\}')
+_SALT_LENGTH = 32
+
+UNREADABLE = (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError, RecursionError)
+"""What is raised over bytes that are no commit at all; the last of them over brackets without end."""
 
 
 def _digest(salt: str, content: bytes) -> str:
@@ -173,10 +177,23 @@ def seal(draft: Draft, after: Head, salts: Callable[[], str]) -> bytes:
     """Give a draft its place after a head; returns the line, without a line break.
 
     `salts` yields a new secret of 32 hex digits at each call.
+
+    Raises:
+        StoreError: a value in the draft cannot be written, or not so that it can be read again.
+        ValueError: a salt of another length.
     """
-    contents = [_encoder.encode(draft.cause), *map(_encoder.encode, draft.events)]
-    keys = [salts() for _ in contents]
     seq = after.seq + 1
+    try:
+        contents = [_encoder.encode(draft.cause), *map(_encoder.encode, draft.events)]
+        # A line that nobody can read again (NaN is written as null) would close the log for good.
+        _cause.decode(contents[0])
+        for content in contents[1:]:
+            _event.decode(content)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreError(f"commit {seq} cannot be written: {error}; this value should have been refused") from error
+    keys = [salts() for _ in contents]
+    if any(len(key) != _SALT_LENGTH for key in keys):
+        raise ValueError(f"a salt is {_SALT_LENGTH} hex digits: of another length it would not say where it ends")
     digests = [_digest(key, content) for key, content in zip(keys, contents, strict=True)]
     return _encoder.encode(
         _Sealed(
@@ -196,7 +213,7 @@ def head_of(line: bytes) -> Head:
     """Read a line's seq and hash, without checking either.
 
     Raises:
-        msgspec.MsgspecError: the line is no commit.
+        UNREADABLE: the line is no commit.
     """
     ends = _ends.decode(line)
     return Head(ends.seq, ends.hash)
@@ -229,19 +246,30 @@ def _digests(sealed: _Sealed) -> tuple[list[str], tuple[int, ...]] | None:
     erased: list[int] = []
     for index, (salt, raw) in enumerate(zip(sealed.salts, (sealed.cause, *sealed.events), strict=True), -1):
         content = bytes(raw)
-        if salt is not None:
-            digests.append(_digest(salt, content))
-        elif content.startswith(_ERASED_EVENT if index >= 0 else _ERASED_CAUSE):
-            digests.append(_stub.decode(content).digest)
+        if salt is None:
+            stub = (_ERASED_EVENT if index >= 0 else _ERASED_CAUSE).fullmatch(content)
+            if stub is None:
+                return None
+            digests.append(stub[1].decode())
             erased.append(index)
+        elif len(salt) == _SALT_LENGTH:
+            digests.append(_digest(salt, content))
         else:
             return None
     return digests, tuple(erased)
 
 
-def _inspect(sealed: _Sealed) -> Inspection:
+def _inspect(sealed: _Sealed, line: bytes) -> Inspection:
     told = _digests(sealed)
-    intact = told is not None and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, told[0])
+    intact = (
+        told is not None
+        # The parts of the hashed text are told apart by line breaks, so none may hold one.
+        and "\n" not in sealed.at
+        and len(sealed.prev) == len(_NO_HASH)
+        and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, told[0])
+        # Between what the hash covers nothing else may stand, not even a space: a line has one spelling.
+        and line == _encoder.encode(sealed)
+    )
     return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, told[1] if told is not None else ())
 
 
@@ -249,9 +277,19 @@ def inspect(line: bytes) -> Inspection:
     """Recompute a line's hash from its bytes.
 
     Raises:
-        msgspec.MsgspecError: the line is no commit at all.
+        UNREADABLE: the line is no commit at all.
     """
-    return _inspect(_sealed.decode(line))
+    return _inspect(_sealed.decode(line), line)
+
+
+def decode(line: bytes) -> Commit:
+    """Read a line whose bytes were inspected.
+
+    Raises:
+        UNREADABLE: it holds what this program does not know.
+        StoreError: it is in a newer format.
+    """
+    return _decode(_sealed.decode(line))
 
 
 def _decode(sealed: _Sealed) -> Commit:
@@ -281,6 +319,9 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
 def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
     """Return seq, time, kind of cause and events of a line whose chain was checked elsewhere."""
     read = _replayed.decode(line)
+    if read.v != FORMAT:
+        old = decode(line)
+        return old.seq, old.at, old.cause.kind, old.events
     return read.seq, read.at, read.cause.kind, read.events
 
 
@@ -293,11 +334,11 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
     found: Inspection | None = None
     try:
         sealed = _sealed.decode(line)
-        found = _inspect(sealed)
+        found = _inspect(sealed, line)
         problem = follows(found, after)
         if problem is None:
             return _decode(sealed)
-    except (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         problem = ("altered", f"cannot be read ({error})")
     kind, what = problem
     number = after.seq + 1

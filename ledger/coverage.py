@@ -1,11 +1,14 @@
 """Which turns are still to be learned from: what no commit covers, less what is parked.
 
+Every turn that stands is in exactly one of three: covered, parked or pending.
+
 Folded from the ledger alone, so it is as durable as the ledger and needs no queue: a process that dies forgets nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 import msgspec
 
@@ -20,7 +23,7 @@ _COVERING_ALL = ("clear",)
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """Turns whose update failed for good: they wait for a person's retry or discard."""
+    """Turns whose update failed for good: they wait for a person's retry or discard; the ends are turns that stand."""
 
     turns: TurnRange
     reason: str
@@ -47,9 +50,21 @@ class Coverage:
             self._cover(cause.thread, cause.turns)
         for event in commit.events:
             if isinstance(event, UpdateFailed) and event.turns is not None:
-                parked = self._parked.setdefault(cause.thread, [])
-                parked[:] = [p for p in parked if not _overlap(p.turns, event.turns)]
-                parked.append(Parked(event.turns, event.reason, event.detail, event.attempts))
+                self._park(cause.thread, Parked(event.turns, event.reason, event.detail, event.attempts))
+
+    def _park(self, thread: str, failed: Parked) -> None:
+        """Park what of a failed update's turns another one has not covered meanwhile, in the place of older failures."""
+        self._unpark(thread, failed.turns)
+        left = _less(failed.turns, self._covered.get(thread, []))
+        self._parked.setdefault(thread, []).extend(msgspec.structs.replace(failed, turns=part) for part in left)
+
+    def _unpark(self, thread: str, turns: TurnRange) -> None:
+        if thread in self._parked:
+            self._parked[thread] = [
+                msgspec.structs.replace(parked, turns=part)
+                for parked in self._parked[thread]
+                for part in _less(parked.turns, [turns])
+            ]
 
     def _cover(self, thread: str, turns: TurnRange) -> None:
         ranges = sorted([*self._covered.get(thread, []), turns], key=lambda r: r.first)
@@ -60,8 +75,7 @@ class Coverage:
             else:
                 merged.append(following)
         self._covered[thread] = merged
-        if thread in self._parked:
-            self._parked[thread] = [p for p in self._parked[thread] if not _overlap(p.turns, turns)]
+        self._unpark(thread, turns)
 
     def covers(self, thread: Thread, turns: TurnRange) -> bool:
         """Whether any turn of the range is covered already."""
@@ -74,10 +88,15 @@ class Coverage:
         return bisect_right(thread.seqs, self._everything_to)
 
     def parked(self, thread: Thread) -> list[Parked]:
-        """The parked ranges of a thread that a later clear has not covered, in order."""
+        """The parked runs of a thread in which a turn stands, less what a later clear has covered, in order."""
         cleared = self._cleared(thread)
         return sorted(
-            (p for p in self._parked.get(thread.name, []) if p.turns.last > cleared), key=lambda p: p.turns.first
+            (
+                msgspec.structs.replace(parked, turns=run)
+                for parked in self._parked.get(thread.name, [])
+                for run in _standing_run(thread, max(parked.turns.first, cleared + 1), parked.turns.last)
+            ),
+            key=lambda p: p.turns.first,
         )
 
     def pending(self, thread: Thread) -> list[TurnRange]:
@@ -100,6 +119,21 @@ def _standing_run(thread: Thread, first: int, last: int) -> list[TurnRange]:
     while last >= first and not thread.stands(last):
         last -= 1
     return [TurnRange(first, last)] if first <= last else []
+
+
+def _less(turns: TurnRange, taken: Iterable[TurnRange]) -> list[TurnRange]:
+    """What is left of a range without others, which are in order and apart."""
+    left: list[TurnRange] = []
+    start = turns.first
+    for other in taken:
+        if other.last < start or other.first > turns.last:
+            continue
+        if start < other.first:
+            left.append(TurnRange(start, other.first - 1))
+        start = other.last + 1
+    if start <= turns.last:
+        left.append(TurnRange(start, turns.last))
+    return left
 
 
 def _overlap(a: TurnRange, b: TurnRange) -> bool:

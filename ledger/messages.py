@@ -6,7 +6,8 @@ only call tools, upload blocks and our own injected memory are not; the rest is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -59,10 +60,22 @@ class Message(BaseModel):
     def _name(cls, value: object) -> object:
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
+    @field_validator("send_to", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        if isinstance(value, str):
+            return (value,)
+        if isinstance(value, list | tuple | set | frozenset):
+            names = tuple(cls._name(name) for name in value)
+            # A set has an order of its own in every process, and the same input leads to the same turn.
+            return tuple(sorted(names, key=str)) if isinstance(value, set | frozenset) else names
+        raise ValueError(f"send_to is {type(value).__name__}; it is a name or a list of names")
+
     @field_validator("role")
     @classmethod
     def _known_role(cls, value: str) -> str:
-        role = _ROLES.get(value.strip().casefold())
+        # LangChain names a message that was streamed AIMessageChunk, whole as it may be by now.
+        role = _ROLES.get(value.strip().casefold().removesuffix("messagechunk"))
         if role is None:
             raise ValueError(f"role is {value[:40]!r}; it is one of {', '.join(_ROLES)}")
         return role
@@ -104,9 +117,9 @@ def _spoken(content: object) -> str:
     for block in content:
         if isinstance(block, str):
             parts.append(block)
-        elif isinstance(block, Mapping) and block.get("type") not in _NOT_SPOKEN:
-            text = block.get("text")
-            if isinstance(text, str):
+        elif isinstance(block, Mapping):
+            kind, text = block.get("type"), block.get("text")
+            if isinstance(text, str) and not (isinstance(kind, str) and kind in _NOT_SPOKEN):
                 parts.append(text)
     return " ".join(parts)
 
@@ -115,11 +128,18 @@ def _fields(message: object) -> Mapping[str, object]:
     if isinstance(message, Mapping):
         return message
     dump = getattr(message, "model_dump", None)
+    cause: Exception | None = None
     if callable(dump):
-        dumped = dump()
-        if isinstance(dumped, Mapping):
-            return dumped
-    raise InputError(f"a message is a {type(message).__name__}; it is a dict, a LangChain message or an OpenAI message")
+        try:
+            dumped = dump()
+        except Exception as error:  # noqa: BLE001 the object is somebody else's
+            cause = error
+        else:
+            if isinstance(dumped, Mapping):
+                return dumped
+    raise InputError(
+        f"a message is a {type(message).__name__}; it is a dict, a LangChain message or an OpenAI message"
+    ) from cause
 
 
 def read_message(message: object) -> Message:
@@ -132,13 +152,13 @@ def read_message(message: object) -> Message:
     extra = fields.get("additional_kwargs")
     extra = extra if isinstance(extra, Mapping) else {}
     metadata = fields.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    send_to = fields.get("send_to")
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"metadata is {type(metadata).__name__}; it is an object")
     known = {name: fields[name] for name in Message.model_fields if fields.get(name) is not None}
     known |= {
         "role": fields.get("role") or fields.get("type"),
         "content": _spoken(fields.get("content")),
-        "send_to": (send_to,) if isinstance(send_to, str) else tuple(map(str, _listed(send_to))),
         "metadata": dict(metadata),
         "calls_tools": bool(fields.get("tool_calls") or fields.get("function_call") or extra.get("tool_calls")),
         "hidden": bool(fields.get("hidden") or metadata.get("hidden") or extra.get("hide_from_ui")),
@@ -151,24 +171,24 @@ def read_message(message: object) -> Message:
         raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
-def _listed(value: object) -> Iterable[object]:
-    return value if isinstance(value, list | tuple | set | frozenset) else ()
-
-
 def keep(messages: Sequence[Message]) -> list[Kept]:
     """Return what is kept of a conversation, in order.
 
-    A message that is nothing but an upload, or nothing but our own memory block, is dropped; an upload takes the answer
-    that follows it along.
+    A message that is nothing but an upload is dropped and takes the answer that follows it along. One that is nothing
+    but our own memory block is dropped as if it were not there: it is no question, so no answer is its answer.
     """
     kept: list[Kept] = []
     skip_answer = False
     for message in messages:
         if message.hidden or message.role not in ("user", "assistant"):
             continue
-        text = strip_memory_blocks(strip_upload_blocks(safe_text(message.content)))
+        content = safe_text(message.content)
+        text = strip_memory_blocks(strip_upload_blocks(content))
         if message.role == "user":
-            skip_answer = not text.strip() and bool(message.content.strip())
+            if text.strip() or not content.strip():
+                skip_answer = False
+            elif strip_memory_blocks(content).strip():
+                skip_answer = True
         elif message.calls_tools:
             continue
         elif skip_answer:
@@ -184,7 +204,7 @@ def _kept(message: Message, text: str) -> Kept:
     return Kept(
         role=message.role,
         content=clip(text, MAX_CONTENT),
-        id=_named(message.id),
+        id=_identity(message.id),
         name=_named(message.name),
         at=message.at,
         cause_by=_named(message.cause_by),
@@ -192,6 +212,15 @@ def _kept(message: Message, text: str) -> Kept:
         send_to=tuple(clip(to, MAX_NAME) for to in message.send_to),
         metadata=_as_objects(metadata),
     )
+
+
+def _identity(value: str | None) -> str | None:
+    """Bound an id without making two alike: a long one is cut and carries its digest."""
+    clean = safe_text(value) if value else None
+    if clean is None or len(clean) <= MAX_NAME:
+        return clean
+    digest = hashlib.sha256(clean.encode()).hexdigest()
+    return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
 
 
 def _named(value: str | None) -> str | None:

@@ -37,12 +37,12 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def safe_text(text: str) -> str:
-    """Return the text with lone surrogates replaced by U+FFFD, otherwise unchanged to the byte."""
+    """Return the text as a plain str, lone surrogates replaced by U+FFFD, otherwise unchanged to the byte."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return str.__str__(text)
 
 
 def clip(text: str, limit: int) -> str:
@@ -50,24 +50,31 @@ def clip(text: str, limit: int) -> str:
     clean = safe_text(text)
     if len(clean) <= limit:
         return clean
-    mark = f"… [{len(clean) - limit} characters cut]"
-    return clean[: max(0, limit - len(mark))] + mark
+    mark = f"… [{len(clean)} characters cut]"
+    kept = max(0, limit - len(mark))
+    mark = f"… [{len(clean) - kept} characters cut]"
+    return (clean[:kept] + mark)[:limit]
 
 
 def safe_json(value: object, limit: int = MAX_NAME * 8, depth: int = 0) -> Json:
-    """Return a value that any JSON writer accepts: texts clipped, NaN and oversized integers spelled as text."""
+    """Return a value that any JSON writer accepts: texts clipped, NaN and oversized integers spelled as text.
+
+    Values of derived types (an enumeration's texts, another library's numbers) become the plain ones.
+    """
     if depth > _MAX_DEPTH:
         return "… [nested too deep]"
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if -_MAX_INT - 1 <= value <= _MAX_INT else clip(f"{value:#x}", limit)
+        return int(value) if -_MAX_INT - 1 <= value <= _MAX_INT else clip(f"{int(value):#x}", limit)
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, str):
         return clip(value, limit)
     if isinstance(value, Mapping):
         return {clip(str(k), MAX_NAME): safe_json(v, limit, depth + 1) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
+    if isinstance(value, list | tuple):
         return [safe_json(v, limit, depth + 1) for v in value]
     return clip(str(value), limit)

@@ -70,6 +70,18 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
             parts += ["agents", self.agent]
         return "/".join(parts)
 
+    @classmethod
+    def in_folder(cls, folder: str) -> Scope | None:
+        """Return the scope whose place this is, read from the spelling; None where it is cut or no scope's."""
+        parts = folder.split("/") if folder else []
+        named = dict(zip(parts[::2], parts[1::2], strict=False))
+        user, agent = named.get("users"), named.get("agents")
+        if user is not None:
+            spelled = re.sub(rb"_([0-9a-f]{2})", lambda byte: bytes.fromhex(byte[1].decode()), user.encode())
+            user = spelled.decode(errors="replace")
+        scope = cls(user, agent)
+        return scope if scope.folder == folder else None
+
     def stream(self, kind: str) -> str:
         """Name one of the scope's two streams: LEDGER or TRANSCRIPT."""
         return f"{self.folder}/{kind}" if self.folder else kind

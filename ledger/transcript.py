@@ -28,6 +28,7 @@ class Thread:
         self.recorded_at: list[str] = []
         self.superseded: set[int] = set()
         self.latest: dict[str, int] = {}
+        """The ordinal of the last turn under each id that the host gave."""
 
     def stands(self, n: int) -> bool:
         """Whether the turn is there and was not replaced by another text."""
@@ -39,12 +40,12 @@ class Thread:
         return [turn for turn in self.turns[first - 1 : end] if turn is not None and turn.n not in self.superseded]
 
     def find(self, turn_id: str, within: TurnRange | None = None) -> Turn | None:
-        """The turn of an id: its latest text, or the latest one inside a range."""
-        if within is None:
-            n = self.latest.get(turn_id)
-            return self.turns[n - 1] if n is not None else None
-        inside = self.turns[within.first - 1 : within.last]
-        return next((turn for turn in reversed(inside) if turn is not None and turn.id == turn_id), None)
+        """The turn of an id: its latest text, or the latest one inside a range; the host's ids come before ours."""
+        if within is None and (n := self.latest.get(turn_id)) is not None:
+            return self.turns[n - 1]
+        inside = self.turns if within is None else self.turns[within.first - 1 : within.last]
+        found = [turn for turn in inside if turn is not None and turn.id == turn_id]
+        return max(found, key=lambda turn: (not turn.anonymous, turn.n), default=None)
 
 
 class Transcript:
@@ -72,7 +73,7 @@ class Transcript:
             thread.turns.append(turn)
             thread.seqs.append(commit.seq)
             thread.recorded_at.append(commit.at)
-            if turn is not None:
+            if turn is not None and not turn.anonymous:
                 thread.latest[turn.id] = turn.n
 
     @property
@@ -122,12 +123,12 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
                 fresh.append(message)
         elif by_id[message.id] is message:
             n = thread.latest.get(message.id)
-            before = thread.turns[n - 1] if n is not None else None
-            if before is None or n is None:
+            before = thread.turns[n - 1] if n is not None and thread.stands(n) else None
+            if before is None:
                 fresh.append(message)
             elif (before.role, before.content) != (message.role, message.content):
                 fresh.append(message)
-                superseded.append(n)
+                superseded.append(before.n)
     return Arrival(tuple(fresh), len(thread.turns) + 1, tuple(superseded), at)
 
 
@@ -153,6 +154,8 @@ def _turn(message: Kept, n: int, at: str) -> Turn:
 
 def _align(thread: Thread, messages: Sequence[Kept], *, mixed: bool) -> tuple[int, list[int]]:
     """Return how many of the messages are known already, and the ordinals of the turns they supersede."""
+    if not messages:
+        return 0, []
     recorded = [turn for turn in thread.standing() if turn.anonymous or not mixed]
     old = [(turn.role, turn.content) for turn in recorded]
     new = [(message.role, message.content) for message in messages]

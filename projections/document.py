@@ -14,7 +14,7 @@ from ledger.errors import StoreError
 from ledger.events import DOCUMENT_SECTIONS, Fact
 from ledger.memory import Memory
 
-__all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "render"]
+__all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "render", "stated_moment"]
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +100,16 @@ def render(memory: Memory) -> bytes:
     return orjson.dumps(plain, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
+def stated_moment(data: bytes) -> str | None:
+    """Return the `lastUpdated` that a document's bytes state; None where they are no document or state none."""
+    try:
+        stated = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    moment = stated.get("lastUpdated") if isinstance(stated, dict) else None
+    return moment if isinstance(moment, str) else None
+
+
 class DocumentFile:
     """The file at `path`, written whole and by rename; the caller holds the ledger's lock.
 
@@ -118,13 +128,16 @@ class DocumentFile:
             StoreError: it cannot be written.
         """
         data = render(memory)
+        known = {data} if before is None else {data, render(before)}
         try:
-            now = self._read()
-            if now == data:
-                return
-            if now is not None and (before is None or now != render(before)) and not self._is_ours(now):
-                self._move_aside()
-            self._replace(data)
+            # To judge a file may mean to replay the log, and a person may save another meanwhile: look again.
+            while (now := self._read()) is not None and now not in known:
+                if self._is_ours(now):
+                    known.add(now)
+                else:
+                    self._move_aside()
+            if now != data:
+                self._replace(data)
         except OSError as error:
             raise StoreError(f"cannot write {self.path}: {error.strerror or error}; check the disk") from error
 
@@ -135,12 +148,8 @@ class DocumentFile:
             return None
 
     def _is_ours(self, data: bytes) -> bool:
-        try:
-            stated = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return False
-        moment = stated.get("lastUpdated") if isinstance(stated, dict) else None
-        memory = self._memory_when(moment) if isinstance(moment, str) else None
+        moment = stated_moment(data)
+        memory = self._memory_when(moment) if moment is not None else None
         return memory is not None and render(memory) == data
 
     def _move_aside(self) -> None:

@@ -124,6 +124,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def live(self) -> Memory:
         return replay(self.backstory.store, self.scope)
 
+    def waiting(self) -> set[str]:
+        return {thread.thread for thread in self.memory.status().pending}
+
     def every_candidate_has_one_outcome(self) -> None:
         for commit in self.commits():
             places = [place for event in commit.events if (place := place_of(event)) is not None]
@@ -172,13 +175,15 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def learn(self, thread: str, facts: list[tuple[str, float]], data: st.DataObject, section: str | None) -> None:
         by_hand = {fact.id: fact for fact in self.memory.facts() if fact.by_hand}
-        ids = st.sampled_from([*(fact.id for fact in self.memory.facts()), "fact_0_0"])
-        remove = data.draw(st.lists(ids, max_size=2))
-        answer = RecordedReply(thread, reply(facts, remove, section))
-        pending = {t.thread: t.turns for t in self.memory.status().pending}
-        result = self.memory.extract([answer])
-        assert result.updates == (1 if thread in pending else 0)
-        assert thread not in {t.thread for t in self.memory.status().pending}
+        ids = st.sampled_from([*(fact.id for fact in self.memory.facts()), *by_hand, "fact_0_0"])
+        remove = data.draw(st.lists(ids, max_size=3))
+        if thread not in self.waiting():
+            self.say(thread, "something to learn from")
+        result = self.memory.extract([RecordedReply(thread, reply(facts, remove, section))])
+        assert (result.updates, result.failed) == (1, 0)
+        outcomes = [place for event in self.commits()[-1].events if (place := place_of(event)) is not None]
+        assert len(outcomes) == len(facts) + len(remove) + (section is not None)
+        assert thread not in self.waiting()
         now = {fact.id: fact for fact in self.memory.facts()}
         assert all(now.get(fact_id) == fact for fact_id, fact in by_hand.items())
 
@@ -205,8 +210,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(thread=THREADS, what=st.sampled_from(["clear", "rollback", "say"]))
     def learn_while_something_happens(self, thread: str, what: str) -> None:
-        if thread not in {t.thread for t in self.memory.status().pending}:
-            return
+        if thread not in self.waiting():
+            self.say(thread, "something to learn from")
         meddle = {
             "clear": self.memory.clear,
             "rollback": lambda: self.memory.rollback(self.memory.head().seq),
@@ -215,7 +220,7 @@ class LedgerMachine(RuleBasedStateMachine):
         result = self.ask(Meddler(meddle, reply([("learnt meanwhile", 0.95)], [], None)), thread)
         assert (result.updates, result.failed) == (1, 0)
         texts = {fact.content for fact in self.memory.facts()}
-        waits = thread in {t.thread for t in self.memory.status().pending}
+        waits = thread in self.waiting()
         if what == "clear":
             assert not texts
         elif what == "say":
@@ -363,7 +368,7 @@ def place_of(event: Event) -> str | None:
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
     max_examples=settings.default.max_examples if settings.default else 100,
-    stateful_step_count=40,
+    stateful_step_count=60,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -1,4 +1,4 @@
-"""Answers that only the command line gives: errors, and results of several scopes side by side."""
+"""Answers that only the command line gives: results of several scopes side by side, values with their origin."""
 
 from __future__ import annotations
 
@@ -8,26 +8,7 @@ from backstory.results import Extracted
 from ledger.scope import Scope
 from projections.verify import Problem, Verification
 
-__all__ = ["ConfigValue", "ExtractedIn", "Failure", "VerifiedIn"]
-
-
-class Told(msgspec.Struct, frozen=True):
-    """An error in words, its kind, and the exit code."""
-
-    kind: str
-    message: str
-    exit: int
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """What --json puts on standard output where there is no answer."""
-
-    error: Told
-
-    @classmethod
-    def of(cls, kind: str, message: str, code: int) -> Failure:
-        """Put one together."""
-        return cls(Told(kind, message, code))
+__all__ = ["ConfigValue", "ExtractedIn", "VerifiedIn"]
 
 
 class ExtractedIn(msgspec.Struct, frozen=True):

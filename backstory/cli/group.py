@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import traceback
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from backstory.cli.page import clean, one_line, write_json
+from backstory.cli.page import aside, one_line, show_traceback, write_json
 from backstory.cli.session import Session
 
 __all__ = ["Root"]
@@ -61,7 +60,7 @@ def _is_wrong_use(error: Exception) -> bool:
 
 def _tell(error: Exception, session: Session | None, words: list[str]) -> int:
     """Say in one line what happened; returns the exit code."""
-    from backstory.cli.answers import Failure
+    from backstory.cli.failure import Failure
     from ledger.errors import BackstoryError
 
     code = _CANNOT
@@ -70,17 +69,17 @@ def _tell(error: Exception, session: Session | None, words: list[str]) -> int:
     elif isinstance(error, BackstoryError):
         code, message = error.exit_code, str(error)
     elif isinstance(error, OSError):
-        where = f" {error.filename}" if error.filename else ""
-        message = f"cannot go on{where}: {error.strerror or error}; check the disk and the file's mode"
+        where = f"read or write {error.filename}" if error.filename else "write the answer"
+        message = f"cannot {where}: {error.strerror or error}; check the disk and the file's mode"
         if not error.filename:
             _drop_stdout()
     else:
         message = f"unexpected {type(error).__name__}: {error}; this is a fault of ours: --debug shows where"
     line = one_line(message)
     with contextlib.suppress(OSError):
-        print(f"backstory: {line}", file=sys.stderr)
+        aside(line)
         if session is not None and session.debug:
-            print(clean("".join(traceback.format_exception(error))), file=sys.stderr)
+            show_traceback(error)
     as_json = "--json" in words if session is None else session.as_json and not session.answered
     if as_json:
         with contextlib.suppress(OSError):
@@ -90,12 +89,12 @@ def _tell(error: Exception, session: Session | None, words: list[str]) -> int:
 
 
 def _wrong_use(error: Exception) -> str:
-    message = error.format_message()  # type: ignore[attr-defined]
+    message = str(error.format_message()).replace("Value error, ", "")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "backstory"
     option = getattr(error, "option_name", None)
     if option in _GLOBAL and context is not None and context.parent is not None:
-        return f"{option} stands before the verb, as in `backstory {option} … {context.info_name}`"
+        return f"{option} stands before the verb: `backstory {option} … {context.info_name} …`"
     return f"{message.rstrip('.')}; see `{path} --help`"
 
 

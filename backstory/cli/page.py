@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -15,7 +16,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Column", "Page", "PlainPage", "RichPage", "Span", "clean", "one_line", "page", "write_json"]
+__all__ = [
+    "Column",
+    "Page",
+    "PlainPage",
+    "RichPage",
+    "Span",
+    "aside",
+    "clean",
+    "one_line",
+    "page",
+    "show_traceback",
+    "write_json",
+]
 
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -29,7 +42,7 @@ _GAP = "  "
 
 
 def clean(text: str) -> str:
-    """Return a text without control characters, escape sequences and what turns the direction of writing; lines stay."""
+    """Return a text without control characters and what turns the direction of writing; its lines stay."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
@@ -38,12 +51,22 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split("\n")).strip()
 
 
-def write_json(value: object) -> None:
-    """Write one JSON value to standard output: a line for a program, indented for a terminal."""
+def aside(text: str) -> None:
+    """Say something on standard error, in one line: a warning, an error."""
+    sys.stderr.write(f"backstory: {one_line(text)}\n")
+
+
+def show_traceback(error: BaseException) -> None:
+    """Show where an error comes from: for --debug."""
+    sys.stderr.write(clean("".join(traceback.format_exception(error))))
+
+
+def write_json(value: object, *, indented: bool | None = None) -> None:
+    """Write one JSON value to standard output: unless told otherwise a line for a program, indented for a terminal."""
     import msgspec
 
     encoded = msgspec.json.encode(value)
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() if indented is None else indented:
         encoded = msgspec.json.format(encoded, indent=2)
     # Inside JSON these may stand bare, but a terminal may take them for commands.
     text = _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
@@ -51,12 +74,16 @@ def write_json(value: object) -> None:
 
 
 class Column(NamedTuple):
-    """A column's heading, its style, and whether it may be folded or stands to the right."""
+    """A column's heading and style, whether it may be folded or stands to the right.
+
+    On a terminal narrower than `spare` it is left out.
+    """
 
     name: str
     style: str = ""
     folds: bool = False
     right: bool = False
+    spare: int = 0
 
 
 class Page(Protocol):
@@ -86,12 +113,12 @@ class PlainPage:
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """See `Page.line`."""
-        print((" " * indent + "".join(one_line_kept(text) for text, _ in map(_pair, spans))).rstrip())
+        _print(" " * indent + "".join(_joined(text) for text, _ in map(_pair, spans)))
 
     def quote(self, text: str, *, indent: int = 0) -> None:
         """See `Page.quote`."""
         for line in clean(text).split("\n"):
-            print(f"{' ' * indent}| {line}".rstrip())
+            _print(f"{' ' * indent}| {line}")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
         """See `Page.table`."""
@@ -105,7 +132,7 @@ class PlainPage:
                 _padded(cell, width, right=column.right)
                 for cell, width, column in zip(line, widths, columns, strict=True)
             )
-            print((" " * indent + _GAP.join(cells)).rstrip())
+            _print(" " * indent + _GAP.join(cells))
 
 
 class RichPage:
@@ -119,7 +146,7 @@ class RichPage:
         from rich.padding import Padding
         from rich.text import Text
 
-        text = Text.assemble(*((one_line_kept(text), style) for text, style in map(_pair, spans)))
+        text = Text.assemble(*((_joined(text), style) for text, style in map(_pair, spans)))
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def quote(self, text: str, *, indent: int = 0) -> None:
@@ -140,17 +167,17 @@ class RichPage:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        for column in columns:
+        shown = [index for index, column in enumerate(columns) if column.spare <= self._console.width]
+        for column in (columns[index] for index in shown):
             table.add_column(
                 column.name,
                 style=column.style,
                 justify="right" if column.right else "left",
                 no_wrap=not column.folds,
                 overflow="fold" if column.folds else "ellipsis",
-                min_width=min(20, self._console.width // 3) if column is columns[-1] and column.folds else None,
             )
         for row in rows:
-            table.add_row(*(self._cell(one_line(cell)) for cell in row))
+            table.add_row(*(self._cell(one_line(row[index])) for index in shown))
         if table.row_count:
             self._console.print(Padding(table, (0, 0, 0, indent)))
 
@@ -161,7 +188,11 @@ class RichPage:
         return Text(text)
 
 
-def one_line_kept(text: str) -> str:
+def _print(line: str) -> None:
+    sys.stdout.write(line.rstrip() + "\n")
+
+
+def _joined(text: str) -> str:
     """Return a clean text in one line, with the spaces at its ends."""
     return " ".join(clean(text).split("\n"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from backstory.cli.page import Page, one_line, page, write_json
+from backstory.cli.page import Page, aside, page, write_json
 
 if TYPE_CHECKING:
     from backstory.api import Backstory
@@ -60,9 +61,15 @@ class Session:
         else:
             show(page(), value)
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """With --json, let what is printed meanwhile go to standard error: it is not the answer."""
+        with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
+            yield
+
     def note(self, text: str) -> None:
         """Say something beside the answer."""
-        print(f"backstory: {one_line(text)}", file=sys.stderr)
+        aside(text)
 
 
 def session_of(ctx: typer.Context) -> Session:
@@ -74,9 +81,12 @@ def session_of(ctx: typer.Context) -> Session:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Progress]:
-    """Show how far a long work has come, where somebody watches; yields what is to be told the steps done."""
-    if total < 2 or not sys.stderr.isatty():  # noqa: PLR2004 one step needs no bar
+def progress(label: str, total: int, *, worth: int = 2) -> Iterator[Progress]:
+    """Show how far a long work has come, where somebody watches; yields what is to be told the steps done.
+
+    `worth`: fewer steps than these are done before a bar could be read.
+    """
+    if total < worth or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from html import escape
 from pathlib import Path
 
@@ -22,9 +21,13 @@ _PACKAGED = Path(__file__).parent / "prompts"
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
-@lru_cache(maxsize=16)
 def _templates(folder: Path) -> tuple[str, str, str]:
-    """Read system and update template; a folder may override one and leave the other. Third: the sha256 of both."""
+    """Read system and update template; a folder may override one and leave the other. Third: the sha256 of both.
+
+    They are read anew for each prompt: whoever edits a template of a running worker sees what it does.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"the folder of prompt templates {folder} is not there; set prompts_dir to one that is")
     texts = []
     for name in ("system.md", "update.md"):
         path = folder / name
@@ -41,23 +44,32 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
 
 
+def _shown(text: str) -> str:
+    """Escape a text and set its further lines in, so that none of them passes for a line of the prompt's own."""
+    return "\n  ".join(escape(text, quote=False).splitlines())
+
+
+def _on_one_line(text: str) -> str:
+    return escape(" ".join(text.split()))
+
+
 def _memory_text(memory: Memory) -> str:
     lines = [
-        f"{name}: {escape(memory.section(name).summary, quote=False)}"
+        f"{name}: {_shown(memory.section(name).summary)}"
         for name in DOCUMENT_SECTIONS
         if memory.section(name).summary
     ]
     lines += [
-        f"{fact.id} [{fact.category} | {fact.confidence:.2f}]{' (by hand)' if fact.by_hand else ''} "
-        f"{escape(fact.content, quote=False)}"
+        f"{_on_one_line(fact.id)} [{fact.category} | {fact.confidence:.2f}]{' (by hand)' if fact.by_hand else ''} "
+        f"{_shown(fact.content)}"
         for fact in memory.in_order()
     ]
     return "\n".join(lines) or "(nothing yet)"
 
 
 def _turn_text(turn: Turn) -> str:
-    speaker = f"{turn.role} ({turn.name})" if turn.name else turn.role
-    return f"[{turn.n}] {escape(speaker, quote=False)}: {escape(abridge(turn.content), quote=False)}"
+    speaker = f"{turn.role} ({_on_one_line(turn.name)})" if turn.name else turn.role
+    return f"[{turn.n}] {speaker}: {_shown(abridge(turn.content))}"
 
 
 def build_prompt(memory: Memory, thread: str, turns: Sequence[Turn], *, folder: Path | None = None) -> Prompt:
@@ -66,14 +78,14 @@ def build_prompt(memory: Memory, thread: str, turns: Sequence[Turn], *, folder: 
     `folder` holds templates that override the packaged `system.md` and `update.md`.
 
     Raises:
-        ConfigError: a template cannot be read.
+        ConfigError: the folder is not there, or a template cannot be read.
     """
     system, update, digest = _templates(folder or _PACKAGED)
     user = _fill(
         update,
         {
             "memory": _memory_text(memory),
-            "thread": escape(thread),
+            "thread": _on_one_line(thread),
             "conversation": "\n".join(map(_turn_text, turns)),
         },
     )

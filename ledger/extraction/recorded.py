@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 import msgspec
-import orjson
 
 from ledger.errors import InputError
 from ledger.extraction.model import Answer, Prompt
-from ledger.sanitize import MAX_NAME, clip
+from ledger.sanitize import MAX_NAME, clip, safe_text
 
 __all__ = ["RECORDED", "RecordedReply", "read_replies"]
 
@@ -36,6 +36,8 @@ class RecordedReply(msgspec.Struct, frozen=True):
 def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
     """Read JSONL of `{thread_id, reply}`, where reply is an object or the raw text of an answer.
 
+    What models say and strict JSON does not allow (NaN, half an emoji) is let through: it costs one item, not a file.
+
     Raises:
         InputError: a line is something else; the text names it.
     """
@@ -44,14 +46,19 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
         if not line.strip():
             continue
         try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"line {number} of the replies is no JSON: {error}") from error
-        thread = row.get("thread_id") if isinstance(row, dict) else None
-        if not isinstance(thread, str) or "reply" not in row:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"line {number} of the replies is no JSON: {str(error)[:200]}") from error
+        thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
+        if thread is None or "reply" not in row:
             raise InputError(f'line {number} of the replies is not {{"thread_id": …, "reply": …}}')
         reply = row["reply"]
-        replies.append(
-            RecordedReply(clip(thread, MAX_NAME), reply if isinstance(reply, str) else orjson.dumps(reply).decode())
-        )
+        text = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+        replies.append(RecordedReply(thread, safe_text(text)))
     return replies
+
+
+def _thread(value: object) -> str | None:
+    """Name a thread as recording does, where a number will do too."""
+    named = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return clip(named, MAX_NAME) if isinstance(named, str) and named else None

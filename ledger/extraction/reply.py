@@ -39,9 +39,11 @@ _LISTS = (
     "factsToConsolidate",
 )
 _KNOWN = frozenset({"user", "history", *_LISTS})
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OBJECT = re.compile(r'\{\s*["}]')
+_MARK = re.compile(r'(?P<object>\{\s*["}])|<(?P<end>/?)think(?:ing)?>', re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_MAX_ITEMS = 10_000
+_MAX_BROKEN = 20
+_MAX_DIGITS = 4_000
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
 
@@ -122,24 +124,59 @@ REPLY_SCHEMA: dict[str, Json] = _schema()
 """The JSON schema of a reply, for servers that hold a model to one."""
 
 
+class _Repeating(dict[str, object]):
+    """An object that gives a key more than once; `shadowed` are the values that a later one took the place of."""
+
+    shadowed: tuple[tuple[str, object], ...] = ()
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    last = {key: index for index, (key, _) in enumerate(pairs)}
+    repeating = _Repeating(found)
+    repeating.shadowed = tuple(pair for index, pair in enumerate(pairs) if last[pair[0]] != index)
+    return repeating
+
+
+def _number(digits: str) -> int | float:
+    # Python reads no integer of more than 4,300 digits; as a float it is merely out of every range.
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
 def _first_object(text: str) -> dict[str, object]:
     """Return the first JSON object with a known key outside of thinking.
 
-    An object that begins and cannot be read to its end is what the model meant to say, broken: the search ends there,
-    or a part of it would be taken for the whole.
+    A tag inside an object's text is text; an end of thinking that had no beginning makes a thought of all before it. An
+    object that begins and cannot be read to its end is what the model meant to say, broken: the search ends there, or a
+    part of it would be taken for the whole.
     """
-    spoken = _THOUGHT.sub(" ", text)
-    spoken = _THOUGHT_END.sub("", spoken)
-    decoder = json.JSONDecoder()
-    position = 0
-    while (begin := _OBJECT.search(spoken, position)) is not None:
-        try:
-            found, position = decoder.raw_decode(spoken, begin.start())
-        except (ValueError, RecursionError) as error:
-            what = str(error) if isinstance(error, ValueError) else "nested too deep"
-            raise ReplyError(f"the reply's JSON is broken: {what[:200]}") from None
-        if isinstance(found, dict) and not _KNOWN.isdisjoint(found):
-            return found
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number)
+    found: dict[str, object] | None = None
+    failure: str | None = None
+    position = broken = 0
+    while (mark := _MARK.search(text, position)) is not None:
+        position = mark.end()
+        if mark["end"]:
+            found = failure = None
+        elif mark["object"] is None:
+            end = _THOUGHT_END.search(text, position)
+            position = len(text) if end is None else end.end()
+        elif failure is None:
+            try:
+                value, position = decoder.raw_decode(text, mark.start())
+            except (ValueError, RecursionError) as error:
+                failure = str(error) if isinstance(error, ValueError) else "nested too deep"
+                broken += 1
+                if broken > _MAX_BROKEN:
+                    break
+            else:
+                found = value if found is None and not _KNOWN.isdisjoint(value) else found
+    if found is not None:
+        return found
+    if failure is not None:
+        raise ReplyError(f"the reply's JSON is broken: {failure[:200]}")
     raise ReplyError(f"the reply holds no JSON object with any of {', '.join(sorted(_KNOWN))}")
 
 
@@ -147,7 +184,7 @@ def _unread(place: str, item: object, detail: str) -> Unread:
     try:
         text = json.dumps(item, ensure_ascii=False)
     except (ValueError, RecursionError):
-        text = repr(item)[:MAX_FACT]
+        text = "… [nested too deep to be shown]"
     return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
 
 
@@ -235,16 +272,39 @@ def _listed(found: dict[str, object], cite: dict[str, str]) -> Iterator[Candidat
             yield _unread(name, items, "not a list")
 
 
-def read_reply(text: str, turns: Sequence[Turn] = ()) -> Proposal:
-    """Take a model's answer apart; `turns` are those it was shown, so that the numbers it cites become their ids.
+def _shadowed(found: dict[str, object]) -> Iterator[Candidate]:
+    """Tell of what a reply gave twice and is read as it was last."""
+    for prefix, part in (("", found), ("user.", found.get("user")), ("history.", found.get("history"))):
+        known = DOCUMENT_SECTIONS if prefix else _KNOWN
+        for index, (key, value) in enumerate(part.shadowed if isinstance(part, _Repeating) else ()):
+            name = f"{prefix}{key}"
+            if name in known and value is not None:
+                yield _unread(f"{name}/again{index}", value, "given again further on, and read there")
+
+
+def _count(found: dict[str, object]) -> int:
+    """How many items a reply comes to, at most."""
+    lists = [found.get(name) for name in _LISTS]
+    repeated = [part for part in (found, found.get("user"), found.get("history")) if isinstance(part, _Repeating)]
+    return sum(len(items) for items in lists if isinstance(items, list)) + sum(len(part.shadowed) for part in repeated)
+
+
+def read_reply(text: str, turns: Sequence[Turn] = (), *, prompted: bool = True) -> Proposal:
+    """Take a model's answer apart; `turns` are those it was made from, so that the numbers it cites become their ids.
+
+    A model that was `prompted` saw numbers and no ids, so an id that looks like a number is not what it means; in a
+    recorded reply it is.
 
     Raises:
-        ReplyError: no object, a broken one, or one without a known key; over eight million characters.
+        ReplyError: no object, a broken one, or one without a known key; too many characters, or items.
     """
     raw = safe_text(text)
     if len(raw) > _MAX_REPLY:
         raise ReplyError(f"the reply has {len(raw)} characters; at most {_MAX_REPLY} are read")
     found = _first_object(raw)
-    cite = {str(turn.n): turn.id for turn in turns} | {turn.id: turn.id for turn in turns}
-    candidates = (*_summaries(found), *_listed(found, cite))
+    if (count := _count(found)) > _MAX_ITEMS:
+        raise ReplyError(f"the reply holds {count} items; at most {_MAX_ITEMS} are read")
+    numbers, ids = {str(turn.n): turn.id for turn in turns}, {turn.id: turn.id for turn in turns}
+    cite = ids | numbers if prompted else numbers | ids
+    candidates = (*_summaries(found), *_listed(found, cite), *_shadowed(found))
     return Proposal(candidates, hashlib.sha256(raw.encode()).hexdigest(), len(raw))

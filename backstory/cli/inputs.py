@@ -1,0 +1,193 @@
+"""What is handed in: files, conversations, KEY=VALUE. What cannot be read is wrong use, and the message says where."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import orjson
+
+from ledger.errors import BackstoryError, ConfigError, InputError
+from ledger.extraction.recorded import RecordedReply, read_replies
+from ledger.messages import read_message
+from ledger.policy import POLICY_KEYS, Policy
+from ledger.scope import Scope
+
+__all__ = ["Broken", "Conversation", "Group", "policy_changes", "read_conversation", "read_json", "replies_in"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Group(NamedTuple):
+    """Whose conversation it is, and which."""
+
+    user: str | None
+    agent: str | None
+    thread: str
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A message that cannot be recorded: where it stands, and why."""
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A file of messages, by scope and thread, each in the file's order; and what of it is broken."""
+
+    groups: dict[Group, list[dict[str, object]]]
+    broken: tuple[Broken, ...]
+
+
+def _read(file: str) -> bytes:
+    """Read a file, or with `-` standard input, without a byte order mark."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror or error}; name a file, or - for what is piped in"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"cannot read {file!r}: {error}") from error
+    return data.removeprefix(_BOM)
+
+
+def _parsed(data: bytes) -> object:
+    """Parse JSON, strictly and fast; what that refuses and Python's own parser takes is made safe further in.
+
+    Raises:
+        InputError: it is neither; the text says where, if it has several lines.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(data.decode())
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        where = f"line {line}: " if b"\n" in data.rstrip() else ""
+        raise InputError(f"{where}it is no UTF-8 (byte {error.start}: 0x{data[error.start]:02x})") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}: " if b"\n" in data.rstrip() else ""
+        raise InputError(f"{where}it is no JSON: {error.msg} at column {error.colno}") from error
+    except RecursionError:
+        raise InputError("it is nested too deep") from None
+    except ValueError as error:
+        raise InputError(f"it is no JSON: {error}") from error
+
+
+def read_json(file: str) -> object:
+    """Read a file of one JSON value.
+
+    Raises:
+        InputError: there is no such file, or it is no JSON.
+    """
+    try:
+        return _parsed(_read(file))
+    except InputError as error:
+        raise InputError(_named(file, error)) from error
+
+
+def replies_in(file: str | None) -> Sequence[RecordedReply] | None:
+    """Read recorded replies; None where there is no file.
+
+    Raises:
+        InputError: there is no such file, or a line of it is no reply.
+    """
+    if file is None:
+        return None
+    data = _read(file)
+    try:
+        return read_replies(data.split(b"\n"))
+    except InputError as error:
+        raise InputError(_named(file, error)) from error
+
+
+def _named(file: str, error: InputError) -> str:
+    return str(error) if str(error).startswith("cannot read") else f"{file}: {error}"
+
+
+def read_conversation(file: str, *, user: str | None, agent: str | None, thread: str | None) -> Conversation:
+    """Read a JSON array or JSONL of messages; what a message says of user, agent and thread beats the arguments.
+
+    Raises:
+        InputError: there is no such file, or it is an array that cannot be parsed.
+    """
+    data = _read(file)
+    groups: dict[Group, list[dict[str, object]]] = {}
+    broken = []
+    try:
+        for where, item in _items(data):
+            try:
+                message = _message(item)
+                group = _group(message, user=user, agent=agent, thread=thread)
+            except BackstoryError as error:
+                broken.append(Broken(where, str(error)))
+            else:
+                groups.setdefault(group, []).append(message)
+    except InputError as error:
+        raise InputError(_named(file, error)) from error
+    return Conversation(groups, tuple(broken))
+
+
+def _items(data: bytes) -> Iterator[tuple[str, object]]:
+    """Yield each message and where it stands; what is still bytes is a line to be parsed."""
+    if data.lstrip().startswith(b"["):
+        items = _parsed(data)
+        for number, item in enumerate(items if isinstance(items, list) else [], 1):
+            yield f"message {number}", item
+        return
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            yield f"line {number}", line
+
+
+def _message(item: object) -> dict[str, object]:
+    message = _parsed(item) if isinstance(item, bytes) else item
+    if not isinstance(message, dict):
+        raise InputError("it is no object with role and content")
+    return message
+
+
+def _group(message: dict[str, object], *, user: str | None, agent: str | None, thread: str | None) -> Group:
+    read = read_message(message)
+    group = Group(
+        user if read.user_id is None else read.user_id,
+        agent if read.agent_name is None else read.agent_name,
+        read.thread_id or thread or "",
+    )
+    if not group.thread:
+        raise InputError("it has no thread_id; give it one, or name the thread for all with --thread")
+    Scope.of(group.user, group.agent)
+    return group
+
+
+def policy_changes(settings: Iterable[str]) -> dict[str, int | float | str]:
+    """Read KEY=VALUE as the policy's types.
+
+    Raises:
+        ConfigError: it is no KEY=VALUE, or the value is no such number; the keys themselves are checked further in.
+    """
+    defaults = Policy()
+    changes: dict[str, int | float | str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ConfigError(f"{setting!r} is not KEY=VALUE, as max_facts=50")
+        kind = type(getattr(defaults, key)) if key in POLICY_KEYS else str
+        try:
+            changes[key] = kind(value.strip())
+        except ValueError as error:
+            wanted = "a whole number" if kind is int else "a number"
+            raise ConfigError(f"{key} is {value!r}; it is {wanted}") from error
+    return changes

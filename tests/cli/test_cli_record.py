@@ -1,0 +1,151 @@
+"""What is handed to `record`: files of all kinds, broken ones too, and whose they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commandline import Cli, said
+
+OK = '{"thread_id":"t","role":"user","content":"fine"}'
+
+
+def contents(cli: Cli, thread: str = "t") -> list[str]:
+    return [turn["content"] for turn in cli.json("turns", thread)]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"role":', "no JSON"),
+        ("[1]", "no object"),
+        ('"words"', "no object"),
+        ('{"thread_id":"t","role":"boss","content":"x"}', "boss"),
+        ('{"thread_id":"t","content":"x"}', "role"),
+        ('{"thread_id":"t","role":"user","content":7}', "content"),
+        ('{"thread_id":"t","role":"user","content":"x","at":"soon"}', "soon"),
+        ('{"role":"user","content":"x"}', "thread_id"),
+        ('{"thread_id":"","role":"user","content":"x"}', "thread_id"),
+        ('{"thread_id":"t","role":"user","content":"x","agent_name":"../x"}', "../x"),
+        ('{"thread_id":"t","role":"user","content":"x","agent_name":""}', "agent name"),
+        ('{"thread_id":"t","role":"user","content":"x","user_id":""}', "user id"),
+        ("[" * 100_000, "nested too deep"),
+        (b'{"thread_id":"t","role":"user","content":"\xff"}', "UTF-8"),
+    ],
+)
+def test_a_broken_line_is_named_and_nothing_is_recorded(cli: Cli, line: str | bytes, told: str) -> None:
+    file = cli.folder / "c"
+    raw = line if isinstance(line, bytes) else line.encode()
+    file.write_bytes(b"\n".join([OK.encode(), b"", raw, OK.encode()]))
+    message = cli.error("record", file, code=2)
+    assert "line 3" in message
+    assert told in message
+    assert not cli.home.exists()
+    kept = cli.run("--json", "record", file, "--keep-going")
+    assert json.loads(kept.stdout)["turns"] == 2
+    assert "line 3" in kept.stderr
+    assert told in kept.stderr
+    assert contents(cli) == ["fine", "fine"]
+
+
+def test_the_number_of_broken_lines_is_told(cli: Cli) -> None:
+    file = cli.folder / "c"
+    file.write_text(f"oh\n{OK}\nno\nmy")
+    assert "line 1" in cli.error("record", file, code=2)
+    assert "2 more" in cli.error("record", file, code=2)
+
+
+def test_an_array_is_told_by_item_or_where_it_breaks(cli: Cli) -> None:
+    file = cli.folder / "c"
+    file.write_text(f"[{OK},\n 3]")
+    assert "message 2" in cli.error("record", file, code=2)
+    assert cli.json("record", file, "--keep-going")["turns"] == 1
+    file.write_text(f"[{OK},\n {{3]")
+    for words in (["record", file], ["record", file, "--keep-going"]):
+        assert "line 2" in cli.error(*words, code=2)
+
+
+def test_an_array_a_bom_crlf_and_blank_lines_are_read(cli: Cli) -> None:
+    file = cli.folder / "c"
+    file.write_bytes(b"\xef\xbb\xbf\r\n" + OK.encode() + b"\r\n\r\n" + OK.replace("fine", "two").encode())
+    assert cli.json("record", file)["turns"] == 2
+    file.write_bytes(b"\xef\xbb\xbf \n[" + OK.replace("fine", "three").encode() + b"]\n")
+    assert cli.json("record", file)["turns"] == 1
+    assert contents(cli) == ["fine", "two", "three"]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "[]"])
+def test_nothing_is_nothing(cli: Cli, text: str) -> None:
+    assert cli.json("record", "-", piped=text) == {"threads": 0, "turns": 0, "skipped": 0, "backlog": False}
+
+
+def test_what_is_piped_in_is_read(cli: Cli) -> None:
+    cli.json("record", "-", "--thread", "t", piped='{"role":"human","content":"über"}\n')
+    assert contents(cli) == ["über"]
+
+
+def test_what_json_cannot_say_is_made_safe_not_refused(cli: Cli) -> None:
+    line = '{"thread_id":"t","role":"user","content":"\\ud83d","metadata":{"a":NaN,"b":99999999999999999999999}}'
+    cli.json("record", "-", piped=line)
+    turn = cli.json("turns", "t")[0]
+    assert turn["content"] == "\N{REPLACEMENT CHARACTER}"
+    assert turn["metadata"] == {"a": "nan", "b": hex(99999999999999999999999)}
+
+
+def test_a_line_beats_the_options_before_the_verb(cli: Cli) -> None:
+    rows = [
+        said("t", "1", "user", "eve's", user_id="eve", agent_name="b"),
+        said("t", "2", "user", "ada's"),
+        said("t", "3", "user", "eve's and a's", user_id="eve"),
+        {"id": "4", "role": "user", "content": "elsewhere"},
+    ]
+    result = cli.json("--user", "ada", "--agent", "a", "record", cli.file("c", *rows), "--thread", "other")
+    assert (result["threads"], result["turns"]) == (4, 4)
+
+    def kept(user: str, agent: str) -> dict[str, list[str]]:
+        owner = ["--user", user, "--agent", agent]
+        names = [thread["thread"] for thread in cli.json(*owner, "threads")]
+        return {name: [turn["content"] for turn in cli.json(*owner, "turns", name)] for name in names}
+
+    assert kept("eve", "b") == {"t": ["eve's"]}
+    assert kept("ada", "a") == {"t": ["ada's"], "other": ["elsewhere"]}
+    assert kept("eve", "a") == {"t": ["eve's and a's"]}
+    assert len(cli.json("scopes")) == 3
+
+
+def test_interleaved_threads_keep_their_order(cli: Cli) -> None:
+    rows = [said(f"t{n % 2}", str(n), "user", f"word {n}") for n in range(6)]
+    assert cli.json("record", cli.file("c", *rows))["threads"] == 2
+    assert contents(cli, "t0") == ["word 0", "word 2", "word 4"]
+    assert contents(cli, "t1") == ["word 1", "word 3", "word 5"]
+
+
+def test_a_configuration_that_wants_a_user_is_asked_before_anything_is_recorded(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSTORY_STRICT_USER_SCOPE", "true")
+    file = cli.file("c", said("t", "1", "user", "hi", user_id="ada"), said("t", "2", "user", "ho"))
+    assert "strict_user_scope" in cli.error("record", file, code=2)
+    assert not cli.home.exists()
+
+
+@pytest.mark.parametrize("file", ["missing", "."])
+@pytest.mark.parametrize("words", [["record"], ["import"], ["extract", "--replies"], ["retry", "--replies"]])
+def test_a_file_that_cannot_be_read_is_wrong_use(cli: Cli, words: list[str], file: str) -> None:
+    assert str(cli.folder / file) in cli.error(*words, cli.folder / file, code=2)
+
+
+def test_broken_replies_are_told_by_line(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "r"
+    file.write_bytes(b'\xef\xbb\xbf{"thread_id":"t","reply":{}}\n\n{"thread_id":"t"}\n')
+    assert "line 3" in cli.error("extract", "--replies", file, code=2)
+    assert "line 3" in cli.error("retry", "--replies", file, code=2)
+
+
+@pytest.mark.parametrize(("text", "told"), [("{", "no JSON"), ("[]", "no memory document"), ('{"facts":3}', "facts")])
+def test_a_broken_document_is_wrong_use(cli: Cli, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "memory.json"
+    file.write_text(text)
+    assert told in cli.error("import", file, code=2)
+    assert not cli.home.exists()
