@@ -25,7 +25,7 @@ from ledger.store.jsonl import JsonlStore
 from ledger.updater import Updater
 from ledger.writer import Listener, Salts, Writer, random_salt, read_commits
 from projections.document import DocumentFile
-from projections.replay import memory_when
+from projections.replay import memories_when
 
 __all__ = ["Backstory"]
 
@@ -142,7 +142,7 @@ class Backstory:
         file = self._documents.get(scope)
         if file is None:
             path = self._engine.document(scope)
-            file = DocumentFile(path, lambda moment: memory_when(self.store, scope, moment))
+            file = DocumentFile(path, lambda moment: memories_when(self.store, scope, moment))
             self._documents[scope] = file
         with self.store.locked(stream):
             if self.store.head(stream).seq == commit.seq:

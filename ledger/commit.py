@@ -301,15 +301,18 @@ def _decode(sealed: _Sealed) -> Commit:
 
 
 def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
-    contents: Contents = {"cause": orjson.loads(sealed.cause), "events": [orjson.loads(raw) for raw in sealed.events]}
-    for version in range(sealed.v, FORMAT):
-        if version not in _UPCASTS:
-            raise msgspec.ValidationError(f"format {version} was never written")
-        contents = _UPCASTS[version](contents)
     if sealed.v > FORMAT:
         raise StoreError(
             f"the log is in format {sealed.v} and this program reads up to {FORMAT}: use a newer backstory"
         )
+    contents: Contents = {
+        "cause": orjson.loads(bytes(sealed.cause)),
+        "events": [orjson.loads(bytes(raw)) for raw in sealed.events],
+    }
+    for version in range(sealed.v, FORMAT):
+        if version not in _UPCASTS:
+            raise msgspec.ValidationError(f"format {version} was never written")
+        contents = _UPCASTS[version](contents)
     return (
         msgspec.convert(contents["cause"], Cause),
         msgspec.convert(contents["events"], tuple[Event, ...]),
@@ -318,11 +321,14 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
 
 def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
     """Return seq, time, kind of cause and events of a line whose chain was checked elsewhere."""
-    read = _replayed.decode(line)
-    if read.v != FORMAT:
-        old = decode(line)
-        return old.seq, old.at, old.cause.kind, old.events
-    return read.seq, read.at, read.cause.kind, read.events
+    try:
+        read = _replayed.decode(line)
+        if read.v == FORMAT:
+            return read.seq, read.at, read.cause.kind, read.events
+    except msgspec.ValidationError:
+        pass  # an older version's words, most likely
+    old = decode(line)
+    return old.seq, old.at, old.cause.kind, old.events
 
 
 def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:

@@ -17,7 +17,7 @@ from ledger.events import TurnRange, UpdateFailed
 from ledger.quiet import is_acknowledgement
 from ledger.transcript import Thread
 
-__all__ = ["Coverage", "Parked", "is_quiet"]
+__all__ = ["Coverage", "Parked", "is_quiet", "opening"]
 
 _COVERING_ALL = ("clear",)
 
@@ -53,7 +53,7 @@ class Coverage:
                 self._park(cause.thread, Parked(event.turns, event.reason, event.detail, event.attempts))
 
     def _park(self, thread: str, failed: Parked) -> None:
-        """Park what of a failed update's turns another one has not covered meanwhile, in the place of older failures."""
+        """Park what of a failed update's turns no other update has covered, in the place of older failures."""
         self._unpark(thread, failed.turns)
         left = _less(failed.turns, self._covered.get(thread, []))
         self._parked.setdefault(thread, []).extend(msgspec.structs.replace(failed, turns=part) for part in left)
@@ -140,12 +140,15 @@ def _overlap(a: TurnRange, b: TurnRange) -> bool:
     return a.first <= b.last and b.first <= a.last
 
 
+def opening(thread: Thread, turns: TurnRange) -> int | None:
+    """The first turn of a run in which a user says more than an acknowledgement."""
+    for turn in thread.standing(turns.first, turns.last):
+        if turn.role == "user" and not is_acknowledgement(turn.content):
+            return turn.n
+    return None
+
+
 def is_quiet(thread: Thread, turns: TurnRange) -> bool:
     """Whether turns are never due alone: no user's words beyond an acknowledgement that an answer follows."""
-    asked = False
-    for turn in thread.standing(turns.first, turns.last):
-        if turn.role == "user":
-            asked = asked or not is_acknowledgement(turn.content)
-        elif asked:
-            return False
-    return True
+    first = opening(thread, turns)
+    return first is None or all(turn.role == "user" for turn in thread.standing(first, turns.last))

@@ -1,8 +1,8 @@
 """When to learn: debounce, at the layer that produces events (rows D6 and D7).
 
-A thread is due when it has been quiet for `debounce` seconds, or `max_wait` seconds after its first pending turn; both
-are counted from what the transcript says, so a restart forgets nothing and loses no time. What waits here is only a
-reminder: what is pending is on disk.
+A thread is due when it has been quiet for `debounce` seconds, or `max_wait` seconds after its first pending turn that
+says something; both are counted from what the transcript says, so a restart forgets nothing and loses no time. What
+waits here is only a reminder: what is pending is on disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from ledger.clock import Clock, SystemClock, parse_moment
-from ledger.coverage import Coverage, is_quiet
+from ledger.coverage import Coverage, is_quiet, opening
 from ledger.errors import BackstoryError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
@@ -46,10 +46,14 @@ def due_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
 
 
 def due_at(coverage: Coverage, thread: Thread, timing: Timing) -> datetime | None:
-    """When the thread is due; None where nothing in it is worth an update by itself."""
+    """When the thread is due; None where nothing in it is worth an update by itself.
+
+    An acknowledgement left over from long ago does not start the longest wait, or the words after it, however fresh,
+    would have no debounce.
+    """
     moments = []
     for run in due_runs(coverage, thread):
-        first = parse_moment(thread.recorded_at[run.first - 1])
+        first = parse_moment(thread.recorded_at[(opening(thread, run) or run.first) - 1])
         last = parse_moment(thread.recorded_at[run.last - 1])
         if first is not None and last is not None:
             moments.append(min(last + timedelta(seconds=timing.debounce), first + timedelta(seconds=timing.max_wait)))
@@ -107,15 +111,18 @@ class Producer:
             self._changed.notify_all()
 
     def notice(self, writer: Writer, thread: str, *, at_once: bool = False) -> None:
-        """Take note that something was recorded; `at_once` is for words that are about to be lost to the model."""
+        """Take note that something was recorded; `at_once` is for words that are about to be lost to the model.
+
+        What is due already, also because it was wanted at once, is not put off again.
+        """
         moment = self._moment(writer, thread)
+        now = self._clock.now()
         with self._changed:
             key = (writer.scope, thread)
             self._writers.setdefault(writer.scope, writer)
-            if moment is None:
-                self._due.pop(key, None)
-            else:
-                self._due[key] = self._clock.now() if at_once else moment
+            before = self._due.pop(key, None)
+            if moment is not None:
+                self._due[key] = before if before is not None and before <= now else now if at_once else moment
             self._changed.notify_all()
 
     def _moment(self, writer: Writer, name: str) -> datetime | None:
@@ -212,11 +219,15 @@ class Producer:
             _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
             again = self._clock.now() + _AFTER_FAULT
         finally:
-            with self._changed:
-                self._busy.discard(key)
-                if again is not None:
-                    self._due[key] = min(again, self._due.get(key, again))
-                self._changed.notify_all()
+            self._release(key, again)
+
+    def _release(self, key: _Key, again: datetime | None) -> None:
+        """Let go of a thread that was worked on; `again` is when it is due next."""
+        with self._changed:
+            self._busy.discard(key)
+            if again is not None:
+                self._due[key] = min(again, self._due.get(key, again))
+            self._changed.notify_all()
 
     @contextmanager
     def claim(self, writer: Writer, thread: str) -> Iterator[None]:
@@ -229,9 +240,9 @@ class Producer:
         try:
             yield
         finally:
-            again = self._moment(writer, thread)
-            with self._changed:
-                self._busy.discard(key)
-                if again is not None:
-                    self._due[key] = again
-                self._changed.notify_all()
+            # A thread that is never let go of would never be learned from again.
+            again: datetime | None = self._clock.now() + _AFTER_FAULT
+            try:
+                again = self._moment(writer, thread)
+            finally:
+                self._release(key, again)

@@ -12,7 +12,7 @@ import msgspec
 from ledger.clock import Clock, SystemClock, parse_moment
 from ledger.commands import Extract, FailUpdate
 from ledger.commit import Cause, Commit
-from ledger.errors import ModelError, ModelUnavailableError, ReplyError
+from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, ReplyError
 from ledger.events import TurnRange
 from ledger.extraction.model import Answer, Model, Prompt
 from ledger.extraction.prompt import build_prompt
@@ -25,6 +25,7 @@ __all__ = ["Job", "Outcome", "Updater"]
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
+_MAX_TOKENS = 2**63 - 1
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -44,12 +45,36 @@ class Outcome(msgspec.Struct, frozen=True):
     failed: bool
 
 
+_INTERRUPTED = Outcome(None, covered=False, failed=False)
+
+
+def _answer(model: Model, prompt: Prompt) -> Answer:
+    """Ask, and hold a model to its port: what it raises otherwise, or answers otherwise, would never be parked.
+
+    Raises:
+        ModelUnavailableError, ModelRejectedError: as the port.
+    """
+    try:
+        answer: object = model.ask(prompt)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelUnavailableError(f"{model.name} failed ({type(error).__name__}): {error}") from error
+    if isinstance(answer, Answer) and isinstance(answer.text, str) and isinstance(answer.model, str):
+        return answer
+    raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
+
+
+def _tokens(count: int | None) -> int | None:
+    return count if isinstance(count, int) and 0 <= count <= _MAX_TOKENS else None
+
+
 class Updater:
     """Runs jobs; safe for threads.
 
     A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
-    second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart. After `stop`,
-    whatever is under way ends without a commit and its turns stay pending.
+    second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart. After `stop`
+    nobody is asked any more, and whatever is under way ends without a commit: its turns stay pending.
     """
 
     def __init__(
@@ -77,6 +102,8 @@ class Updater:
     def run(self, writer: Writer, job: Job, model: Model) -> Outcome:
         """Ask the model and commit what it answers; a failure is committed too, and parks the turns.
 
+        Where none of the turns stands any more there is nothing to ask about, and nothing is.
+
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; the turns stay pending.
             ConfigError: a prompt template cannot be read.
@@ -84,17 +111,21 @@ class Updater:
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             turns = state.transcript.threads[job.thread].standing(job.turns.first, job.turns.last)
+        if not turns:
+            return _INTERRUPTED
         prompt = build_prompt(memory, job.thread, turns, folder=self._prompts)
-        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=clip(model.name, MAX_NAME))
-        at = parse_moment(turns[-1].at) if job.dated and turns else None
+        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=clip(str(model.name), MAX_NAME))
+        at = parse_moment(turns[-1].at) if job.dated else None
         tries = 0
 
         def ask() -> Answer:
             nonlocal tries
-            tries += 1
             if not isinstance(model, RecordedReply):
                 self._take_turn()
-            return model.ask(prompt)
+            if self._stopped.is_set():
+                raise ModelRejectedError("the program is shutting down")
+            tries += 1
+            return _answer(model, prompt)
 
         def fail(reason: str, error: ModelError, answer: Answer | None) -> Outcome:
             told = self._told(cause, prompt, answer)
@@ -107,12 +138,12 @@ class Updater:
             answer = self._persist(ask)
         except ModelError as error:
             if self._stopped.is_set():
-                return Outcome(None, covered=False, failed=False)
+                return _INTERRUPTED
             return fail("unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error, None)
         if self._stopped.is_set():
-            return Outcome(None, covered=False, failed=False)
+            return _INTERRUPTED
         try:
-            proposal = read_reply(answer.text, turns)
+            proposal = read_reply(answer.text, turns, prompted=answer.prompted)
         except ReplyError as error:
             return fail("reply", error, answer)
         told = msgspec.structs.replace(self._told(cause, prompt, answer), turns=job.turns)
@@ -126,8 +157,8 @@ class Updater:
             cause,
             prompt=prompt.digest if answer is None or answer.prompted else None,
             model=cause.model if answer is None else clip(answer.model, MAX_NAME),
-            tokens_in=usage.input if usage else None,
-            tokens_out=usage.output if usage else None,
+            tokens_in=_tokens(usage.input) if usage else None,
+            tokens_out=_tokens(usage.output) if usage else None,
         )
 
     def _take_turn(self) -> None:

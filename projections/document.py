@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -113,13 +113,13 @@ def stated_moment(data: bytes) -> str | None:
 class DocumentFile:
     """The file at `path`, written whole and by rename; the caller holds the ledger's lock.
 
-    `memory_when(last_updated)` rebuilds the memory that a document of that time was written from, or None: with it, a
-    file that lags behind is told from one that a person edited, which is moved aside and reported.
+    `memories_when(last_updated)` rebuilds the memories that a document of that time may have been written from: with
+    them, a file that lags behind is told from one that a person edited, which is moved aside and reported.
     """
 
-    def __init__(self, path: Path, memory_when: Callable[[str], Memory | None]) -> None:
+    def __init__(self, path: Path, memories_when: Callable[[str], Iterable[Memory]]) -> None:
         self.path = path
-        self._memory_when = memory_when
+        self._memories_when = memories_when
 
     def write(self, memory: Memory, before: Memory | None = None) -> None:
         """Bring the file to a memory; `before` is the one it is expected to show now.
@@ -149,8 +149,7 @@ class DocumentFile:
 
     def _is_ours(self, data: bytes) -> bool:
         moment = stated_moment(data)
-        memory = self._memory_when(moment) if moment is not None else None
-        return memory is not None and render(memory) == data
+        return moment is not None and any(render(memory) == data for memory in self._memories_when(moment))
 
     def _move_aside(self) -> None:
         number = 1

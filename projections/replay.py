@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ledger.clock import parse_moment, spell_moment
 from ledger.commit import Commit
@@ -12,7 +12,7 @@ from ledger.scope import LEDGER, Scope
 from ledger.store import EventStore
 from ledger.writer import read_commits
 
-__all__ = ["Moment", "fold", "memory_at", "memory_when", "read_moment", "replay"]
+__all__ = ["Moment", "fold", "memory_at", "memories_when", "read_moment", "replay"]
 
 Moment = int | str
 """A seq, or a time spelled as the logs spell it."""
@@ -69,14 +69,12 @@ def memory_at(store: EventStore, scope: Scope, moment: Moment) -> Memory:
     return state.memory()
 
 
-def memory_when(store: EventStore, scope: Scope, last_updated: str) -> Memory | None:
-    """Rebuild the memory whose document states this `lastUpdated`; None where no commit changed it just then."""
+def memories_when(store: EventStore, scope: Scope, last_updated: str) -> Iterator[Memory]:
+    """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
     state = Fold(Memory())
-    found: Memory | None = None
     for commit in read_commits(store, scope.stream(LEDGER)):
         if commit.at > last_updated:
             break
         state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         if state.changed_at == last_updated:
-            found = state.memory()
-    return found
+            yield state.memory()

@@ -15,7 +15,7 @@ from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore, Record
 from ledger.writer import read_commits
 from projections.document import render, stated_moment
-from projections.replay import memory_when
+from projections.replay import memories_when
 
 __all__ = ["Problem", "Verification", "verify"]
 
@@ -255,7 +255,8 @@ def _check_document(path: Path, store: EventStore, scope: Scope, fold: Fold, hea
         if data is None or data == expected:
             return []
         moment = stated_moment(data)
-        memory = memory_when(store, scope, moment) if moment is not None else None
+        past = [] if moment is None else memories_when(store, scope, moment)
+        lags = next((memory.seq for memory in past if render(memory) == data), None)
     except OSError as error:
         return [Problem("document_differs", path.name, 0, 0, f"{path} cannot be read: {error.strerror}")]
     except CorruptLogError as error:
@@ -264,8 +265,8 @@ def _check_document(path: Path, store: EventStore, scope: Scope, fold: Fold, hea
         (i for i, (a, b) in enumerate(zip(data, expected, strict=False)) if a != b), min(len(data), len(expected))
     )
     line = data.count(b"\n", 0, same) + 1
-    if memory is not None and render(memory) == data:
-        told = f"{path} lags behind: it is as of {moment}; the next commit brings it up to date"
+    if lags is not None:
+        told = f"{path} lags behind: it shows commit {lags} of {fold.seq}; the next commit brings it up to date"
     else:
         told = f"{path} is not what the ledger says at commit {fold.seq}; the next commit moves it aside"
     return [Problem("document_differs", path.name, line, same, told)]

@@ -1,8 +1,8 @@
 """Stand-ins for what a test must command: time, chance and the model.
 
 `FakeClock` stands still until it is told or slept on, `CountingSalts` are unique and never random, `ScriptedModel`
-answers what its script says and `Gate` holds it in the middle of an answer. `reply` and `exchange` spell what most tests
-need: a model's answer and a user's words with an agent's.
+answers what its script says and `Gate` holds it in the middle of an answer. `reply` and `exchange` spell what most
+tests need: a model's answer and a user's words with an agent's.
 """
 
 from __future__ import annotations

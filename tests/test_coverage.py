@@ -1,4 +1,4 @@
-"""What is covered, parked and pending: every turn that stands is in exactly one of the three, and is learned from once."""
+"""What is covered, parked and pending: a turn that stands is in exactly one of the three, and is learned from once."""
 
 from __future__ import annotations
 

@@ -222,6 +222,10 @@ def test_words_after_an_upload_keep_their_answer():
     assert texts(user(UPLOAD), user("What is in it?"), agent("Figures.")) == ["What is in it?", "Figures."]
 
 
+def test_a_question_without_words_after_an_upload_keeps_its_answer():
+    assert texts(user(UPLOAD), user([{"type": "image_url"}]), agent("A cat.")) == ["A cat."]
+
+
 def test_our_own_memory_block_is_cut_out():
     assert texts(user(f"{MEMORY}\n\nWhat do I like?")) == ["What do I like?"]
     assert texts(agent(f"You said: {MEMORY} Right?")) == ["You said:  Right?"]
@@ -464,7 +468,7 @@ json_values = st.recursive(
 )
 odd_messages = st.fixed_dictionaries(
     {},
-    optional={name: json_values for name in [*Message.model_fields, "type", "tool_calls", "additional_kwargs"]}
+    optional=dict.fromkeys([*Message.model_fields, "type", "tool_calls", "additional_kwargs"], json_values)
     | {"role": st.sampled_from(["user", "ai", "tool", "nobody"]) | json_values},
 )
 

@@ -55,9 +55,7 @@ def _on_one_line(text: str) -> str:
 
 def _memory_text(memory: Memory) -> str:
     lines = [
-        f"{name}: {_shown(memory.section(name).summary)}"
-        for name in DOCUMENT_SECTIONS
-        if memory.section(name).summary
+        f"{name}: {_shown(memory.section(name).summary)}" for name in DOCUMENT_SECTIONS if memory.section(name).summary
     ]
     lines += [
         f"{_on_one_line(fact.id)} [{fact.category} | {fact.confidence:.2f}]{' (by hand)' if fact.by_hand else ''} "

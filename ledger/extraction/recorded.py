@@ -47,15 +47,18 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
             continue
         try:
             row = json.loads(line)
+            thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
+            text = _text(row["reply"]) if thread is not None and "reply" in row else None
         except (ValueError, RecursionError) as error:
             raise InputError(f"line {number} of the replies is no JSON: {str(error)[:200]}") from error
-        thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
-        if thread is None or "reply" not in row:
+        if thread is None or text is None:
             raise InputError(f'line {number} of the replies is not {{"thread_id": …, "reply": …}}')
-        reply = row["reply"]
-        text = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
-        replies.append(RecordedReply(thread, safe_text(text)))
+        replies.append(RecordedReply(thread, text))
     return replies
+
+
+def _text(reply: object) -> str:
+    return safe_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False, separators=(",", ":")))
 
 
 def _thread(value: object) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -48,6 +51,20 @@ class Cli:
     def process(self, *words: object, **more: object) -> subprocess.CompletedProcess[str]:
         """Run it as a process of its own."""
         return subprocess.run(self.command(*words), check=False, capture_output=True, text=True, timeout=60, **more)
+
+    @contextmanager
+    def running(self, *words: object) -> Iterator[subprocess.Popen[str]]:
+        """Start it as a process of its own, which ends with the block, or after twenty seconds."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen(self.command(*words), stdout=pipe, stderr=pipe, text=True) as process:
+            deadline = threading.Timer(20, process.kill)
+            deadline.start()
+            try:
+                yield process
+            finally:
+                process.kill()
+                deadline.cancel()
+                deadline.join()
 
     def command(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "backstory.cli", "--home", str(self.home), *map(str, words)]

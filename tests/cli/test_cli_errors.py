@@ -236,12 +236,12 @@ def test_exit_codes_of_a_process(story: Cli) -> None:
 def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
     cli.run("record", cli.file("c", *(said("t", str(n), "user", f"{n} {'x' * 500}") for n in range(1000))))
     for words in (["turns", "t"], ["--json", "turns", "t"]):
-        with subprocess.Popen(cli.command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with cli.running(*words) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             assert len(process.stdout.read(10)) == 10
             process.stdout.close()
-            assert process.stderr.read() == b""
+            assert process.stderr.read() == ""
             assert process.wait(20) == 141
 
 
@@ -256,8 +256,7 @@ def test_an_output_that_takes_nothing_is_3(story: Cli) -> None:
 
 
 def test_follow_tells_commits_as_they_come_until_it_is_interrupted(story: Cli) -> None:
-    command = story.command("--json", "log", "--follow", "--limit", "1")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with story.running("--json", "log", "--follow", "--limit", "1") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(process.stdout.readline())["seq"] == 3
@@ -271,8 +270,7 @@ def test_follow_tells_commits_as_they_come_until_it_is_interrupted(story: Cli) -
 
 
 def test_follow_of_one_fact_passes_over_the_others(story: Cli) -> None:
-    command = story.command("log", "--follow", "--fact", "fact_3")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with story.running("log", "--follow", "--fact", "fact_3") as process:
         assert process.stdout is not None
         time.sleep(1)
         story.run("fact", "remove", "fact_2_0")

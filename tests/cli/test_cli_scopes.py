@@ -48,7 +48,7 @@ def test_extract_all_with_a_model(home: Cli, model) -> None:
 
 
 def test_each_recorded_reply_is_given_to_one_scope_only(home: Cli) -> None:
-    replies = home.file("r", *(reply("t", fact(f"Likes tea {n}")) for n in range(2)), reply("other", fact("x")))
+    replies = home.file("r", reply("other", fact("x")), *(reply("t", fact(f"Likes tea {n}")) for n in range(2)))
     result = home.run("--json", "extract", "--all", "--replies", replies)
     assert [row["updates"] for row in json.loads(result.stdout)] == [1, 1, 0, 0, 0]
     assert result.stderr.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -251,7 +252,9 @@ def test_a_confidence_that_is_none_costs_its_fact_alone(confidence):
 
 def test_a_number_of_thousands_of_digits_costs_its_item_alone():
     digits = "9" * 6_000
-    text = f'{{"newFacts": [{{"content": "a", "confidence": {digits}}}, {{"content": "b", "note": {digits}}}, {digits}]}}'
+    text = (
+        f'{{"newFacts": [{{"content": "a", "confidence": {digits}}}, {{"content": "b", "note": {digits}}}, {digits}]}}'
+    )
     broken, fine, number = read(text)
     assert (type(broken), type(number)) == (Unread, Unread)
     assert fine == NewFact(place="newFacts/1", content="b")
@@ -420,6 +423,13 @@ def test_what_should_hold_sections_and_does_not_is_told(group, value):
     assert (type(candidate), candidate.place) == (Unread, group)
 
 
+@pytest.mark.parametrize("name", ["staleFactsToExtend", "factsToConsolidate"])
+def test_what_this_version_does_not_do_is_told_item_by_item(name):
+    one, two = read({name: [{"id": "fact_1"}, "fact_2"]})
+    assert (type(one), one.place, json.loads(one.text)) == (Unread, f"{name}/0", {"id": "fact_1"})
+    assert (type(two), two.place, json.loads(two.text)) == (Unread, f"{name}/1", "fact_2")
+
+
 # Twice
 
 
@@ -525,10 +535,8 @@ def test_a_reply_with_more_items_than_a_memory_could_ever_want_is_refused():
 )
 def test_hostile_text_takes_no_square_of_the_time(text):
     began = time.perf_counter()
-    try:
+    with contextlib.suppress(ReplyError):
         read_reply(text)
-    except ReplyError:
-        pass
     assert time.perf_counter() - began < 15
 
 
@@ -543,10 +551,8 @@ def test_deep_nesting_is_read_or_refused(depth):
             f'{{"user": {{"workContext": {deep}}}}}',
             f'{{"factsToRemove": {deep}}}',
         ):
-            try:
+            with contextlib.suppress(ReplyError):
                 read_reply(text)
-            except ReplyError:
-                pass
 
 
 def test_nesting_too_deep_to_be_told_is_still_told(monkeypatch):

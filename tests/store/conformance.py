@@ -1,0 +1,298 @@
+"""What every engine promises: subclass `EventStoreConformance` and say in a fixture how to open the engine."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Protocol
+
+import pytest
+from fakes import PATIENCE, FakeClock
+from store.sealing import as_file, chain, endless_chain, fill, sealed, turn
+
+from ledger.commit import EMPTY, head_of
+from ledger.errors import CorruptLogError, LockTimeoutError, WrongExpectedVersionError
+from ledger.store import EventStore
+from ledger.writer import read_commits
+
+STREAM = "users/ada/ledger"
+
+
+class Engine(Protocol):
+    """How a suite reaches an engine: every store it opens sees the same streams."""
+
+    def open(self, *, lock_timeout: float = PATIENCE, clock: FakeClock | None = None) -> EventStore:
+        """A store of its own, as another process would open it."""
+
+
+def lines_of(store: EventStore, stream: str = STREAM, after: int = 0) -> list[bytes]:
+    return [record.line for record in store.read(stream, after)]
+
+
+class EventStoreConformance:
+    @pytest.fixture
+    def engine(self) -> Engine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, engine: Engine) -> EventStore:
+        return engine.open()
+
+    # A stream that is not there.
+
+    def test_a_stream_that_nobody_wrote_is_empty(self, store: EventStore) -> None:
+        assert lines_of(store) == []
+        assert store.head(STREAM) == EMPTY
+        assert store.size(STREAM) == 0
+        assert store.torn_tail(STREAM) is None
+        assert list(store.streams()) == []
+
+    def test_reading_makes_nothing(self, engine: Engine, store: EventStore) -> None:
+        self.test_a_stream_that_nobody_wrote_is_empty(store)
+        assert list(engine.open().streams()) == []
+
+    # Append and read.
+
+    def test_what_is_appended_is_read_to_the_byte(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(5)
+        for number, line in enumerate(lines):
+            store.append(STREAM, line, number)
+            assert store.head(STREAM) == head_of(line)
+        for reader in (store, engine.open()):
+            assert lines_of(reader) == lines
+            assert reader.head(STREAM) == head_of(lines[-1])
+            assert reader.torn_tail(STREAM) is None
+
+    def test_a_line_is_there_for_others_as_soon_as_append_returns(self, engine: Engine, store: EventStore) -> None:
+        other = engine.open()
+        for number, line in enumerate(chain(3)):
+            store.append(STREAM, line, number)
+            assert other.head(STREAM) == head_of(line)
+            assert lines_of(other)[-1] == line
+
+    @pytest.mark.parametrize("after", range(8))
+    def test_read_after_a_seq(self, engine: Engine, store: EventStore, after: int) -> None:
+        lines = chain(6)
+        fill(store, STREAM, lines)
+        for reader in (store, engine.open()):
+            assert lines_of(reader, after=after) == lines[after:]
+
+    def test_reading_from_anywhere_in_any_order(self, store: EventStore) -> None:
+        lines = chain(6)
+        fill(store, STREAM, lines)
+        for after in (5, 0, 3, 6, 2, 2, 0, 5):
+            assert lines_of(store, after=after) == lines[after:]
+
+    def test_a_reading_broken_off_harms_no_other(self, store: EventStore) -> None:
+        lines = chain(6)
+        fill(store, STREAM, lines[:4])
+        half = store.read(STREAM)
+        assert [next(half).line, next(half).line] == lines[:2]
+        store.append(STREAM, lines[4], 4)
+        assert lines_of(store, after=4) == lines[4:5]
+        assert lines_of(store) == lines[:5]
+        half.close()  # type: ignore[attr-defined]
+        store.append(STREAM, lines[5], 5)
+        assert lines_of(store, after=1) == lines[1:]
+
+    def test_offsets_are_where_lines_begin_or_are_not_told(self, store: EventStore) -> None:
+        lines = chain(4)
+        fill(store, STREAM, lines)
+        for after in (0, 2):
+            told = [record.byte for record in store.read(STREAM, after)]
+            assert told in ([0] * len(told), [len(as_file(lines[:n])) for n in range(after, 4)])
+
+    def test_a_long_line_of_many_scripts(self, engine: Engine, store: EventStore) -> None:
+        first = sealed(turn("说 \u202e \x7f é 👍🏽 \\n " * 100_000))
+        second = sealed(turn("short"), after=head_of(first))
+        fill(store, STREAM, [first, second])
+        assert lines_of(engine.open()) == [first, second]
+        assert engine.open().head(STREAM) == head_of(second)
+
+    def test_size_grows_or_is_not_told(self, store: EventStore) -> None:
+        lines = chain(2)
+        sizes = []
+        for number, line in enumerate(lines):
+            store.append(STREAM, line, number)
+            sizes.append(store.size(STREAM))
+        assert sizes == [0, 0] or (sizes[0] >= len(lines[0]) and sizes[1] >= sizes[0] + len(lines[1]))
+
+    # Expected version.
+
+    @pytest.mark.parametrize("expected", [0, 1, 2, 4, 99])
+    def test_another_version_than_expected_changes_nothing(self, store: EventStore, expected: int) -> None:
+        lines = chain(4)
+        fill(store, STREAM, lines[:3])
+        with pytest.raises(WrongExpectedVersionError) as told:
+            store.append(STREAM, lines[3], expected)
+        assert told.value.actual == 3
+        assert lines_of(store) == lines[:3]
+        store.append(STREAM, lines[3], 3)
+        assert lines_of(store) == lines
+
+    def test_the_second_of_two_that_expect_the_same_is_told(self, engine: Engine) -> None:
+        one, two = engine.open(), engine.open()
+        first, mine, yours = chain(1)[0], *(chain(1, after=head_of(chain(1)[0]), text=who)[0] for who in ("my", "your"))
+        one.append(STREAM, first, 0)
+        assert two.head(STREAM) == head_of(first)
+        one.append(STREAM, mine, 1)
+        with pytest.raises(WrongExpectedVersionError) as told:
+            two.append(STREAM, yours, 1)
+        assert told.value.actual == 2
+        assert lines_of(two) == [first, mine]
+
+    def test_a_line_that_continues_another_history_is_refused(self, store: EventStore) -> None:
+        lines, others = chain(3), chain(3, text="other")
+        fill(store, STREAM, lines[:2])
+        with pytest.raises(CorruptLogError) as told:
+            store.append(STREAM, others[2], 2)
+        assert told.value.kind == "broken_prev"
+        assert lines_of(store) == lines[:2]
+
+    # Two stores on one home.
+
+    def test_two_stores_take_turns(self, engine: Engine) -> None:
+        stores = [engine.open(), engine.open()]
+        lines = chain(8)
+        for number, line in enumerate(lines):
+            stores[number % 2].append(STREAM, line, number)
+            assert {store.head(STREAM) for store in stores} == {head_of(line)}
+        assert lines_of(stores[0]) == lines_of(stores[1]) == lines
+
+    # Many streams.
+
+    def test_streams_are_listed_by_prefix_in_order(self, engine: Engine, store: EventStore) -> None:
+        names = [
+            "ledger",
+            "transcript",
+            "agents/b/ledger",
+            "users/ada/ledger",
+            "users/ada/agents/b/ledger",
+            "users/al/ledger",
+        ]
+        for name in names:
+            store.append(name, chain(1)[0], 0)
+        for reader in (store, engine.open()):
+            assert list(reader.streams()) == sorted(names)
+            assert list(reader.streams("users/a")) == sorted(names[3:])
+            assert list(reader.streams("users/ada/")) == sorted(names[3:5])
+            assert list(reader.streams("ledger")) == ["ledger"]
+            assert list(reader.streams("nobody")) == []
+
+    def test_streams_know_nothing_of_each_other(self, engine: Engine, store: EventStore) -> None:
+        histories = {f"users/u{n}/ledger": endless_chain(text=f"u{n}") for n in range(20)}
+        wanted: dict[str, list[bytes]] = {name: [] for name in histories}
+        for number in range(3):
+            for name, history in histories.items():
+                wanted[name].append(next(history))
+                store.append(name, wanted[name][-1], number)
+        other = engine.open()
+        assert {name: lines_of(other, name) for name in other.streams()} == wanted
+
+    # Follow.
+
+    def test_follow_yields_what_is_there_and_then_what_comes(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(5)
+        fill(store, STREAM, lines[:2])
+        following = engine.open().follow(STREAM)
+        assert [next(following).line, next(following).line] == lines[:2]
+        for number in (2, 3, 4):
+            store.append(STREAM, lines[number], number)
+            assert next(following).line == lines[number]
+
+    def test_follow_after_a_seq(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(4)
+        fill(store, STREAM, lines)
+        following = engine.open().follow(STREAM, 2)
+        assert [next(following).line, next(following).line] == lines[2:]
+
+    def test_follow_waits_for_a_stream_that_is_not_there_yet(self, engine: Engine, store: EventStore) -> None:
+        line = chain(1)[0]
+        writing = threading.Thread(target=store.append, args=(STREAM, line, 0))
+        following = engine.open().follow(STREAM)
+        writing.start()
+        assert next(following).line == line
+        writing.join(PATIENCE)
+
+    # The lock.
+
+    def test_while_locked_nobody_else_appends(self, engine: Engine, store: EventStore) -> None:
+        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        with store.locked(STREAM), pytest.raises(LockTimeoutError):
+            other.append(STREAM, chain(1)[0], 0)
+        assert lines_of(store) == []
+        other.append(STREAM, chain(1)[0], 0)
+        assert lines_of(store) == chain(1)
+
+    def test_the_holder_itself_may_append_and_lock_again(self, engine: Engine) -> None:
+        store = engine.open(lock_timeout=0.01, clock=FakeClock())
+        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        with store.locked(STREAM):
+            with store.locked(STREAM):
+                store.append(STREAM, chain(1)[0], 0)
+            with pytest.raises(LockTimeoutError):
+                other.append(STREAM, chain(2)[1], 1)
+        other.append(STREAM, chain(2)[1], 1)
+        assert lines_of(store) == chain(2)
+
+    def test_a_lock_is_one_streams(self, engine: Engine, store: EventStore) -> None:
+        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        with store.locked("users/ada/transcript"):
+            other.append(STREAM, chain(1)[0], 0)
+        assert lines_of(store) == chain(1)
+
+    def test_locked_readers_read(self, engine: Engine, store: EventStore) -> None:
+        fill(store, STREAM, chain(2))
+        with store.locked(STREAM):
+            other = engine.open(lock_timeout=0.01, clock=FakeClock())
+            assert lines_of(other) == chain(2)
+            assert other.head(STREAM) == head_of(chain(2)[1])
+
+    def test_an_error_inside_frees_the_lock(self, engine: Engine, store: EventStore) -> None:
+        with pytest.raises(ZeroDivisionError), store.locked(STREAM):
+            raise ZeroDivisionError
+        engine.open(lock_timeout=0.01, clock=FakeClock()).append(STREAM, chain(1)[0], 0)
+
+    # Threads.
+
+    @pytest.mark.parametrize("shared", [True, False], ids=["one store", "a store each"])
+    def test_threads_lose_nothing(self, engine: Engine, shared: bool) -> None:
+        one = engine.open()
+        errors: list[BaseException] = []
+        ready = threading.Barrier(4)
+
+        def work(who: int) -> None:
+            store = one if shared else engine.open()
+            try:
+                ready.wait(PATIENCE)
+                for number in range(8):
+                    append_somehow(store, f"thread {who} says {number}")
+            except BaseException as error:  # noqa: BLE001 told to the test below
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert errors == []
+        said = [said_in(commit.events) for commit in read_commits(engine.open(), STREAM)]
+        assert sorted(said) == sorted(f"thread {who} says {n}" for who, n in itertools.product(range(4), range(8)))
+        for who in range(4):
+            mine = [text for text in said if text.startswith(f"thread {who} ")]
+            assert mine == [f"thread {who} says {number}" for number in range(8)]
+
+
+def append_somehow(store: EventStore, text: str) -> None:
+    """As a writer does: on the head as it is, and again if somebody was quicker."""
+    while True:
+        head = store.head(STREAM)
+        try:
+            store.append(STREAM, sealed(turn(text), after=head), head.seq)
+        except WrongExpectedVersionError:
+            continue
+        return
+
+
+def said_in(events: tuple[object, ...]) -> str:
+    return str(events[0].turn.content)  # type: ignore[attr-defined]

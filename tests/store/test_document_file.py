@@ -1,0 +1,222 @@
+"""memory.json is written whole, follows the ledger, and never swallows what a person wrote into it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import orjson
+import pytest
+from fakes import FakeClock, open_home
+
+from ledger.errors import StoreError
+from ledger.events import Fact
+from ledger.memory import Memory
+from projections.document import DocumentFile, document_of, render, stated_moment
+
+AT = "2026-03-01T12:00:00.000000Z"
+LATER = "2026-03-01T13:00:00.000000Z"
+
+
+def memory(*facts: str, at: str = AT) -> Memory:
+    live = {
+        f"fact_{n}": Fact(
+            id=f"fact_{n}", content=text, category="goal", confidence=0.9, created_at=AT, source="t", seq=n
+        )
+        for n, text in enumerate(facts, 2)
+    }
+    return Memory(seq=1 + len(facts), at=at, changed_at=at, facts=live)
+
+
+def nothing(moment: str) -> Iterable[Memory]:
+    return ()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.json"
+
+
+def others(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.parent.iterdir() if file != path}
+
+
+def test_it_shows_the_memory(path: Path) -> None:
+    file = DocumentFile(path, nothing)
+    file.write(memory("runs"))
+    assert path.read_bytes() == render(memory("runs"))
+    assert path.stat().st_mode & 0o777 == 0o600
+    file.write(memory("runs", "喜欢 tea"), memory("runs"))
+    assert path.read_bytes() == render(memory("runs", "喜欢 tea"))
+    assert "喜欢 tea".encode() in path.read_bytes()
+    assert others(path) == {}
+
+
+def test_it_is_replaced_and_never_written_into(path: Path) -> None:
+    file = DocumentFile(path, nothing)
+    file.write(memory("runs"))
+    with path.open("rb") as reader:
+        file.write(memory("walks"), memory("runs"))
+        assert reader.read() == render(memory("runs"))
+
+
+def test_what_is_right_is_left_alone(path: Path) -> None:
+    file = DocumentFile(path, nothing)
+    file.write(memory("runs"))
+    before = path.stat()
+    file.write(memory("runs"), memory("walks"))
+    assert path.stat() == before
+
+
+EDITS: dict[str, Callable[[bytes], bytes]] = {
+    "a word": lambda data: data.replace(b"runs", b"swims"),
+    "a space": lambda data: data + b" ",
+    "its time": lambda data: data.replace(AT.encode(), LATER.encode()),
+    "no time": lambda data: b'{"facts":[]}',
+    "another kind of time": lambda data: b'{"lastUpdated":7}',
+    "a list": lambda data: b"[]",
+    "no json": lambda data: b"\xff not json",
+    "nothing": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("before", [memory("runs"), None], ids=["after a commit", "at the start"])
+def test_what_a_person_wrote_is_moved_aside_and_reported(
+    path: Path, caplog: pytest.LogCaptureFixture, edit: Callable[[bytes], bytes], before: Memory | None
+) -> None:
+    file = DocumentFile(path, lambda moment: [memory("runs", at=moment)])
+    file.write(memory("runs"))
+    edited = edit(path.read_bytes())
+    path.write_bytes(edited)
+    with caplog.at_level(logging.WARNING, "projections.document"):
+        file.write(memory("runs", "likes tea", at=LATER), before)
+    assert path.read_bytes() == render(memory("runs", "likes tea", at=LATER))
+    assert others(path) == {"memory.json.edited-1": edited}
+    assert "memory.json.edited-1" in caplog.text
+    assert "import" in caplog.text
+
+
+def test_each_edit_is_kept(path: Path) -> None:
+    file = DocumentFile(path, nothing)
+    for number in range(3):
+        path.write_bytes(b"edit %d" % number)
+        file.write(memory("runs"))
+    assert others(path) == {f"memory.json.edited-{n + 1}": b"edit %d" % n for n in range(3)}
+
+
+def test_a_file_that_lags_is_ours(path: Path) -> None:
+    """Another process committed twice and died before it wrote the document."""
+    path.write_bytes(render(memory("runs")))
+    file = DocumentFile(path, lambda moment: [memory("runs")] if moment == AT else [])
+    file.write(memory("runs", "walks", "swims", at=LATER), memory("runs", "walks", at=LATER))
+    assert path.read_bytes() == render(memory("runs", "walks", "swims", at=LATER))
+    assert others(path) == {}
+
+
+def test_a_file_that_lags_among_commits_of_one_time_is_ours(path: Path) -> None:
+    path.write_bytes(render(memory("runs")))
+    file = DocumentFile(path, lambda moment: [memory(), memory("runs"), memory("runs", "walks")])
+    file.write(memory("runs", "walks", "swims"), memory("runs", "walks"))
+    assert others(path) == {}
+
+
+def test_what_is_saved_while_the_file_is_judged_is_kept(path: Path) -> None:
+    """To tell a lagging file from an edited one takes a replay; a person saves in the middle of it."""
+    path.write_bytes(render(memory("runs")))
+
+    def judge(moment: str) -> Iterable[Memory]:
+        if b"saved" not in path.read_bytes():
+            path.write_bytes(b"saved just now")
+        return [memory("runs")]
+
+    DocumentFile(path, judge).write(memory("walks", at=LATER))
+    assert path.read_bytes() == render(memory("walks", at=LATER))
+    assert others(path) == {"memory.json.edited-1": b"saved just now"}
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"cannot write .*memory\.json") as told:
+        DocumentFile(path, nothing).write(memory("runs"))
+    assert "\n" not in str(told.value)
+
+
+def test_a_write_that_fails_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DocumentFile(path, nothing)
+    file.write(memory("runs"))
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(StoreError, match="No space left"):
+        file.write(memory("walks"), memory("runs"))
+    assert path.read_bytes() == render(memory("runs"))
+
+
+@pytest.mark.parametrize(
+    ("data", "moment"), [(b'{"lastUpdated":"x"}', "x"), (b'{"lastUpdated":null}', None), (b"[1]", None), (b"{", None)]
+)
+def test_the_time_a_document_states(data: bytes, moment: str | None) -> None:
+    assert stated_moment(data) == moment
+
+
+def test_the_shape_is_the_agreed_one() -> None:
+    stated = orjson.loads(render(memory("runs")))
+    assert list(stated) == ["version", "lastUpdated", "user", "history", "facts"]
+    assert stated["version"] == "1.0"
+    assert list(stated["user"]) == ["workContext", "personalContext", "topOfMind"]
+    assert list(stated["history"]) == ["recentMonths", "earlierContext", "longTermBackground"]
+    assert list(stated["facts"][0]) == ["id", "content", "category", "confidence", "createdAt", "source"]
+    assert render(memory("runs")).endswith(b"\n}\n")
+    assert document_of(memory()).facts == ()
+
+
+# Through the door.
+
+
+def test_a_memory_json_from_before_the_ledger_is_not_lost(tmp_path: Path) -> None:
+    older = b'{"version":"1.0","lastUpdated":"","facts":[{"id":"fact_a","content":"from DeerFlow"}]}'
+    (tmp_path / "memory.json").write_bytes(older)
+    open_home(tmp_path).memory().add_fact("runs")
+    assert (tmp_path / "memory.json.edited-1").read_bytes() == older
+    assert b"runs" in (tmp_path / "memory.json").read_bytes()
+
+
+def test_an_edit_between_two_commits_is_not_lost(tmp_path: Path) -> None:
+    memory = open_home(tmp_path).memory()
+    memory.add_fact("runs")
+    edited = (tmp_path / "memory.json").read_bytes().replace(b"runs", b"swims")
+    (tmp_path / "memory.json").write_bytes(edited)
+    memory.add_fact("walks")
+    assert (tmp_path / "memory.json.edited-1").read_bytes() == edited
+    assert memory.verify().ok
+
+
+def test_commits_of_one_moment_make_no_false_alarm(tmp_path: Path) -> None:
+    """As in a backfill: the clock stands still, and another process's document lags by two commits."""
+    clock = FakeClock()
+    memory = open_home(tmp_path, clock=clock).memory()
+    states = []
+    for text in ("one", "two", "three"):
+        memory.add_fact(text)
+        states.append((tmp_path / "memory.json").read_bytes())
+    (tmp_path / "memory.json").write_bytes(states[0])
+    open_home(tmp_path, clock=clock).memory().add_fact("four")
+    assert not (tmp_path / "memory.json.edited-1").exists()
+    assert memory.verify().ok
+
+
+def test_the_commit_stands_where_the_document_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "memory.json").mkdir()
+    memory = open_home(tmp_path).memory()
+    assert memory.add_fact("runs").commit == 2
+    assert "commit 2" in caplog.text
+    (tmp_path / "memory.json").rmdir()
+    memory.add_fact("walks")
+    assert memory.verify().ok
+    assert (tmp_path / "memory.json").is_file()

@@ -1,0 +1,212 @@
+"""Threads and processes at one home: they wait, they give up in time, and none of them loses a commit."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, FakeClock
+from store.conformance import STREAM, lines_of
+from store.sealing import chain, fill
+
+from ledger.errors import LockTimeoutError
+from ledger.events import FactAdded, TurnRecorded
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.writer import read_commits
+from projections.verify import verify
+
+HOLDER = """
+import sys
+from pathlib import Path
+from ledger.store.jsonl import JsonlStore
+with JsonlStore(Path(sys.argv[1])).locked(sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from ledger.commands import AddFact
+from ledger.commit import Cause
+from ledger.events import NewFact
+from ledger.messages import Kept
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.writer import Writer
+
+home, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+writer = Writer(JsonlStore(home, lock_timeout=60), Scope("ada"))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(count):
+    text = f"{who} {number}"
+    writer.record("t", [Kept(role="user", content=text, id=text)])
+    commit = writer.commit(
+        AddFact(at="", fact=NewFact(place="facts/0", content=text, by_hand=True)), Cause(kind="manual", action="add")
+    )
+    print(commit.seq, flush=True)
+"""
+
+
+@contextmanager
+def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which has said its first word."""
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline().strip() in ("held", "ready")
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def test_another_process_keeps_the_lock(home: Path) -> None:
+    clock = FakeClock()
+    store = JsonlStore(home, lock_timeout=2, clock=clock)
+    with process(HOLDER, str(home), STREAM):
+        with pytest.raises(
+            LockTimeoutError, match="held by another process after 2 s: end that process, or raise file_lock"
+        ):
+            store.append(STREAM, chain(1)[0], 0)
+        assert 2 <= sum(clock.slept) < 2.1
+        assert max(clock.slept) <= 0.02
+        assert lines_of(store) == []
+
+
+@pytest.mark.parametrize("end", ["goes", "killed"])
+def test_a_holder_that_is_gone_holds_nothing(home: Path, end: str) -> None:
+    with process(HOLDER, str(home), STREAM) as holder:
+
+        class EndingClock(FakeClock):
+            def sleep(self, seconds: float) -> None:
+                super().sleep(seconds)
+                if len(self.slept) == 3:
+                    holder.send_signal(signal.SIGKILL) if end == "killed" else holder.communicate("")
+                    holder.wait(PATIENCE)
+
+        clock = EndingClock()
+        JsonlStore(home, lock_timeout=2, clock=clock).append(STREAM, chain(1)[0], 0)
+        assert len(clock.slept) == 3
+    assert lines_of(JsonlStore(home)) == chain(1)
+
+
+def test_another_thread_keeps_the_lock(home: Path) -> None:
+    store = JsonlStore(home, lock_timeout=0.05)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.locked(STREAM):
+            held.set()
+            done.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+    with pytest.raises(LockTimeoutError, match=r"locked by another thread after 0\.05 s"):
+        store.append(STREAM, chain(1)[0], 0)
+    done.set()
+    thread.join(PATIENCE)
+    store.append(STREAM, chain(1)[0], 0)
+
+
+def test_the_lock_is_a_file_of_its_own(home: Path) -> None:
+    store = JsonlStore(home)
+    fill(store, STREAM, chain(1))
+    with store.locked(STREAM):
+        assert not is_free(home / "users/ada/ledger.lock")
+        assert is_free(store.path(STREAM))
+        copy = home / "copy"
+        copy.write_bytes(store.path(STREAM).read_bytes())
+        copy.replace(store.path(STREAM))
+        assert not is_free(home / "users/ada/ledger.lock")
+    assert is_free(home / "users/ada/ledger.lock")
+    assert (home / "users/ada/ledger.lock").read_bytes() == b""
+
+
+def is_free(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_a_lock_on_a_file_that_was_taken_away_is_nobodys(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening the lock file and locking it somebody deletes it: the next process would lock a new one."""
+    path = home / "users/ada/ledger.lock"
+    real, taken = fcntl.flock, []
+
+    def flock(descriptor: int, operation: int) -> None:
+        if not taken:
+            taken.append(path)
+            path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with JsonlStore(home, clock=FakeClock()).locked(STREAM):
+        assert not is_free(path)
+
+
+def test_no_descriptor_is_left_behind(home: Path) -> None:
+    store = JsonlStore(home, lock_timeout=0.01, clock=FakeClock())
+    other = JsonlStore(home)
+    fill(store, STREAM, chain(1))
+    before = sorted(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        with other.locked(STREAM), pytest.raises(LockTimeoutError):
+            store.append(STREAM, chain(1)[0], 0)
+        store.head(STREAM), lines_of(store), store.torn_tail(STREAM)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_two_processes_write_at_once_and_lose_nothing(home: Path) -> None:
+    names, count = ("left", "right"), 25
+    with (
+        process(WRITER, str(home), names[0], str(count)) as one,
+        process(WRITER, str(home), names[1], str(count)) as two,
+    ):
+        for writer in (one, two):
+            assert writer.stdin is not None
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+        acknowledged = {
+            name: running.communicate(timeout=60)[0].split() for name, running in zip(names, (one, two), strict=True)
+        }
+        assert (one.returncode, two.returncode) == (0, 0)
+    store, scope = JsonlStore(home), Scope("ada")
+    found = verify(store, scope)
+    assert found.ok, found.problems
+    assert (found.commits, found.turns) == (1 + 2 * count, 2 * count)
+    added = {
+        event.fact.content: commit.seq
+        for commit in read_commits(store, scope.stream("ledger"))
+        for event in commit.events
+        if isinstance(event, FactAdded)
+    }
+    assert added == {f"{name} {n}": int(seq) for name in names for n, seq in enumerate(acknowledged[name])}
+    said = [
+        event.turn.content
+        for commit in read_commits(store, scope.stream("transcript"))
+        for event in commit.events
+        if isinstance(event, TurnRecorded)
+    ]
+    assert sorted(said) == sorted(added)

@@ -1,0 +1,799 @@
+"""When it is learned from (rows D6 and D7): debounce, longest wait, workers, flush, close; and what outlives it all."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
+
+from backstory.api import Backstory
+from backstory.handle import MemoryHandle
+from ledger.errors import CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
+from ledger.extraction.model import Answer, Prompt
+from ledger.messages import keep, read_message
+from ledger.producer import Producer, Timing
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.updater import Updater
+from ledger.writer import Writer
+
+ACK = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "Anything else?"}]
+
+
+class Moody(JsonlStore):
+    """A store whose ledger raises what it is told to, at every append, until it is told nothing."""
+
+    mood: Exception | None = None
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.refused = threading.Event()
+
+    def append(self, stream: str, line: bytes, expected: int) -> None:
+        if self.mood is not None and stream.endswith("ledger"):
+            self.refused.set()
+            raise self.mood
+        super().append(stream, line, expected)
+
+
+class Shop:
+    """A producer over one scope, on a fake clock; without workers unless it is told to start them."""
+
+    def __init__(self, home: Path, *script: Step, clock: FakeClock | None = None, workers: int = 2) -> None:
+        self.clock = clock or FakeClock()
+        self.store = Moody(home)
+        self.writer = Writer(self.store, Scope("ada"), clock=self.clock, salts=CountingSalts())
+        self.model = ScriptedModel(*(script or (reply(),)), repeat=True)
+        self.updater = Updater(clock=self.clock, min_gap=0, max_attempts=2)
+        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        self.producer.watch(self.writer)
+
+    def say(self, thread: str = "t", messages: list[dict[str, object]] | None = None, *, at_once: bool = False) -> None:
+        read = [read_message(message) for message in messages or exchange("tea")]
+        self.writer.record(thread, keep(read), append=True)
+        self.producer.notice(self.writer, thread, at_once=at_once)
+
+    def after(self, seconds: float) -> int:
+        """Let time pass and run what is due."""
+        self.clock.advance(seconds)
+        return self.producer.run_due()
+
+    def pending(self, thread: str = "t") -> int:
+        with self.writer.state() as state:
+            known = state.transcript.threads[thread]
+            runs = state.coverage.pending(known)
+        return sum(len(known.standing(run.first, run.last)) for run in runs)
+
+    def parked(self, thread: str = "t") -> list[tuple[str, int]]:
+        with self.writer.state() as state:
+            return [(item.reason, item.attempts) for item in state.coverage.parked(state.transcript.threads[thread])]
+
+    def asked(self) -> list[str]:
+        """The threads that the model was asked about, in order."""
+        return [prompt.user.partition('thread="')[2].partition('"')[0] for prompt in self.model.prompts]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+Open = Callable[..., Shop]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Open]:
+    """Open shops with workers, and let none outlive its test."""
+    shops: list[Shop] = []
+
+    def start(*script: Step, **settings: object) -> Shop:
+        shop = Shop(tmp_path, *script, **settings)  # type: ignore[arg-type]
+        shop.producer.start()
+        shops.append(shop)
+        return shop
+
+    yield start
+    for shop in shops:
+        shop.producer.close(0)
+        for worker in shop.producer._workers:
+            worker.join(PATIENCE)
+            assert not worker.is_alive()
+
+
+# Debounce
+
+
+def test_a_thread_is_due_once_it_has_been_quiet_for_the_debounce(shop):
+    shop.say()
+    assert shop.after(29.9) == 0
+    assert shop.after(0.2) == 1
+    assert shop.pending() == 0
+    assert shop.after(3600) == 0
+    assert len(shop.model.prompts) == 1
+
+
+def test_each_new_word_puts_the_update_off(shop):
+    for _ in range(5):
+        shop.say()
+        assert shop.after(20) == 0
+    assert shop.after(10) == 1
+    assert len(shop.model.prompts) == 1
+    assert shop.pending() == 0
+
+
+def test_steady_traffic_puts_it_off_no_longer_than_the_longest_wait(shop):
+    waited = 0
+    while shop.after(0) == 0:
+        shop.say()
+        shop.clock.advance(20)
+        waited += 20
+        assert waited <= 320
+    assert waited == 300
+    assert shop.pending() == 0
+
+
+def test_after_an_update_the_wait_begins_anew(shop):
+    for _ in range(15):
+        shop.say()
+        shop.clock.advance(20)
+    assert shop.after(0) == 1
+    shop.say()
+    assert shop.after(29) == 0
+    assert shop.after(1) == 1
+
+
+def test_each_thread_has_a_debounce_of_its_own(shop):
+    shop.say("busy")
+    shop.say("calm")
+    for _ in range(2):
+        shop.clock.advance(20)
+        shop.say("busy")
+        shop.producer.run_due()
+    assert shop.asked() == ["calm"]
+
+
+def test_the_longest_overdue_thread_comes_first(shop):
+    for thread in ("c", "a", "b"):
+        shop.say(thread)
+        shop.clock.advance(1)
+    assert shop.after(60) == 3
+    assert shop.asked() == ["c", "a", "b"]
+
+
+def test_an_acknowledgement_is_never_due(shop):
+    shop.say(messages=ACK)
+    assert shop.after(10_000) == 0
+    assert shop.pending() == 2
+
+
+def test_words_that_nobody_has_answered_are_never_due(shop):
+    shop.say(messages=exchange("tea")[:1])
+    assert shop.after(10_000) == 0
+    shop.say(messages=exchange("tea")[1:])
+    assert shop.after(30) == 1
+
+
+def test_an_old_acknowledgement_does_not_cost_new_words_their_debounce(shop):
+    shop.say(messages=ACK)
+    shop.clock.advance(86_400)
+    shop.say()
+    assert shop.after(29) == 0
+    shop.say()
+    assert shop.after(29) == 0
+    assert shop.after(1) == 1
+    # It goes along all the same.
+    assert "Anything else?" in shop.model.prompts[0].user
+
+
+def test_a_question_that_waited_for_its_answer_counts_from_when_it_was_asked(shop):
+    shop.say(messages=exchange("tea")[:1])
+    shop.clock.advance(290)
+    shop.say(messages=exchange("tea")[1:])
+    assert shop.after(9) == 0
+    assert shop.after(1) == 1
+
+
+def test_at_once_skips_the_debounce(shop):
+    shop.say(at_once=True)
+    assert shop.after(0) == 1
+    assert shop.pending() == 0
+
+
+def test_what_was_due_at_once_stays_so_when_more_is_said(shop):
+    shop.say(at_once=True)
+    shop.say()
+    assert shop.after(0) == 1
+    assert shop.pending() == 0
+
+
+def test_what_is_overdue_is_not_put_off_again(shop):
+    shop.say()
+    shop.clock.advance(31)
+    shop.say()
+    assert shop.after(0) == 1
+
+
+def test_at_once_makes_nothing_of_an_acknowledgement(shop):
+    shop.say(messages=ACK, at_once=True)
+    assert shop.after(10_000) == 0
+
+
+def test_the_depth_counts_what_is_due_and_waiting(shop):
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    assert shop.producer.depth() == 0
+    shop.clock.advance(30)
+    assert shop.producer.depth() == 3
+    shop.say("d", at_once=True)
+    assert shop.producer.depth() == 4
+    shop.producer.run_due()
+    assert shop.producer.depth() == 0
+
+
+def test_an_edit_that_leaves_nothing_to_learn_is_forgotten(shop):
+    shop.say(messages=exchange("tea", 1))
+    shop.say(messages=[{**message, "id": exchange("tea", 1)[i]["id"]} for i, message in enumerate(ACK)])
+    assert shop.after(10_000) == 0
+
+
+# Restart
+
+
+def test_a_restart_forgets_nothing_and_loses_no_time(tmp_path):
+    first = Shop(tmp_path)
+    first.say("early")
+    first.clock.advance(20)
+    first.say("late")
+    second = Shop(tmp_path, clock=first.clock)
+    assert second.after(9) == 0
+    assert second.after(1) == 1
+    assert second.asked() == ["early"]
+    assert second.after(19) == 0
+    assert second.after(1) == 1
+    assert second.asked() == ["early", "late"]
+
+
+def test_what_fell_due_while_nobody_was_there_is_run_at_once(tmp_path):
+    first = Shop(tmp_path)
+    first.say()
+    first.clock.advance(3600)
+    second = Shop(tmp_path, clock=first.clock)
+    assert second.producer.depth() == 1
+    assert second.producer.run_due() == 1
+
+
+def test_what_another_process_has_learned_from_is_not_asked_about_again(tmp_path):
+    one = Shop(tmp_path)
+    other = Shop(tmp_path, clock=one.clock)
+    one.say()
+    other.producer.notice(other.writer, "t")
+    assert one.after(30) == 1
+    assert other.producer.run_due() == 1
+    assert other.model.prompts == []
+
+
+def test_parked_turns_wait_over_a_restart_and_new_ones_do_not(tmp_path):
+    first = Shop(tmp_path, ModelRejectedError("no key"))
+    first.say()
+    assert first.after(30) == 1
+    assert first.parked() == [("rejected", 1)]
+    second = Shop(tmp_path, clock=first.clock)
+    assert second.after(10_000) == 0
+    second.say()
+    assert second.after(30) == 1
+    assert second.parked() == [("rejected", 1)]
+    assert second.pending() == 0
+
+
+# Faults
+
+
+def test_a_disk_that_refuses_is_tried_again_a_minute_later(shop, caplog):
+    shop.say()
+    shop.store.mood = StoreError("the disk is full")
+    with caplog.at_level(logging.WARNING):
+        assert shop.after(30) == 1
+    assert "the disk is full" in caplog.text
+    assert shop.pending() == 2
+    assert shop.after(59) == 0
+    shop.store.mood = None
+    assert shop.after(1) == 1
+    assert shop.pending() == 0
+
+
+def test_a_fault_nobody_thought_of_leaves_the_turns_pending(shop, caplog):
+    shop.say()
+    shop.store.mood = ZeroDivisionError("who would have thought")
+    with caplog.at_level(logging.ERROR):
+        assert shop.after(30) == 1
+    assert "who would have thought" in caplog.text
+    assert shop.pending() == 2
+    shop.store.mood = None
+    assert shop.after(60) == 1
+    assert shop.pending() == 0
+
+
+def test_a_model_that_fails_parks_its_turns_and_is_left_alone(tmp_path):
+    shop = Shop(tmp_path, ModelUnavailableError("busy"))
+    shop.say()
+    assert shop.after(30) == 1
+    assert shop.parked() == [("unavailable", 2)]
+    assert shop.after(100_000) == 0
+    assert len(shop.model.prompts) == 2
+
+
+def test_a_model_that_is_broken_is_not_asked_for_ever(tmp_path):
+    shop = Shop(tmp_path, ValueError("a bug"))
+    shop.say()
+    assert shop.after(30) == 1
+    assert shop.parked() == [("unavailable", 2)]
+    assert shop.after(100_000) == 0
+
+
+def test_one_bad_thread_does_not_stop_the_others(tmp_path):
+    def think(prompt: Prompt) -> str:
+        return "half {" if 'thread="bad"' in prompt.user else reply("Likes tea")
+
+    shop = Shop(tmp_path, think)
+    for thread in ("bad", "good", "better"):
+        shop.say(thread)
+    assert shop.after(30) == 3
+    assert shop.parked("bad") == [("reply", 1)]
+    assert shop.pending("good") == shop.pending("better") == 0
+
+
+# Flush
+
+
+def test_a_flush_waits_for_no_debounce(shop):
+    for thread in ("a", "b"):
+        shop.say(thread)
+    assert shop.producer.flush(PATIENCE) is True
+    assert sorted(shop.asked()) == ["a", "b"]
+
+
+def test_a_flush_of_nothing_is_done(shop):
+    assert shop.producer.flush(0) is True
+    shop.say(messages=ACK)
+    assert shop.producer.flush(0) is True
+    assert shop.pending() == 2
+
+
+def test_a_flush_says_so_when_something_is_left(shop):
+    shop.say()
+    shop.store.mood = StoreError("the disk is full")
+    assert shop.producer.flush(PATIENCE) is False
+    shop.store.mood = None
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
+def test_parked_turns_are_no_longer_due(tmp_path):
+    shop = Shop(tmp_path, ModelRejectedError("no key"))
+    shop.say()
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.parked() == [("rejected", 1)]
+
+
+# Workers
+
+
+def test_workers_flush_what_is_pending(started):
+    shop = started(reply("Likes tea"))
+    for thread in "abcdef":
+        shop.say(thread)
+    assert shop.producer.flush(PATIENCE) is True
+    assert sorted(shop.asked()) == list("abcdef")
+    assert sum(map(shop.pending, "abcdef")) == 0
+
+
+def test_a_flush_does_not_wait_beyond_its_timeout(started):
+    gate = Gate(reply("Likes tea"))
+    shop = started(gate)
+    shop.say()
+    assert shop.producer.flush(0.05) is False
+    assert gate.entered.wait(PATIENCE)
+    assert shop.producer.flush(0.05) is False
+    gate.opened.set()
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
+def test_a_flush_takes_along_what_was_said_during_the_update_under_way(started):
+    gate = Gate(reply("Likes tea"))
+    shop = started(gate)
+    shop.say(at_once=True)
+    assert gate.entered.wait(PATIENCE)
+    shop.say()
+    gate.opened.set()
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+    assert len(shop.model.prompts) == 2
+
+
+def test_two_threads_are_learned_from_side_by_side(started):
+    together = threading.Barrier(2)
+
+    def think(prompt: Prompt) -> str:
+        together.wait(PATIENCE)
+        return reply("Likes tea")
+
+    shop = started(think)
+    shop.say("a")
+    shop.say("b")
+    assert shop.producer.flush(PATIENCE) is True
+    assert (shop.parked("a"), shop.parked("b")) == ([], [])
+
+
+def test_no_thread_is_worked_on_twice_at_once(started):
+    busy: Counter[str] = Counter()
+    lock = threading.Lock()
+    most = 0
+    paused = threading.Event()
+
+    def think(prompt: Prompt) -> str:
+        nonlocal most
+        name = prompt.user.partition('thread="')[2].partition('"')[0]
+        with lock:
+            busy[name] += 1
+            most = max(most, busy[name])
+        paused.wait(0.002)
+        with lock:
+            busy[name] -= 1
+        return reply("Likes tea")
+
+    shop = started(think, workers=6)
+    for _ in range(6):
+        for thread in ("a", "b"):
+            shop.say(thread, at_once=True)
+    assert shop.producer.flush(PATIENCE) is True
+    assert most == 1
+    assert shop.pending("a") == shop.pending("b") == 0
+
+
+def test_a_worker_outlives_every_fault(started, caplog):
+    shop = started(ValueError("a bug"), reply("Likes tea"), workers=1)
+    for mood in (
+        StoreError("the disk is full"),
+        ZeroDivisionError("what"),
+        CorruptLogError("bad", kind="altered", stream="s", line=1, byte=0),
+    ):
+        shop.store.mood = mood
+        shop.store.refused.clear()
+        shop.say(at_once=True)
+        assert shop.store.refused.wait(PATIENCE)
+        assert shop.pending() > 0
+    shop.store.mood = None
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+    assert shop.producer._workers[0].is_alive()
+
+
+def test_a_thread_that_is_claimed_is_left_to_the_claimant(started):
+    shop = started(reply("Likes tea"))
+    with shop.producer.claim(shop.writer, "t"):
+        shop.say(at_once=True)
+        shop.say("other", at_once=True)
+        shop.producer.flush(0.05)
+        assert shop.asked() == ["other"]
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.asked() == ["other", "t"]
+
+
+def test_a_claim_waits_for_the_worker_that_is_at_the_thread(started):
+    gate = Gate(reply("Likes tea"))
+    shop = started(gate)
+    shop.say(at_once=True)
+    assert gate.entered.wait(PATIENCE)
+    order: list[str] = []
+
+    def claim() -> None:
+        with shop.producer.claim(shop.writer, "t"):
+            order.append("claimed")
+
+    claimant = threading.Thread(target=claim)
+    claimant.start()
+    claimant.join(0.05)
+    assert order == []
+    gate.opened.set()
+    claimant.join(PATIENCE)
+    assert order == ["claimed"]
+    assert shop.pending() == 0
+
+
+def test_a_claim_is_given_back_whatever_happens(shop, monkeypatch):
+    shop.say()
+
+    def broken() -> None:
+        raise StoreError("the disk is gone")
+
+    with pytest.raises(StoreError), shop.producer.claim(shop.writer, "t"):
+        monkeypatch.setattr(shop.writer, "state", broken)
+    monkeypatch.undo()
+    free = threading.Event()
+
+    def claim() -> None:
+        with shop.producer.claim(shop.writer, "t"):
+            free.set()
+
+    claimant = threading.Thread(target=claim, daemon=True)
+    claimant.start()
+    assert free.wait(PATIENCE)
+    claimant.join(PATIENCE)
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
+# Close
+
+
+def test_closing_learns_from_what_is_pending(started):
+    shop = started(reply("Likes tea"))
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    assert shop.producer.close(PATIENCE) is True
+    assert sorted(shop.asked()) == ["a", "b", "c"]
+    assert not any(worker.is_alive() for worker in shop.producer._workers)
+
+
+def test_closing_keeps_to_its_time_and_leaves_the_rest_pending(tmp_path, started):
+    gate = Gate(reply("never"))
+    shop = started(gate, workers=1)
+    for thread in ("a", "b"):
+        shop.say(thread, at_once=True)
+    assert gate.entered.wait(PATIENCE)
+    assert shop.producer.close(0.05) is False
+    gate.opened.set()
+    shop.producer._workers[0].join(PATIENCE)
+    assert not shop.producer._workers[0].is_alive()
+    assert shop.asked() == ["a"]
+    assert shop.writer.memory().seq == 0
+    assert (shop.pending("a"), shop.pending("b")) == (2, 2)
+    again = Shop(tmp_path, reply("Likes tea"), clock=shop.clock)
+    assert again.producer.flush(0) is True
+    assert again.pending("a") == again.pending("b") == 0
+
+
+def test_closing_without_workers_runs_what_is_pending_here(shop):
+    shop.say()
+    assert shop.producer.close(0) is True
+    assert shop.pending() == 0
+
+
+def test_closing_twice_is_no_harm(started):
+    shop = started(reply("Likes tea"))
+    shop.say()
+    assert shop.producer.close(PATIENCE) is True
+    assert shop.producer.close(0) is True
+
+
+# Through the public surface
+
+
+Home = Callable[..., Backstory]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    opened: list[Backstory] = []
+
+    def start(*script: Step, **settings: object) -> Backstory:
+        model = ScriptedModel(*script, repeat=True) if script else None
+        more: dict[str, object] = {"background": True, "shutdown_flush_timeout_seconds": 1, **settings}
+        opened.append(open_home(tmp_path, model, **more))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield start
+    for backstory in opened:
+        backstory.close()
+
+
+def texts(memory: MemoryHandle) -> list[str]:
+    return [fact.content for fact in memory.facts()]
+
+
+def test_what_is_recorded_is_learned_from_by_itself(home):
+    memory = home(reply("Likes tea"), debounce_seconds=0).memory("ada")
+    learned = threading.Event()
+    watcher = home(listeners=(lambda *told: learned.set(),)).memory("ada")
+    assert watcher.facts() == ()
+    memory.record("t", exchange("tea"))
+    assert memory.flush(PATIENCE) is True
+    assert texts(memory) == texts(watcher) == ["Likes tea"]
+
+
+def test_without_a_flush_too(home):
+    learned = threading.Event()
+    memory = home(reply("Likes tea"), debounce_seconds=0, listeners=(lambda *told: learned.set(),)).memory("ada")
+    memory.record("t", exchange("tea"))
+    assert learned.wait(PATIENCE)
+
+
+def test_at_once_overtakes_the_debounce(home):
+    learned = threading.Event()
+    memory = home(reply("Likes tea"), listeners=(lambda *told: learned.set(),)).memory("ada")
+    memory.record("t", exchange("tea"))
+    assert [thread.due_in for thread in memory.status().pending] == [30.0]
+    memory.record("t", exchange("milk"), at_once=True)
+    assert learned.wait(PATIENCE)
+
+
+def test_leaving_the_context_learns_from_what_is_pending(tmp_path):
+    with open_home(tmp_path, ScriptedModel(reply("Likes tea")), background=True) as backstory:
+        backstory.memory("ada").record("t", exchange("tea"))
+    assert texts(open_home(tmp_path).memory("ada")) == ["Likes tea"]
+
+
+def test_due_times_outlive_a_restart(home):
+    clock = FakeClock()
+    first = home(clock=clock).memory("ada")
+    first.record("t", exchange("tea"))
+    clock.advance(20)
+    first.record("u", exchange("milk"))
+    second = home(clock=clock).memory("ada")
+    for memory in (first, second):
+        assert {thread.thread: thread.due_in for thread in memory.status().pending} == {"t": 10.0, "u": 30.0}
+    clock.advance(15)
+    assert {thread.thread: thread.due_in for thread in second.status().pending} == {"t": 0.0, "u": 15.0}
+    learning = home(reply("Likes tea"), clock=clock).memory("ada")
+    assert learning.flush(PATIENCE) is True
+    assert second.status().pending == ()
+
+
+def test_without_a_background_a_flush_tells_whether_anything_is_due(home):
+    clock = FakeClock()
+    memory = home(reply("Likes tea"), background=False, clock=clock).memory("ada")
+    memory.record("t", exchange("tea"))
+    assert memory.flush(0) is True
+    clock.advance(30)
+    assert memory.flush(0) is False
+    memory.extract()
+    assert memory.flush(0) is True
+
+
+def test_a_recorder_is_told_when_too_much_is_due(home):
+    gate = Gate(reply("Likes tea"))
+    memory = home(gate, workers=1, queue_max_depth=1, debounce_seconds=0).memory("ada")
+    try:
+        assert memory.record("a", exchange("tea")).backlog is False
+        assert gate.entered.wait(PATIENCE)
+        assert memory.record("b", exchange("tea")).backlog is False
+        assert memory.record("c", exchange("tea")).backlog is True
+        assert [thread.thread for thread in memory.status().pending] == ["a", "b", "c"]
+    finally:
+        gate.opened.set()
+    assert memory.flush(PATIENCE) is True
+    assert memory.status().pending == ()
+
+
+def test_extracting_here_while_workers_are_there_asks_about_nothing_twice(home):
+    backstory = home(reply("Likes tea"), debounce_seconds=0, workers=4)
+    memory = backstory.memory("ada")
+    for number in range(8):
+        memory.record(f"t{number % 3}", exchange("tea", number))
+        memory.extract()
+    assert memory.flush(PATIENCE) is True
+    ranges = [(entry.cause.thread, entry.cause.turns) for entry in memory.log() if entry.cause.turns is not None]
+    covered = [(thread, n) for thread, turns in ranges for n in range(turns.first, turns.last + 1)]
+    assert len(covered) == len(set(covered)) == 16
+    refused = [event for entry in memory.log() for event in entry.events if getattr(event, "rule", "") == "covered"]
+    assert refused == []
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_two_homes_opened_on_one_folder_cover_no_turn_twice_and_lose_none(home, workers):
+    homes = [home(reply("Likes tea"), debounce_seconds=0, workers=workers) for _ in range(2)]
+    memories = [backstory.memory("ada") for backstory in homes]
+    for number in range(12):
+        memories[number % 2].record(f"t{number % 3}", exchange(f"topic {number}", number))
+    for _ in range(3):
+        for memory in memories:
+            assert memory.flush(PATIENCE) is True
+    status = memories[0].status()
+    assert (status.pending, status.parked) == ((), ())
+    entries = memories[0].log()
+    covered = [
+        (entry.cause.thread, n)
+        for entry in entries
+        if entry.cause.turns is not None
+        for n in range(entry.cause.turns.first, entry.cause.turns.last + 1)
+    ]
+    assert sorted(covered) == sorted((f"t{t}", n) for t in range(3) for n in range(1, 9))
+    assert memories[0].verify().ok
+    assert memories[0].document() == memories[1].document()
+
+
+def test_a_function_that_raises_is_tried_and_parked(tmp_path):
+    clock = FakeClock()
+    calls: list[float] = []
+
+    def think(messages: list[dict[str, str]]) -> str:
+        calls.append(clock.now().timestamp())
+        raise ValueError("a bug in the host")
+
+    with open_home(tmp_path, think, clock=clock, background=True, max_attempts=3) as backstory:
+        memory = backstory.memory("ada")
+        memory.record("t", exchange("tea"))
+        assert memory.flush(PATIENCE) is True
+        (parked,) = memory.status().parked
+        assert (parked.reason, parked.attempts) == ("unavailable", 3)
+        assert "a bug in the host" in parked.detail
+    assert [later - earlier for earlier, later in itertools.pairwise(calls)] == [1, 2]
+
+
+def test_calls_of_all_threads_are_kept_apart(tmp_path):
+    clock = FakeClock()
+    model = ScriptedModel(reply("Likes tea"), repeat=True)
+    with open_home(tmp_path, model, clock=clock, min_seconds_between_calls=7) as backstory:
+        for user in ("ada", "bob"):
+            memory = backstory.memory(user)
+            for thread in ("t1", "t2"):
+                memory.record(thread, exchange("tea"))
+            memory.extract()
+    assert clock.slept == [7, 7, 7]
+
+
+def test_retrying_and_discarding_beside_workers(home):
+    backstory = home("half {", reply("Likes tea"), debounce_seconds=0)
+    memory = backstory.memory("ada")
+    memory.record("t", exchange("tea"))
+    assert memory.flush(PATIENCE) is True
+    assert [(item.reason, item.attempts) for item in memory.status().parked] == [("reply", 1)]
+    assert memory.retry().failed == 0
+    assert texts(memory) == ["Likes tea"]
+    assert memory.status().parked == ()
+
+
+def test_a_clear_while_a_worker_waits_for_the_model(home):
+    gate = Gate(reply("Likes tea"))
+    memory = home(gate, debounce_seconds=0).memory("ada")
+    memory.record("t", exchange("tea"))
+    assert gate.entered.wait(PATIENCE)
+    memory.clear()
+    gate.opened.set()
+    assert memory.flush(PATIENCE) is True
+    assert texts(memory) == []
+    assert memory.status().pending == ()
+    assert len(memory._engine.model.prompts) == 1
+
+
+def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
+    gate = Gate(reply("Likes tea"))
+    first_done = iter([reply("Lives in Oslo"), gate, reply("Likes green tea")])
+
+    def think(prompt: Prompt) -> str | Answer:
+        step = next(first_done)
+        return step(prompt) if isinstance(step, Gate) else step
+
+    memory = home(think, debounce_seconds=0).memory("ada")
+    memory.record("t", exchange("fish"))
+    assert memory.flush(PATIENCE) is True
+    memory.record("t", exchange("tea"))
+    assert gate.entered.wait(PATIENCE)
+    memory.revert(2)
+    gate.opened.set()
+    assert memory.flush(PATIENCE) is True
+    assert texts(memory) == ["Likes green tea"]
+    prompts = memory._engine.model.prompts
+    assert len(prompts) == 3
+    assert "Lives in Oslo" in prompts[1].user
+    assert "Lives in Oslo" not in prompts[2].user
+
+
+def test_a_status_tells_of_each_thread_when_it_is_due(home):
+    clock = FakeClock()
+    memory = home(clock=clock, debounce_seconds=10, max_wait_seconds=25).memory("ada")
+    memory.record("quiet", ACK)
+    for _ in range(3):
+        memory.record("t", exchange("tea"), mode="append")
+        clock.advance(8)
+    told = {thread.thread: (thread.turns, thread.due_in) for thread in memory.status().pending}
+    assert told == {"quiet": (2, None), "t": (6, 1.0)}
+    assert clock.now() - FakeClock().now() == timedelta(seconds=24)

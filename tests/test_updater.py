@@ -1,0 +1,574 @@
+"""One update: how often a model is asked, what becomes of its answer, and what may happen while it thinks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
+
+from backstory.handle import MemoryHandle
+from ledger.commands import AddFact, Clear
+from ledger.commit import Cause
+from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, StoreError
+from ledger.events import CandidateRejected, FactAdded, NewFact, TurnRange, UpdateFailed
+from ledger.extraction.model import Answer, Prompt, Usage
+from ledger.extraction.recorded import RecordedReply
+from ledger.memory import Memory
+from ledger.messages import keep, read_message
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.updater import Job, Outcome, Updater
+from ledger.writer import Writer, read_commits
+
+BUSY = ModelUnavailableError("busy")
+
+
+class Desk:
+    """A writer with one conversation recorded, and an updater beside it, on one fake clock."""
+
+    def __init__(self, home: Path, *, turns: int = 2, **settings: object) -> None:
+        self.clock = FakeClock()
+        self.writer = Writer(JsonlStore(home), Scope("ada"), clock=self.clock, salts=CountingSalts())
+        self.updater = Updater(clock=self.clock, **{"min_gap": 0, **settings})  # type: ignore[arg-type]
+        self.say(turns // 2)
+        self.job = Job("t", TurnRange(1, turns))
+
+    def say(self, exchanges: int = 1) -> None:
+        messages = [read_message(message) for _ in range(exchanges) for message in exchange("tea")]
+        self.writer.record("t", keep(messages), append=True)
+
+    def run(self, *script: Step, job: Job | None = None) -> Outcome:
+        self.model = ScriptedModel(*script)
+        return self.updater.run(self.writer, job or self.job, self.model)
+
+    @property
+    def failures(self) -> list[UpdateFailed]:
+        commits = read_commits(self.writer.store, self.writer.ledger)
+        return [event for commit in commits for event in commit.events if isinstance(event, UpdateFailed)]
+
+    @property
+    def memory(self) -> Memory:
+        return self.writer.memory()
+
+    @property
+    def texts(self) -> list[str]:
+        return [fact.content for fact in self.memory.in_order()]
+
+    @property
+    def pending(self) -> list[TurnRange]:
+        with self.writer.state() as state:
+            return state.coverage.pending(state.transcript.threads["t"])
+
+    @property
+    def parked(self) -> list[tuple[TurnRange, str, int]]:
+        with self.writer.state() as state:
+            found = state.coverage.parked(state.transcript.threads["t"])
+        return [(item.turns, item.reason, item.attempts) for item in found]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+# Asking
+
+
+def test_an_answer_becomes_one_commit_that_says_where_it_comes_from(desk):
+    outcome = desk.run(Answer(reply("Likes tea"), "served-model", Usage(11, 7)))
+    commit = outcome.commit
+    assert (outcome.covered, outcome.failed) == (True, False)
+    assert desk.texts == ["Likes tea"]
+    assert commit.seq == 2
+    cause = commit.cause
+    assert (cause.kind, cause.thread, cause.turns) == ("extraction", "t", TurnRange(1, 2))
+    assert (cause.model, cause.tokens_in, cause.tokens_out) == ("served-model", 11, 7)
+    assert cause.prompt == desk.model.prompts[0].digest
+    assert cause.transcript.seq == 1
+    assert desk.pending == []
+
+
+def test_the_model_is_asked_about_the_turns_of_the_job_alone(tmp_path):
+    desk = Desk(tmp_path, turns=6)
+    desk.run(reply(), job=Job("t", TurnRange(3, 4)))
+    (prompt,) = desk.model.prompts
+    assert "[3] user" in prompt.user
+    assert "[4] assistant" in prompt.user
+    assert "[2]" not in prompt.user
+    assert "[5]" not in prompt.user
+
+
+def test_an_update_that_changes_nothing_is_a_commit_too(desk):
+    assert desk.run(reply()).commit.seq == 2
+    assert desk.pending == []
+
+
+def test_turns_that_no_longer_stand_are_not_asked_about(desk):
+    another_answer = [read_message(message) for message in (exchange("tea")[0], exchange("milk")[1])]
+    assert desk.writer.record("t", keep(another_answer)).turns == 1
+    assert desk.run(reply("never"), job=Job("t", TurnRange(2, 2))) == Outcome(None, covered=False, failed=False)
+    assert desk.model.prompts == []
+    assert desk.memory.seq == 0
+
+
+@pytest.mark.parametrize("usage", [Usage(-1, 2**80), Usage("11", 1.5), Usage(None, None), None])  # type: ignore[arg-type]
+def test_a_bill_that_cannot_be_is_left_out(desk, usage):
+    cause = desk.run(Answer(reply("Likes tea"), "m\ud800", usage)).commit.cause
+    assert (cause.tokens_in, cause.tokens_out, cause.model) == (None, None, "m\ufffd")
+
+
+# Trying again
+
+
+def test_the_pause_doubles_from_a_second_to_a_minute(tmp_path):
+    desk = Desk(tmp_path, max_attempts=9)
+    outcome = desk.run(*[BUSY] * 9)
+    assert desk.clock.slept == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert len(desk.model.prompts) == 9
+    assert (outcome.failed, outcome.covered) == (True, False)
+    assert desk.parked == [(TurnRange(1, 2), "unavailable", 9)]
+    assert [failure.detail for failure in desk.failures] == ["busy"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "slept"),
+    [
+        (None, 1),
+        (0.0, 1),
+        (0.5, 1),
+        (17.0, 17),
+        (299.0, 299),
+        (86_400.0, 300),
+        (float("inf"), 300),
+        (float("nan"), 1),
+        (-5.0, 1),
+    ],
+)
+def test_a_server_s_wish_is_honoured_within_reason(desk, asked, slept):
+    assert not desk.run(ModelUnavailableError("busy", retry_after=asked), reply("Likes tea")).failed
+    assert desk.clock.slept == [slept]
+
+
+def test_a_wish_never_shortens_the_pause(desk):
+    desk.run(BUSY, BUSY, BUSY, ModelUnavailableError("busy", retry_after=3), reply())
+    assert desk.clock.slept == [1, 2, 4, 8]
+
+
+def test_what_comes_right_in_the_end_leaves_no_trace_of_the_failures(desk):
+    assert not desk.run(BUSY, BUSY, reply("Likes tea")).failed
+    assert desk.failures == []
+    assert desk.texts == ["Likes tea"]
+    assert desk.memory.seq == 2
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 5])
+def test_after_the_last_attempt_the_turns_are_parked(tmp_path, attempts):
+    desk = Desk(tmp_path, max_attempts=attempts)
+    desk.run(*[BUSY] * 10)
+    assert len(desk.model.prompts) == attempts
+    assert desk.parked == [(TurnRange(1, 2), "unavailable", attempts)]
+
+
+def test_what_was_rejected_is_not_asked_again(desk):
+    assert desk.run(ModelRejectedError("check OPENAI_API_KEY"), reply("never")).failed
+    assert len(desk.model.prompts) == 1
+    assert desk.clock.slept == []
+    assert desk.parked == [(TurnRange(1, 2), "rejected", 1)]
+    assert desk.failures[0].detail == "check OPENAI_API_KEY"
+
+
+def test_a_broken_reply_is_not_asked_for_again(desk):
+    outcome = desk.run(Answer("half {", "served-model", Usage(3, 4)), reply("never"))
+    assert outcome.failed
+    assert len(desk.model.prompts) == 1
+    assert desk.parked == [(TurnRange(1, 2), "reply", 1)]
+    # It was paid for, all the same.
+    assert (outcome.commit.cause.model, outcome.commit.cause.tokens_out) == ("served-model", 4)
+    assert outcome.commit.cause.turns is None
+
+
+def test_attempts_add_up_over_retries(desk):
+    desk.run(*[BUSY] * 5)
+    desk.run(BUSY, "half {", job=Job("t", TurnRange(1, 2), attempts=5))
+    assert desk.parked == [(TurnRange(1, 2), "reply", 7)]
+    assert not desk.run(reply("Likes tea"), job=Job("t", TurnRange(1, 2), attempts=7)).failed
+    assert (desk.parked, desk.pending) == ([], [])
+
+
+def test_a_long_complaint_is_clipped(desk):
+    desk.run(ModelRejectedError("x" * 10_000 + "\ud800"))
+    assert 1_900 < len(desk.failures[0].detail) <= 2_000
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), KeyError("choices"), RecursionError(), OSError("reset")])
+def test_a_model_that_breaks_its_word_is_tried_again_and_then_parked(desk, error):
+    assert not desk.run(error, reply("Likes tea")).failed
+    desk.say()
+    desk.run(*[error] * 9, job=Job("t", TurnRange(3, 4)))
+    assert len(desk.model.prompts) == 5
+    assert desk.parked == [(TurnRange(3, 4), "unavailable", 5)]
+    assert type(error).__name__ in desk.failures[0].detail
+
+
+@pytest.mark.parametrize("said", [None, "text", {"newFacts": []}, Answer(None, "m"), Answer(b"{}", "m")])
+def test_a_model_that_answers_with_no_answer_is_parked_at_once(desk, said):
+    class Odd:
+        name = "odd"
+
+        def ask(self, prompt: Prompt) -> Answer:
+            return said
+
+    outcome = desk.updater.run(desk.writer, desk.job, Odd())
+    assert outcome.failed
+    assert desk.parked == [(TurnRange(1, 2), "rejected", 1)]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_whoever_interrupts_the_program_interrupts_the_update(desk, stop):
+    with pytest.raises(stop):
+        desk.run(stop())
+    assert desk.memory.seq == 0
+    assert desk.pending == [TurnRange(1, 2)]
+
+
+# Keeping calls apart
+
+
+def test_calls_are_kept_apart(tmp_path):
+    desk = Desk(tmp_path, turns=8, min_gap=0.5)
+    for first in (1, 3, 5):
+        desk.run(reply(), job=Job("t", TurnRange(first, first + 1)))
+    assert desk.clock.slept == [0.5, 0.5]
+    desk.clock.advance(0.2)
+    desk.run(reply(), job=Job("t", TurnRange(7, 8)))
+    assert desk.clock.slept == [0.5, 0.5, pytest.approx(0.3)]
+
+
+def test_a_gap_that_has_passed_is_not_waited_for_again(tmp_path):
+    desk = Desk(tmp_path, turns=4, min_gap=0.5)
+    desk.run(BUSY, BUSY, reply())
+    assert desk.clock.slept == [1, 2]
+
+
+def test_recorded_replies_wait_for_nobody(tmp_path):
+    desk = Desk(tmp_path, turns=4, min_gap=60)
+    for first in (1, 3):
+        desk.updater.run(desk.writer, Job("t", TurnRange(first, first + 1)), RecordedReply("t", reply()))
+    assert desk.clock.slept == []
+
+
+# Stopping
+
+
+def test_after_a_stop_nobody_is_asked_and_nothing_is_committed(desk):
+    desk.updater.stop()
+    assert desk.run(reply("never")) == Outcome(None, covered=False, failed=False)
+    assert desk.model.prompts == []
+    assert desk.memory.seq == 0
+
+
+@pytest.mark.parametrize("said", [reply("never"), "half {", BUSY, ModelRejectedError("no"), ValueError("a bug")])
+def test_a_stop_while_the_model_thinks_leaves_the_turns_pending(desk, said):
+    def think(prompt: Prompt) -> str:
+        desk.updater.stop()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    assert desk.run(think, reply("never")) == Outcome(None, covered=False, failed=False)
+    assert len(desk.model.prompts) == 1
+    assert (desk.memory.seq, desk.parked, desk.pending) == (0, [], [TurnRange(1, 2)])
+
+
+def test_a_stop_during_a_pause_asks_nobody_again(tmp_path):
+    desk = Desk(tmp_path)
+    desk.updater = Updater(clock=desk.clock, min_gap=0, pause=lambda seconds: desk.updater.stop())
+    assert desk.run(BUSY, reply("never")) == Outcome(None, covered=False, failed=False)
+    assert len(desk.model.prompts) == 1
+    assert desk.memory.seq == 0
+
+
+# While the model thinks
+
+
+def meddling(meddle: Callable[[], object], text: str) -> Callable[[Prompt], str]:
+    def think(prompt: Prompt) -> str:
+        meddle()
+        return text
+
+    return think
+
+
+def test_a_fact_entered_meanwhile_is_seen_by_the_decision(desk):
+    fact = NewFact(place="facts/0", content="likes TEA.", by_hand=True)
+    outcome = desk.run(
+        meddling(
+            lambda: desk.writer.commit(AddFact(at="", fact=fact), Cause(kind="manual")), reply("Likes tea", "Runs")
+        )
+    )
+    assert outcome.covered
+    assert desk.texts == ["likes TEA.", "Runs"]
+    (rejected,) = [event for event in outcome.commit.events if isinstance(event, CandidateRejected)]
+    assert rejected.rule == "duplicate"
+
+
+def test_a_clear_meanwhile_discards_the_answer_and_covers_the_turns(desk):
+    outcome = desk.run(
+        meddling(lambda: desk.writer.commit(Clear(at=""), Cause(kind="clear")), reply("Likes tea", "Runs"))
+    )
+    assert (outcome.covered, outcome.failed) == (False, False)
+    assert desk.texts == []
+    assert (desk.pending, desk.parked) == ([], [])
+    rules = [event.rule for event in outcome.commit.events if isinstance(event, CandidateRejected)]
+    assert len(rules) == 2
+    assert set(rules) <= {"basis", "covered"}
+
+
+@pytest.mark.parametrize("said", ["half {", ModelRejectedError("no")])
+def test_a_failure_after_a_clear_parks_nothing(desk, said):
+    def think(prompt: Prompt) -> str:
+        desk.writer.commit(Clear(at=""), Cause(kind="clear"))
+        if isinstance(said, ModelError):
+            raise said
+        return said
+
+    assert desk.run(think).failed
+    assert (desk.pending, desk.parked) == ([], [])
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> tuple[MemoryHandle, ScriptedModel]:
+    """A memory with one fact learned and a conversation pending; the script is the test's."""
+    model = ScriptedModel(reply("Lives in Oslo"))
+    memory = open_home(tmp_path, model).memory("ada")
+    memory.record("t", exchange("fish", 1))
+    memory.extract()
+    memory.record("t", exchange("tea", 2))
+    return memory, model
+
+
+@pytest.mark.parametrize("undo", [lambda memory: memory.revert(2), lambda memory: memory.rollback(1)])
+def test_an_undo_meanwhile_discards_the_answer_and_the_turns_are_asked_about_again(scene, undo):
+    memory, model = scene
+    model._script += [meddling(lambda: undo(memory), reply("Likes tea")), reply("Likes green tea")]
+    first = memory.extract()
+    assert (first.updates, first.failed) == (1, 0)
+    (entry,) = memory.log(limit=1)
+    assert entry.cause.turns is None
+    assert [event.rule for event in entry.events if isinstance(event, CandidateRejected)] == ["basis"]
+    assert memory.facts() == ()
+    assert [(thread.thread, thread.turns) for thread in memory.status().pending] == [("t", 2)]
+    assert memory.extract().updates == 1
+    assert [fact.content for fact in memory.facts()] == ["Likes green tea"]
+    assert "Lives in Oslo" not in model.prompts[-1].user
+    assert memory.status().pending == ()
+
+
+def test_an_undo_that_came_before_the_question_discards_nothing(scene):
+    memory, model = scene
+    model._script.append(reply("Likes tea"))
+    memory.revert(2)
+    assert memory.extract().updates == 1
+    assert [fact.content for fact in memory.facts()] == ["Likes tea"]
+    # What was undone is not asked about again.
+    assert "fish" not in model.prompts[-1].user
+
+
+def test_a_clear_meanwhile_through_the_public_surface(scene):
+    memory, model = scene
+    model._script.append(meddling(memory.clear, reply("Likes tea")))
+    assert memory.extract().updates == 1
+    assert memory.facts() == ()
+    assert memory.status().pending == ()
+    assert memory.extract().updates == 0
+
+
+def test_words_recorded_meanwhile_wait_for_the_next_update(scene):
+    memory, model = scene
+    model._script += [
+        meddling(lambda: memory.record("t", exchange("milk", 3)), reply("Likes tea")),
+        reply("Likes milk"),
+    ]
+    memory.extract()
+    assert [(thread.thread, thread.turns) for thread in memory.status().pending] == [("t", 2)]
+    memory.extract()
+    assert "tea" not in model.prompts[-1].user.partition("<conversation")[2]
+    assert memory.status().pending == ()
+
+
+def test_an_edit_meanwhile_is_learned_from_in_its_turn(scene):
+    memory, model = scene
+    model._script += [
+        meddling(lambda: memory.record("t", exchange("milk", 2)), reply("Likes tea")),
+        reply("Likes milk"),
+    ]
+    memory.extract()
+    memory.extract()
+    assert [fact.content for fact in memory.facts()] == ["Lives in Oslo", "Likes tea", "Likes milk"]
+    assert memory.status().pending == ()
+
+
+def test_a_model_may_use_the_memory_it_is_asked_about(scene):
+    memory, model = scene
+    model._script.append(meddling(lambda: (memory.add_fact("Runs"), memory.status()), reply("Likes tea")))
+    memory.extract()
+    assert [fact.content for fact in memory.facts()] == ["Lives in Oslo", "Runs", "Likes tea"]
+
+
+# Two at once
+
+
+def covered(memory: MemoryHandle) -> list[int]:
+    ranges = [entry.cause.turns for entry in memory.log() if entry.cause.turns is not None]
+    return sorted(n for turns in ranges for n in range(turns.first, turns.last + 1))
+
+
+def test_of_two_processes_at_one_thread_the_second_answer_is_refused_as_covered(tmp_path):
+    clock = FakeClock()
+    other = open_home(tmp_path, ScriptedModel(reply("from the other")), clock=clock).memory("ada")
+    model = ScriptedModel(meddling(lambda: other.extract(), reply("from the one", "and more")))  # noqa: PLW0108 bound late
+    one = open_home(tmp_path, model, clock=clock).memory("ada")
+    one.record("t", exchange("tea"))
+    result = one.extract()
+    assert (result.updates, result.failed) == (1, 0)
+    assert [fact.content for fact in one.facts()] == ["from the other"]
+    (entry,) = one.log(limit=1)
+    refused = [event for event in entry.events if isinstance(event, CandidateRejected)]
+    assert [event.rule for event in refused] == ["covered", "covered"]
+    assert covered(one) == [1, 2]
+    assert one.facts() == other.facts()
+    assert one.verify().ok
+
+
+def test_of_two_threads_of_one_process_one_answer_counts(tmp_path):
+    gates = [Gate(reply("one")), Gate(reply("two"))]
+    memory = open_home(tmp_path, ScriptedModel(*gates)).memory("ada")
+    memory.record("t", exchange("tea"))
+    workers = [threading.Thread(target=memory.extract) for _ in gates]
+    for worker in workers:
+        worker.start()
+    for gate in gates:
+        assert gate.entered.wait(PATIENCE)
+    for gate in gates:
+        gate.opened.set()
+    for worker in workers:
+        worker.join(PATIENCE)
+    assert covered(memory) == [1, 2]
+    assert len(memory.facts()) == 1
+    assert memory.verify().ok
+
+
+def test_a_failure_in_one_process_parks_nothing_that_another_has_learned_from(tmp_path):
+    clock = FakeClock()
+    other = open_home(tmp_path, ScriptedModel(reply("Likes tea")), clock=clock).memory("ada")
+    model = ScriptedModel(meddling(lambda: other.extract(), "half {"))  # noqa: PLW0108 bound late
+    one = open_home(tmp_path, model, clock=clock).memory("ada")
+    one.record("t", exchange("tea"))
+    assert one.extract().failed == 1
+    for memory in (one, other):
+        assert (memory.status().parked, memory.status().pending) == ((), ())
+    assert one.retry().updates == 0
+
+
+def test_a_failure_over_more_turns_than_another_process_learned_from_can_be_retried(tmp_path):
+    clock = FakeClock()
+    gate = Gate(reply("Likes tea"))
+    other = open_home(tmp_path, ScriptedModel(gate), clock=clock).memory("ada")
+    other.record("t", exchange("tea", 1))
+    worker = threading.Thread(target=other.extract)
+    worker.start()
+    assert gate.entered.wait(PATIENCE)
+
+    def finish_the_other(prompt: Prompt) -> str:
+        gate.opened.set()
+        worker.join(PATIENCE)
+        return "half {"
+
+    one = open_home(tmp_path, ScriptedModel(finish_the_other, reply("Likes milk")), clock=clock).memory("ada")
+    one.record("t", exchange("milk", 2))
+    assert one.extract().failed == 1
+    assert [(item.thread, item.turns) for item in one.status().parked] == [("t", 2)]
+    assert one.retry().failed == 0
+    assert [fact.content for fact in one.facts()] == ["Likes tea", "Likes milk"]
+    assert covered(one) == [1, 2, 3, 4]
+    assert (one.status().parked, one.status().pending) == ((), ())
+
+
+# A backfill
+
+
+def said_at(*moments: str) -> list[dict[str, object]]:
+    roles = ("user", "assistant")
+    return [{"role": roles[i % 2], "content": f"words {moment}", "at": moment} for i, moment in enumerate(moments)]
+
+
+def test_a_backfill_is_dated_by_the_last_turn_and_never_goes_back(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    memory.record("t1", said_at("2020-01-01T10:00:00Z", "2020-01-01T10:05:00Z"))
+    memory.record("t2", said_at("2019-06-01T10:00:00Z", "2019-06-01T10:05:00Z"))
+    memory.record("t3", said_at("2021-01-01T10:00:00Z", "2021-01-01T10:05:00Z"))
+    memory.extract([RecordedReply(thread, reply(thread)) for thread in ("t1", "t2", "t3")], dated=True)
+    assert {fact.content: fact.created_at[:16] for fact in memory.facts()} == {
+        "t1": "2020-01-01T10:05",
+        "t2": "2020-01-01T10:05",
+        "t3": "2021-01-01T10:05",
+    }
+
+
+def test_without_a_backfill_the_clock_says_when(tmp_path):
+    clock = FakeClock()
+    memory = open_home(tmp_path, clock=clock).memory("ada")
+    memory.record("t1", said_at("2020-01-01T10:00:00Z", "2020-01-01T10:05:00Z"))
+    memory.extract([RecordedReply("t1", reply("x"))])
+    assert datetime.fromisoformat(memory.facts()[0].created_at) == clock.now()
+
+
+def test_a_failed_update_of_a_backfill_is_dated_too(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    memory.record("t1", said_at("2020-01-01T10:00:00Z", "2020-01-01T10:05:00Z"))
+    memory.extract([RecordedReply("t1", "half {")], dated=True)
+    assert memory.log(limit=1)[0].at.startswith("2020-01-01T10:05")
+
+
+# The disk
+
+
+class Refusing(JsonlStore):
+    """A store that takes no commit of a ledger until it is mended."""
+
+    broken = True
+
+    def append(self, stream: str, line: bytes, expected: int) -> None:
+        if self.broken and stream.endswith("ledger"):
+            raise StoreError("the disk is full")
+        super().append(stream, line, expected)
+
+
+def test_a_disk_that_refuses_leaves_the_turns_pending(tmp_path):
+    desk = Desk(tmp_path)
+    store = Refusing(tmp_path)
+    desk.writer = Writer(store, Scope("ada"), clock=desk.clock)
+    with pytest.raises(StoreError, match="full"):
+        desk.run(reply("Likes tea"))
+    assert desk.pending == [TurnRange(1, 2)]
+    store.broken = False
+    assert desk.run(reply("Likes tea")).covered
+    assert desk.texts == ["Likes tea"]
+
+
+def test_every_fact_of_an_update_comes_in_one_commit_with_its_refusals(desk):
+    said = {
+        "newFacts": [{"content": "good", "confidence": 0.9}, {"content": "weak", "confidence": 0.1}, 5],
+        "factsToRemove": ["fact_0_0"],
+    }
+    outcome = desk.run(json.dumps(said))
+    assert [event.fact.content for event in outcome.commit.events if isinstance(event, FactAdded)] == ["good"]
+    rules = {
+        event.candidate.place: event.rule for event in outcome.commit.events if isinstance(event, CandidateRejected)
+    }
+    assert rules == {"newFacts/1": "threshold", "newFacts/2": "malformed", "factsToRemove/0": "unknown_fact"}
