@@ -269,8 +269,10 @@ class Writer:
                         self._append_turns(thread, turns, events, at)
                         kept += turns.last - turns.first + 1
                 except WrongExpectedVersionError:
-                    stored = {id(message) for message in arrival.fresh[:kept]}
-                    todo = [message for message in todo if id(message) not in stored]
+                    # A whole conversation is aligned anew, for its rest alone would look like another one.
+                    if append:
+                        stored = {id(message) for message in arrival.fresh[:kept]}
+                        todo = [message for message in todo if id(message) not in stored]
                     continue
                 finally:
                     done += kept

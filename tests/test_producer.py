@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -418,6 +419,31 @@ def test_a_flush_takes_along_what_was_said_during_the_update_under_way(started):
     assert len(shop.model.prompts) == 2
 
 
+def test_a_flush_does_not_wait_for_what_cannot_be_done_now(started):
+    shop = started()
+    shop.say()
+    shop.store.mood = StoreError("the disk is full")
+    began = time.monotonic()
+    assert shop.producer.close(PATIENCE) is False
+    assert time.monotonic() - began < PATIENCE / 2
+    assert shop.pending() == 2
+
+
+def test_a_flush_is_done_though_more_is_said_meanwhile(started):
+    def think(prompt: Prompt) -> str:
+        if len(shop.model.prompts) == 1:
+            shop.say()
+        return reply("Likes tea")
+
+    shop = started(think)
+    shop.say()
+    assert shop.producer.flush(PATIENCE) is True
+    # The new words have a debounce of their own.
+    assert shop.pending() == 2
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
 def test_two_threads_are_learned_from_side_by_side(started):
     together = threading.Barrier(2)
 
@@ -469,7 +495,8 @@ def test_a_worker_outlives_every_fault(started, caplog):
         shop.store.refused.clear()
         shop.say(at_once=True)
         assert shop.store.refused.wait(PATIENCE)
-        assert shop.pending() > 0
+        with shop.producer.claim(shop.writer, "t"):
+            assert shop.pending() > 0
     shop.store.mood = None
     assert shop.producer.flush(PATIENCE) is True
     assert shop.pending() == 0

@@ -448,18 +448,7 @@ def test_another_process_that_records_first_costs_nothing(tmp_path, append):
     assert contents_of(other, "elsewhere") == ["x", "y"]
 
 
-@pytest.mark.parametrize(
-    "append",
-    [
-        True,
-        pytest.param(
-            False,
-            marks=pytest.mark.xfail(
-                strict=True, reason="Writer.record aligns the rest of a delivery anew and takes it for an edit"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("append", [False, True])
 def test_another_process_in_the_middle_of_a_long_delivery_costs_nothing(tmp_path, append):
     one = writer(Tripping(tmp_path, 3, WrongExpectedVersionError("somebody else was quicker", actual=3)))
     one.record("t", unnamed(["a", "b"]))

@@ -107,7 +107,7 @@ def extract(
         else:
             memory = bs.memory(session.user, session.agent)
             total = len(memory.threads()) if answers is None else len(answers)
-            with progress("learning", total) as step:
+            with progress("learning", total, worth=1 if answers is None else 2) as step:
                 result = memory.extract(answers, thread=thread, dated=dated, skipped=session.note, progress=step)
             session.answer(result, extracted_lines)
             failed = result.failed

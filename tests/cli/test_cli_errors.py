@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import signal
 import subprocess
 import time
@@ -245,6 +246,16 @@ def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
             assert process.wait(20) == 141
 
 
+def test_a_reader_that_was_never_there_is_no_error_either(story: Cli) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        ended = subprocess.run(
+            story.command("head"), check=False, stdout=nobody, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_an_output_that_takes_nothing_is_3(story: Cli) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -286,7 +297,7 @@ def test_help_loads_nothing_heavy(cli: Cli) -> None:
     code = (
         "import sys\n"
         "from backstory.cli.app import app\n"
-        "heavy = {'openai', 'tiktoken', 'pydantic', 'msgspec', 'orjson', 'yaml', 'tenacity', 'asyncio', 'rich.table'}\n"
+        "heavy = {'openai', 'tiktoken', 'pydantic', 'msgspec', 'orjson', 'yaml', 'tenacity', 'asyncio'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     ended = subprocess.run([cli.command()[0], "-c", code], check=True, capture_output=True, text=True, timeout=60)

@@ -63,6 +63,12 @@ def test_an_error_does_not_steer_the_terminal_either(evil: Cli) -> None:
     assert message.rstrip("\n").isprintable()
 
 
+def test_what_is_said_beside_the_answer_does_not_either(evil: Cli) -> None:
+    beside = evil.run("extract", "--replies", evil.file("r2", reply(f"other{EVIL}", fact("x")))).stderr
+    assert "thread other" in beside
+    assert beside.rstrip("\n").isprintable()
+
+
 def test_json_says_it_all_but_nothing_raw(evil: Cli) -> None:
     out = evil.run("--json", "turns", f"th{EVIL}").stdout
     assert json.loads(out)[0]["content"] == f"said {EVIL}\nsecond line"

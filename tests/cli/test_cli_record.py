@@ -49,12 +49,6 @@ def test_a_broken_line_is_named_and_nothing_is_recorded(cli: Cli, line: str | by
     assert contents(cli) == ["fine", "fine"]
 
 
-def test_what_is_left_out_is_told_in_one_clean_line(cli: Cli) -> None:
-    result = cli.run("record", "-", "--keep-going", piped=json.dumps({"role": "\x1b[31m\nboss\x07", "content": "x"}))
-    assert "boss" in result.stderr
-    assert result.stderr.rstrip("\n").isprintable()
-
-
 def test_the_number_of_broken_lines_is_told(cli: Cli) -> None:
     file = cli.folder / "c"
     file.write_text(f"oh\n{OK}\nno\nmy")

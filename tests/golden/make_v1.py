@@ -196,7 +196,7 @@ def ledger(transcript_head: Head) -> list[Draft]:
             at(16),
             Cause(kind="manual", action="edit", fact=CAT.id, actor="ada"),
             (
-                FactRevised(CAT, TWO_CATS, "edited", "facts/0"),
+                FactRevised(CAT, TWO_CATS, "edited", "facts/0", {"confidence": 0.4}),
                 CandidateRejected(
                     Edit(place="facts/1", id=COFFEE.id, content="Has two cats", category="goal", confidence=0.5),
                     "duplicate",
