@@ -232,7 +232,7 @@ class Learning(Scoped):
         for name, thread in state.transcript.threads.items():
             runs = state.coverage.pending(thread)
             if runs:
-                due = due_at(state.coverage, thread, self._engine.timing)
+                due = due_at(state.coverage, thread, self._engine.timing, now)
                 due_in = None if due is None else max(0.0, round((due - now).total_seconds(), 3))
                 yield PendingThread(name, _count(thread, runs), due_in)
 

@@ -82,7 +82,7 @@ def _candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
             continue
         yield NewSummary(place=name, summary=clip(read.summary.strip(), MAX_SUMMARY), at=_moment(read.updated_at))
     facts = document.get("facts")
-    for index, item in enumerate(facts if isinstance(facts, list) else []):
+    for index, item in enumerate(facts if isinstance(facts, list | tuple) else ()):
         yield _fact(f"facts/{index}", item)
 
 
@@ -94,6 +94,6 @@ def read_document(document: object) -> tuple[Candidate, ...]:
     """
     if not isinstance(document, Mapping) or not {"user", "history", "facts"} & set(document):
         raise InputError("this is no memory document: it is an object with user, history and facts")
-    if not isinstance(document.get("facts", []), list):
+    if not isinstance(document.get("facts", []), list | tuple):
         raise InputError("facts in this document is not a list")
     return tuple(_candidates(document))

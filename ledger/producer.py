@@ -45,8 +45,10 @@ def due_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
     return [run for run in coverage.pending(thread) if not is_quiet(thread, run)]
 
 
-def due_at(coverage: Coverage, thread: Thread, timing: Timing) -> datetime | None:
+def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> datetime | None:
     """When the thread is due; None where nothing in it is worth an update by itself.
+
+    With `now` it is no later than the debounce from then: a clock that was set back puts nothing off for a year.
 
     An acknowledgement left over from long ago does not start the longest wait, or the words after it, however fresh,
     would have no debounce.
@@ -57,7 +59,9 @@ def due_at(coverage: Coverage, thread: Thread, timing: Timing) -> datetime | Non
         last = parse_moment(thread.recorded_at[run.last - 1])
         if first is not None and last is not None:
             moments.append(min(last + timedelta(seconds=timing.debounce), first + timedelta(seconds=timing.max_wait)))
-    return min(moments, default=None)
+    if not moments:
+        return None
+    return min(moments if now is None else [*moments, now + timedelta(seconds=timing.debounce)])
 
 
 _Key = tuple[Scope, str]
@@ -88,6 +92,7 @@ class Producer:
         self._writers: dict[Scope, Writer] = {}
         self._due: dict[_Key, datetime] = {}
         self._busy: set[_Key] = set()
+        self._faulty: set[_Key] = set()
         self._changed = threading.Condition()
         self._closing = False
 
@@ -102,8 +107,8 @@ class Producer:
         """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
         self._writers[writer.scope] = writer
         with writer.state() as state:
-            threads = state.transcript.threads
-            moments = {name: due_at(state.coverage, thread, self._timing) for name, thread in threads.items()}
+            threads, now = state.transcript.threads, self._clock.now()
+            moments = {name: due_at(state.coverage, thread, self._timing, now) for name, thread in threads.items()}
         with self._changed:
             for name, moment in moments.items():
                 if moment is not None:
@@ -128,7 +133,7 @@ class Producer:
     def _moment(self, writer: Writer, name: str) -> datetime | None:
         with writer.state() as state:
             thread = state.transcript.threads.get(name)
-            return None if thread is None else due_at(state.coverage, thread, self._timing)
+            return None if thread is None else due_at(state.coverage, thread, self._timing, self._clock.now())
 
     def depth(self) -> int:
         """How many updates are due and waiting."""
@@ -139,26 +144,32 @@ class Producer:
     def run_due(self) -> int:
         """Run every update that is due now, in this thread; returns how many were run."""
         count = 0
-        while (key := self._take()) is not None:
+        while not self._closing and (key := self._take()) is not None:
             self._run(key)
             count += 1
         return count
 
     def flush(self, timeout: float) -> bool:
-        """Have everything worth an update learned from now; True when nothing is left within `timeout` seconds."""
+        """Have everything worth an update learned from now; True when nothing due is left within `timeout` seconds.
+
+        What is said meanwhile has a debounce of its own. A thread that could not be worked on is left, and no time is
+        spent on waiting for it.
+        """
         now = self._clock.now()
         with self._changed:
             wanted = self._busy | set(self._due)
             for key in self._due:
                 self._due[key] = min(self._due[key], now)
             self._changed.notify_all()
-        if not self._workers:
+        if self._closing or not self._workers:
             self.run_due()
             timeout = 0.0
         with self._changed:
-            return self._changed.wait_for(
-                lambda: wanted.isdisjoint(self._busy) and wanted.isdisjoint(self._due), timeout
-            )
+            done = self._changed.wait_for(lambda: not any(map(self._under_way, wanted)), timeout)
+            return done and wanted.isdisjoint(self._faulty)
+
+    def _under_way(self, key: _Key) -> bool:
+        return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
         """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left."""
@@ -206,25 +217,27 @@ class Producer:
         scope, thread = key
         writer = self._writers[scope]
         again: datetime | None = None
+        faulty = True
         try:
             with writer.state() as state:
                 runs = due_runs(state.coverage, state.transcript.threads[thread])
             for run in runs:
                 self._updater.run(writer, Job(thread, run), self._model)
-            again = self._moment(writer, thread)
+            again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
             _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
-            again = self._clock.now() + _AFTER_FAULT
         except Exception:  # noqa: BLE001 a worker outlives whatever one thread does to it
             _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
-            again = self._clock.now() + _AFTER_FAULT
         finally:
-            self._release(key, again)
+            self._release(key, again, faulty=faulty)
 
-    def _release(self, key: _Key, again: datetime | None) -> None:
-        """Let go of a thread that was worked on; `again` is when it is due next."""
+    def _release(self, key: _Key, again: datetime | None, *, faulty: bool) -> None:
+        """Let go of a thread that was worked on; `again` is when it is due next, after a fault some time from now."""
         with self._changed:
             self._busy.discard(key)
+            (self._faulty.add if faulty else self._faulty.discard)(key)
+            if faulty:
+                again = self._clock.now() + _AFTER_FAULT
             if again is not None:
                 self._due[key] = min(again, self._due.get(key, again))
             self._changed.notify_all()
@@ -241,8 +254,9 @@ class Producer:
             yield
         finally:
             # A thread that is never let go of would never be learned from again.
-            again: datetime | None = self._clock.now() + _AFTER_FAULT
+            again: datetime | None = None
+            faulty = True
             try:
-                again = self._moment(writer, thread)
+                again, faulty = self._moment(writer, thread), False
             finally:
-                self._release(key, again)
+                self._release(key, again, faulty=faulty)

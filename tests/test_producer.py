@@ -309,6 +309,19 @@ def test_a_disk_that_refuses_is_tried_again_a_minute_later(shop, caplog):
     assert shop.pending() == 0
 
 
+def test_the_minute_counts_from_the_fault_however_long_the_model_took(tmp_path):
+    def think(prompt: Prompt) -> str:
+        shop.clock.advance(120)
+        return reply("Likes tea")
+
+    shop = Shop(tmp_path, think)
+    shop.say()
+    shop.store.mood = StoreError("the disk is full")
+    assert shop.after(30) == 1
+    assert shop.after(59) == 0
+    assert shop.after(1) == 1
+
+
 def test_a_fault_nobody_thought_of_leaves_the_turns_pending(shop, caplog):
     shop.say()
     shop.store.mood = ZeroDivisionError("who would have thought")
@@ -598,7 +611,22 @@ def test_closing_twice_is_no_harm(started):
     shop = started(reply("Likes tea"))
     shop.say()
     assert shop.producer.close(PATIENCE) is True
-    assert shop.producer.close(0) is True
+    assert shop.producer.close(PATIENCE) is True
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_after_closing_what_is_said_stays_pending_and_nobody_waits_for_it(shop, started):
+    for closed in (shop, started(reply("never"))):
+        closed.producer.close(PATIENCE)
+        closed.say()
+        closed.clock.advance(60)
+        began = time.monotonic()
+        assert closed.producer.flush(PATIENCE) is False
+        assert closed.producer.close(PATIENCE) is False
+        assert time.monotonic() - began < PATIENCE / 2
+        assert closed.producer.run_due() == 0
+        assert closed.pending() > 0
+        assert closed.model.prompts == []
 
 
 # Through the public surface

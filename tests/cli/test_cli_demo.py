@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from backstory.api import Backstory
 from backstory.cli.app import app
+from backstory.handle import MemoryHandle
 
 
 @pytest.fixture(autouse=True)
@@ -146,6 +148,20 @@ def test_live_follows_a_configuration_but_not_to_its_home(model, tmp_path: Path)
     assert not (tmp_path / "mine").exists()
     with Backstory.open(kept / "home", background=False) as bs:
         assert bs.memory("ada").verify().commits > 2
+
+
+def test_verbs_inside_a_verb_do_not_say_everything_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: list[int] = []
+    document = MemoryHandle.document
+
+    def watched(memory: MemoryHandle, at: int | str | None = None) -> object:
+        handlers.append(len(logging.getLogger().handlers))
+        return document(memory, at)
+
+    monkeypatch.setattr(MemoryHandle, "document", watched)
+    before = len(logging.getLogger().handlers)
+    demo("demo")
+    assert handlers == [before + 1] * 2
 
 
 def test_a_story_that_ends_badly_is_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -199,6 +200,12 @@ def test_a_read_model_that_fails_is_a_warning_of_one_line(story: Cli) -> None:
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("backstory: error: commit 4")
     assert "memory.json" in result.stderr
+
+
+def test_nothing_is_left_behind_in_the_process(story: Cli) -> None:
+    before = [*logging.getLogger().handlers], logging.getLogger("ledger").level
+    story.run("--debug", "show")
+    assert ([*logging.getLogger().handlers], logging.getLogger("ledger").level) == before
 
 
 def test_a_document_edited_by_hand_is_reported(story: Cli) -> None:

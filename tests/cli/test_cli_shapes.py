@@ -244,27 +244,22 @@ def test_clear_keeps_history(story: Cli) -> None:
 
 
 def test_clear_all_agents_is_about_one_user(cli: Cli) -> None:
-    owners = [
-        ["--user", "ada"],
-        ["--user", "ada", "--agent", "a1"],
-        ["--user", "ada", "--agent", "a2"],
-        ["--user", "bob"],
-    ]
-    for owner in [*owners, [], ["--agent", "a1"]]:
+    owners = [("ada", None), ("ada", "a1"), ("ada", "a2"), ("bob", None), ("bob", "a3"), (None, None), (None, "a4")]
+    for user, agent in owners:
+        owner = [*(["--user", user] if user else []), *(["--agent", agent] if agent else [])]
         cli.run(*owner, "fact", "add", "Likes tea")
+
+    def full() -> set[tuple[str | None, str | None]]:
+        scopes = {(s["user"], s["agent"]): s["facts"] for s in cli.json("scopes")}
+        assert set(scopes) == set(owners)
+        return {owner for owner, count in scopes.items() if count}
+
+    assert cli.json("--user", "ada", "clear")["facts"] == []
+    assert full() == set(owners) - {("ada", None)}
     assert cli.json("--user", "ada", "clear", "--all-agents")["facts"] == []
-    counts = {(s["user"], s["agent"]): s["facts"] for s in cli.json("scopes")}
-    assert counts == {
-        ("ada", None): 0,
-        ("ada", "a1"): 0,
-        ("ada", "a2"): 0,
-        ("bob", None): 1,
-        (None, None): 1,
-        (None, "a1"): 1,
-    }
-    cli.json("clear", "--all-agents")
-    counts = {(s["user"], s["agent"]): s["facts"] for s in cli.json("scopes")}
-    assert (counts[None, None], counts[None, "a1"], counts["bob", None]) == (0, 0, 1)
+    assert full() == {("bob", None), ("bob", "a3"), (None, None), (None, "a4")}
+    assert "1 agent" in cli.run("clear", "--all-agents").stdout
+    assert full() == {("bob", None), ("bob", "a3")}
 
 
 def test_export_is_a_file_that_import_takes(story: Cli) -> None:

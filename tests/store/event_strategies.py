@@ -62,5 +62,5 @@ drafts = st.builds(
 
 def names_of(kind: types.Type) -> set[type[msgspec.Struct]]:
     """The structs that a union is made of."""
-    assert isinstance(kind, types.UnionType)
-    return {member.cls for member in kind.types if isinstance(member, types.StructType)}
+    members = kind.types if isinstance(kind, types.UnionType) else ()
+    return {member.cls for member in members if isinstance(member, types.StructType)}

@@ -1,0 +1,289 @@
+"""The Python door: what a host may count on."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+
+import msgspec
+import pytest
+from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
+
+from backstory import Backstory, MemoryHandle
+from ledger.errors import (
+    CapError,
+    ConfigError,
+    DuplicateFactError,
+    InputError,
+    NoModelError,
+    NotFoundError,
+    ScopeError,
+    UsageError,
+)
+from ledger.events import CandidateRejected, PolicyChanged
+from ledger.extraction.recorded import RecordedReply
+from projections.document import render
+
+
+@pytest.fixture
+def home(tmp_path):
+    with open_home(tmp_path) as bs:
+        yield bs
+
+
+@pytest.fixture
+def memory(home):
+    return home.memory("ada")
+
+
+def learn(memory, thread, *facts, **more):
+    memory.record(thread, exchange(thread, memory.status().turns + 1))
+    return memory.extract([RecordedReply(thread, reply(*facts, **more))])
+
+
+def test_without_a_model_recording_works_and_nothing_is_tried(memory):
+    assert memory.record("t1", exchange("tea")).turns == 2
+    assert memory.flush() is True
+    assert [(p.thread, p.turns) for p in memory.status().pending] == [("t1", 2)]
+    with pytest.raises(NoModelError, match="OPENAI_API_KEY"):
+        memory.extract()
+
+
+def test_a_function_a_chat_model_and_a_model_object_are_asked_alike(tmp_path):
+    class Chat:
+        model_name = "chat-1"
+
+        def invoke(self, messages):
+            assert [role for role, _ in messages] == ["system", "human"]
+            return type("Message", (), {"content": reply("from chat")})()
+
+    def function(messages):
+        assert [m["role"] for m in messages] == ["system", "user"]
+        return reply("from function")
+
+    for number, (model, name, text) in enumerate(
+        [
+            (Chat(), "chat-1", "from chat"),
+            (function, "function", "from function"),
+            (ScriptedModel(reply("from script")), "scripted", "from script"),
+        ]
+    ):
+        with open_home(tmp_path / str(number), model) as bs:
+            memory = bs.memory("ada")
+            memory.record("t", exchange("tea"))
+            assert memory.extract().failed == 0
+            assert [fact.content for fact in memory.facts()] == [text]
+            assert memory.log()[0].cause.model == name
+
+
+def test_memory_json_lies_where_the_contract_says(tmp_path, home):
+    for handle in (home.memory(), home.memory("ada"), home.memory(None, "Coder"), home.memory("ada", "Coder")):
+        handle.add_fact("x")
+    for place in ("", "users/ada", "agents/Coder", "users/ada/agents/Coder"):
+        folder = tmp_path / place
+        assert {"memory.json", "ledger.jsonl"} <= {path.name for path in folder.iterdir()}
+
+
+def test_an_agent_reads_its_users_memory_until_it_has_its_own_and_never_writes_there(home):
+    user, agent = home.memory("ada"), home.memory("ada", "coder")
+    user.add_fact("Ada's own")
+    assert [fact.content for fact in agent.facts()] == ["Ada's own"]
+    assert agent.why(agent.facts()[0].id).live
+    with pytest.raises(NotFoundError):
+        agent.remove_fact(agent.facts()[0].id)
+    agent.add_fact("the agent's")
+    assert [fact.content for fact in agent.facts()] == ["the agent's"]
+    assert [fact.content for fact in user.facts()] == ["Ada's own"]
+
+
+def test_scopes_tells_everyone_also_who_has_only_spoken(home):
+    odd = "Ada/../💡" + "x" * 300
+    home.memory(odd).record("t", exchange("tea"))
+    home.memory("ada", "coder").add_fact("x")
+    home.memory().add_fact("y")
+    assert {(s.user, s.agent, s.seq, s.facts) for s in home.scopes()} == {
+        (odd, None, 0, 0),
+        ("ada", "coder", 2, 1),
+        (None, None, 2, 1),
+    }
+
+
+def test_a_user_can_be_required(tmp_path):
+    with open_home(tmp_path, strict_user_scope=True) as bs:
+        with pytest.raises(ScopeError, match="strict_user_scope"):
+            bs.memory()
+        assert bs.memory("ada").facts() == ()
+
+
+def test_a_refused_fact_is_an_error_and_on_record(memory):
+    first = memory.add_fact("Ada runs")
+    with pytest.raises(DuplicateFactError) as caught:
+        memory.add_fact("ada RUNS.")
+    assert caught.value.fact_id == first.fact.id
+    assert caught.value.seq == memory.head().seq
+    assert any(isinstance(event, CandidateRejected) for event in memory.log(limit=1)[0].events)
+
+
+def test_a_memory_full_of_facts_by_hand_takes_no_more(memory):
+    for n in range(10):
+        memory.add_fact(f"fact {n}")
+    memory.set_policy(max_facts=10)
+    with pytest.raises(CapError):
+        memory.add_fact("one more")
+    assert len(memory.facts()) == 10
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda m: m.add_fact("  "), UsageError),
+        (lambda m: m.add_fact("x", category="hobby"), UsageError),
+        (lambda m: m.add_fact("x", confidence=1.5), UsageError),
+        (lambda m: m.add_fact("x", confidence=float("nan")), UsageError),
+        (lambda m: m.edit_fact("fact_9_9", content="x"), NotFoundError),
+        (lambda m: m.edit_fact("fact_9_9"), UsageError),
+        (lambda m: m.remove_fact("fact_9_9"), NotFoundError),
+        (lambda m: m.why("fact_9_9"), NotFoundError),
+        (lambda m: m.why(""), NotFoundError),
+        (lambda m: m.document(at="soon"), UsageError),
+        (lambda m: m.document(at=99), NotFoundError),
+        (lambda m: m.document(at=-1), UsageError),
+        (lambda m: m.revert(99), NotFoundError),
+        (lambda m: m.revert(1), UsageError),
+        (lambda m: m.revert("x"), UsageError),
+        (lambda m: m.rollback(99), NotFoundError),
+        (lambda m: m.diff(0, 99), NotFoundError),
+        (lambda m: m.transcript("nowhere"), NotFoundError),
+        (lambda m: m.discard("nowhere"), NotFoundError),
+        (lambda m: m.what_if(luck=1), ConfigError),
+        (lambda m: m.set_policy(max_facts=0), ConfigError),
+        (lambda m: m.set_policy(luck=1), ConfigError),
+        (lambda m: m.import_document([1]), InputError),
+        (lambda m: m.import_document({"facts": {}}), InputError),
+        (lambda m: m.record("t", [{"role": "user"}, {"content": "x"}]), InputError),
+        (lambda m: m.record("", exchange("x")), UsageError),
+        (lambda m: m.record("t", exchange("x"), mode="both"), UsageError),
+    ],
+)
+def test_wrong_use_is_told_and_writes_nothing(memory, call, error):
+    memory.add_fact("there is something")
+    before = memory.status()
+    with pytest.raises(error):
+        call(memory)
+    assert memory.status() == before
+
+
+def test_every_method_that_does_io_has_a_twin_with_the_same_words():
+    twins = {name for name in dir(MemoryHandle) if inspect.iscoroutinefunction(getattr(MemoryHandle, name))}
+    plain = {
+        name
+        for name, member in inspect.getmembers(MemoryHandle, inspect.isfunction)
+        if not name.startswith("_") and name not in twins
+    }
+    assert twins == {f"a{name}" for name in plain}
+    for name in plain:
+        ours, theirs = (inspect.signature(getattr(MemoryHandle, n)) for n in (name, f"a{name}"))
+        assert ours == theirs
+
+
+def test_the_twins_do_the_same(memory):
+    async def story():
+        await memory.arecord("t", exchange("tea"))
+        await memory.aextract([RecordedReply("t", reply("Ada likes tea"))])
+        added = await memory.aadd_fact("Ada runs")
+        await memory.arevert(added.commit)
+        return await memory.afacts()
+
+    assert [fact.content for fact in asyncio.run(story())] == ["Ada likes tea"]
+
+
+def test_a_document_exported_and_imported_elsewhere_says_the_same(home, memory):
+    learn(memory, "t1", "Ada likes tea")
+    memory.add_fact("Ada runs")
+    other = home.memory("bob")
+    other.import_document(memory.export())
+    told = [(f.id, f.content, f.created_at, f.source, f.by_hand) for f in other.facts()]
+    # Born in another commit, and otherwise the same.
+    assert [row[1:] for row in told] == [(f.content, f.created_at, f.source, f.by_hand) for f in memory.facts()]
+    again = json.loads(msgspec.json.encode(memory.export()))
+    before = memory.facts()
+    memory.import_document(again)
+    memory.import_document(again, replace=True)
+    assert memory.facts() == before
+
+
+def test_memory_json_is_exact_after_every_commit_and_readable_by_deerflow(tmp_path, home, memory):
+    learn(memory, "t1", "用户喜欢 Rust")
+    path = tmp_path / "users/ada/memory.json"
+    document = json.loads(path.read_bytes())
+    assert list(document) == ["version", "lastUpdated", "user", "history", "facts"]
+    assert "用户喜欢 Rust".encode() in path.read_bytes()
+    assert set(document["facts"][0]) == {"id", "content", "category", "confidence", "createdAt", "source"}
+    assert path.read_bytes() == render(memory._writer.memory())
+    assert document["lastUpdated"] == memory.log()[0].at
+
+
+def test_a_commit_that_changes_nothing_leaves_last_updated(memory):
+    learn(memory, "t1", "Ada runs")
+    before = memory.document()
+    learn(memory, "t2", "ada runs.")
+    assert memory.head().seq == 3
+    assert memory.document() == before
+
+
+def test_configuration_puts_a_policy_in_force_once_and_a_hand_may_overrule_it(tmp_path):
+    with open_home(tmp_path, max_facts=20) as bs:
+        memory = bs.memory()
+        memory.add_fact("x")
+        assert memory.set_policy(max_facts=30).policy.max_facts == 30
+    with open_home(tmp_path, max_facts=20) as bs:
+        memory = bs.memory()
+        memory.add_fact("y")
+        assert memory.policy().policy.max_facts == 30
+    with open_home(tmp_path, max_facts=40) as bs:
+        memory = bs.memory()
+        assert memory.policy().policy.max_facts == 30
+        memory.add_fact("z")
+        assert memory.policy().policy.max_facts == 40
+        changes = [e for entry in memory.log() for e in entry.events if isinstance(e, PolicyChanged)]
+        assert [(e.after.max_facts, e.source) for e in changes] == [(40, "config"), (30, "manual"), (20, "config")]
+
+
+def test_two_homes_open_at_once_see_each_others_commits(tmp_path):
+    clock = FakeClock()
+    with open_home(tmp_path, clock=clock) as one, open_home(tmp_path, clock=clock) as two:
+        one.memory("ada").add_fact("from one")
+        two.memory("ada").add_fact("from two")
+        one.memory("ada").add_fact("from one again")
+        contents = [fact.content for fact in two.memory("ada").facts()]
+        assert contents == ["from one", "from two", "from one again"]
+        assert one.memory("ada").verify().ok
+
+
+def test_the_last_of_a_clock_set_back_still_comes_last(tmp_path):
+    clock = FakeClock()
+    with open_home(tmp_path, clock=clock) as bs:
+        memory = bs.memory()
+        memory.add_fact("before")
+        clock.advance(-365 * 86_400)
+        memory.add_fact("after")
+        times = [entry.at for entry in reversed(memory.log())]
+        assert times == sorted(times)
+
+
+def test_a_clock_set_back_puts_nothing_off_for_longer_than_the_debounce(tmp_path):
+    clock = FakeClock()
+    with open_home(tmp_path, clock=clock, debounce_seconds=30) as bs:
+        memory = bs.memory()
+        memory.record("t", exchange("tea"))
+        clock.advance(-365 * 86_400)
+        assert memory.status().pending[0].due_in <= 30
+
+
+def test_opening_is_lazy_and_leaves_no_trace(tmp_path):
+    with Backstory.open(tmp_path / "new", background=False) as bs:
+        assert bs.memory("ada").facts() == ()
+        assert bs.scopes() == ()
+        assert bs.memory("ada").verify().ok
+    assert not (tmp_path / "new").exists()

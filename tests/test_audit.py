@@ -1,0 +1,129 @@
+"""Why something is remembered, and why something is not."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import exchange, open_home, reply
+
+from ledger.errors import UsageError
+from ledger.extraction.recorded import RecordedReply
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with open_home(tmp_path) as bs:
+        yield bs.memory("ada")
+
+
+def tell(memory, thread, *facts, **more):
+    memory.extract([RecordedReply(thread, reply(*facts, **more))])
+
+
+def cited(content, *evidence):
+    import json
+
+    return json.dumps({"newFacts": [{"content": content, "confidence": 0.9, "evidence": list(evidence)}]})
+
+
+def test_why_shows_the_turns_that_were_cited_by_id_or_by_number(memory):
+    memory.record("t", [*exchange("tea", 1), *exchange("rain", 2)])
+    memory.extract([RecordedReply("t", cited("Ada likes rain", "u2", "3", "nowhere"))])
+    why = memory.why("fact_2_0")
+    assert why.cited
+    assert [(e.turn, e.role, e.content) for e in why.evidence] == [("u2", "user", "I like rain.")]
+    assert (why.added.seq, why.added.cause.thread, why.added.cause.model) == (2, "t", "recorded")
+
+
+def test_where_none_was_cited_the_evidence_is_every_turn_of_the_update(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada likes tea")
+    memory.record("t", exchange("rain", 2))
+    tell(memory, "t", "Ada likes rain")
+    why = memory.why("fact_3_0")
+    assert not why.cited
+    assert [e.turn for e in why.evidence] == ["u2", "a2"]
+
+
+def test_the_evidence_is_the_text_that_was_read_then_not_what_it_was_edited_to(memory):
+    memory.record("t", exchange("tea", 1))
+    memory.extract([RecordedReply("t", cited("Ada likes tea", "u1"))])
+    memory.record("t", [{"role": "user", "content": "I like coffee.", "id": "u1"}])
+    assert [e.content for e in memory.why("fact_2_0").evidence] == ["I like tea."]
+
+
+def test_why_tells_the_whole_life_of_a_fact_that_is_gone(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada likes tea")
+    memory.record("t", exchange("rain", 2))
+    tell(memory, "t", remove=("fact_2_0",))
+    why = memory.why("fact_2_0")
+    assert not why.live
+    assert why.removed is not None
+    assert (why.removed.seq, why.removed.reason) == (3, "model")
+    assert [(item.seq, item.type) for item in why.history] == [(2, "FactAdded"), (3, "FactRemoved")]
+    memory.revert(3)
+    back = memory.why("fact_2_0")
+    assert (back.live, back.removed, back.added.seq) == (True, None, 2)
+
+
+def test_a_beginning_of_an_id_will_do_if_only_one_fact_has_it(memory):
+    for n in range(11):
+        memory.add_fact(f"note {n}")
+    assert memory.why("fact_12").fact.content == "note 10"
+    assert memory.why("fact_2_0").fact.content == "note 0"
+    with pytest.raises(UsageError, match="begins the ids"):
+        memory.why("fact_1")
+
+
+def test_why_not_finds_refusals_and_removals_the_best_match_first(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada may like green tea", confidence=0.3)
+    memory.record("t", exchange("tea", 2))
+    tell(memory, "t", "Ada owns a red bicycle")
+    memory.remove_fact("fact_3_0")
+    best = memory.why_not("green tea")[0]
+    assert (best.content, best.rule, best.seq) == ("Ada may like green tea", "threshold", 2)
+    gone = memory.why_not("Ada owns a red bicycle.")[0]
+    assert (gone.rule, gone.fact, gone.score) == ("hand", "fact_3_0", 1.0)
+
+
+def test_why_not_knows_chinese_without_spaces(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "用户喜欢绿茶", "用户住在奥斯陆", confidence=0.2)
+    found = memory.why_not("绿茶")
+    assert [refusal.content for refusal in found] == ["用户喜欢绿茶"]
+
+
+def test_why_not_is_silent_on_what_is_unlike_anything_and_on_what_is_remembered(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada likes tea")
+    assert memory.why_not("zzz qqq xxx") == ()
+    assert memory.why_not("") == ()
+    assert memory.why_not("Ada likes tea") == ()
+
+
+def test_diff_tells_what_the_second_moment_has_that_the_first_has_not(memory):
+    added = memory.add_fact("Ada runs")
+    memory.edit_fact(added.fact.id, content="Ada swims")
+    memory.add_fact("Ada reads")
+    memory.remove_fact(added.fact.id)
+    forth, back = memory.diff(2, 5), memory.diff(5, 2)
+    assert [f.content for f in forth.added] == ["Ada reads"]
+    assert [f.content for f in forth.removed] == ["Ada runs"]
+    assert (forth.added, forth.removed) == (back.removed, back.added)
+    (revised,) = memory.diff(2, 3).revised
+    assert (revised.before.content, revised.after.content) == ("Ada runs", "Ada swims")
+    assert memory.diff(3, 3).empty
+
+
+def test_the_log_is_newest_first_and_can_be_narrowed(memory):
+    memory.record("t1", exchange("tea", 1))
+    tell(memory, "t1", "Ada likes tea")
+    memory.add_fact("Ada runs")
+    assert [entry.seq for entry in memory.log()] == [3, 2, 1]
+    assert [entry.seq for entry in memory.log(limit=1)] == [3]
+    assert [entry.seq for entry in memory.log(thread="t1")] == [2]
+    assert [entry.seq for entry in memory.log(fact="fact_3")] == [3]
+    assert [entry.seq for entry in memory.log(since="2")] == [3, 2]
+    assert memory.log()[-1].summary == "the empty memory"
+    assert memory.log()[1].summary == "+1 fact"
