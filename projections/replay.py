@@ -12,7 +12,7 @@ from ledger.scope import LEDGER, Scope
 from ledger.store import EventStore
 from ledger.writer import read_commits
 
-__all__ = ["Moment", "fold", "memory_at", "memories_when", "read_moment", "replay"]
+__all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "replay"]
 
 Moment = int | str
 """A seq, or a time spelled as the logs spell it."""

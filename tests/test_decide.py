@@ -32,7 +32,6 @@ from ledger.commands import (
 from ledger.decide import RULES, decide
 from ledger.errors import CapError, ConfigError, NotFoundError
 from ledger.events import (
-    CandidateRejected,
     Edit,
     FactAdded,
     FactRevised,

@@ -205,12 +205,12 @@ def test_the_page_has_a_table_for_everything_and_for_nothing_else() -> None:
     assert set(tables()) == set(structs())
 
 
-@pytest.mark.parametrize("name", structs())
+@pytest.mark.parametrize("name", sorted(structs()))
 def test_the_page_names_every_field_and_no_other(name: str) -> None:
     assert list(tables()[name]) == list(structs()[name].__struct_encode_fields__)
 
 
-@pytest.mark.parametrize("name", structs())
+@pytest.mark.parametrize("name", sorted(structs()))
 def test_the_page_states_the_defaults(name: str) -> None:
     stated = {field: default for field, (_, default) in tables()[name].items()}
     kind = structs()[name]
@@ -238,7 +238,7 @@ KINDS: dict[str, Callable[[types.Type], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", structs())
+@pytest.mark.parametrize("name", sorted(structs()))
 def test_the_page_states_the_types(name: str) -> None:
     info = types.type_info(structs()[name])
     assert isinstance(info, types.StructType)
