@@ -173,7 +173,7 @@ class _Stage:
     def learn(self, thread: str) -> None:
         """Take a conversation in, and learn from it."""
         self.run("record", f"{thread}.jsonl")
-        self.run("extract", *(() if self.live else ("--replies", f"{thread}.reply.jsonl")))
+        self.run("extract", "--clock", "turns", *(() if self.live else ("--replies", f"{thread}.reply.jsonl")))
 
 
 def _story(stage: _Stage) -> None:

@@ -9,12 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ledger.commands import proposed_fields
 from ledger.dedup import dedup_key
-from ledger.events import Fact, NewFact, Removal
+from ledger.events import Candidate, CandidateRejected, Fact, FactAdded, FactRemoved, LedgerEvent, NewFact, Removal
 from ledger.memory import Memory
-from ledger.policy import Policy
+from ledger.policy import CATEGORIES, Policy
 
-__all__ = ["Admission", "Dropped", "Verdict", "admit", "overflow", "rank", "sweep"]
+__all__ = [
+    "Admission",
+    "Dropped",
+    "Verdict",
+    "admit",
+    "admitted",
+    "newborn",
+    "overflow",
+    "rank",
+    "refusals_of",
+    "sweep",
+]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -170,3 +182,43 @@ def sweep(facts: Iterable[Fact], policy: Policy, *, by_hand_too: bool) -> list[D
         for fact in overflow(kept.values(), policy.max_facts, by_hand_too=by_hand_too)
     ]
     return dropped
+
+
+def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
+    """Make the fact that a candidate would become; its id comes from the commit's seq and the candidate's place."""
+    seq, index = memory.seq + 1, _index(candidate.place)
+    return Fact(
+        id=f"fact_{seq}_{index}",
+        content=candidate.content,
+        category=candidate.category if candidate.category in CATEGORIES else "context",
+        confidence=candidate.confidence,
+        created_at=candidate.at or at,
+        source=candidate.source or source,
+        seq=seq,
+        place=index,
+        by_hand=candidate.by_hand,
+        source_error=candidate.source_error,
+        expected_valid_days=candidate.expected_valid_days,
+        evidence=candidate.evidence,
+    )
+
+
+def _index(place: str) -> int:
+    return int(place.rpartition("/")[2])
+
+
+def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
+    """Spell an admission as events: who gives way, then who enters; `stated` as in `proposed_fields`."""
+    events: list[LedgerEvent] = [FactRemoved(d.fact, d.rule, detail=d.detail) for d in admission.evicted]
+    events += [
+        FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=stated))
+        for candidate, fact in admission.added
+    ]
+    return events
+
+
+def refusals_of(candidates: Sequence[Candidate], refused: Mapping[str, Verdict]) -> list[LedgerEvent]:
+    """Spell refusals as events, in the order of the proposal."""
+    return [
+        CandidateRejected(c, refused[c.place].rule, refused[c.place].detail) for c in candidates if c.place in refused
+    ]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ledger.admission import sweep
+from ledger.by_hand import add_by_hand, edit_by_hand, merge_document, replace_document
 from ledger.commands import (
     AddFact,
     ChangePolicy,
@@ -26,7 +27,7 @@ from ledger.commands import (
 from ledger.errors import CapError, ConflictError, NotFoundError
 from ledger.events import FactRemoved, LedgerEvent, PolicyChanged, Section, SummaryUpdated, UpdateFailed
 from ledger.memory import Memory
-from ledger.merge import add_by_hand, edit_by_hand, merge_document, merge_update, replace_document
+from ledger.merge import merge_update
 from ledger.policy import Policy, check_policy
 from ledger.undo import plan_revert, plan_rollback
 

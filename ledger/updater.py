@@ -91,7 +91,7 @@ class Updater:
         self._min_gap = timedelta(seconds=min_gap)
         self._prompts = prompts
         self._pause = pause or self._clock.sleep
-        self._next_call = self._clock.now()
+        self._next_call = self._asked = self._clock.now()
         self._mutex = threading.Lock()
         self._stopped = threading.Event()
 
@@ -165,6 +165,9 @@ class Updater:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
         with self._mutex:
             now = self._clock.now()
+            # A clock that was set back moves what was reserved by it along.
+            self._next_call -= max(self._asked - now, timedelta())
+            self._asked = now
             mine = max(now, self._next_call)
             self._next_call = mine + self._min_gap
         wait = (mine - now).total_seconds()

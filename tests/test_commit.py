@@ -196,7 +196,18 @@ def test_keys_in_another_order_or_twice_are_another_line() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{}", b"null", b"[]", b"\0" * 50, b"\xff", b'{"v":1}', b'{"a":' + b"[" * 200_000, b"7", b'"' * 9],
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[]",
+        b"\0" * 50,
+        b"\xff",
+        b'{"v":1}',
+        b'{"v":1,"seq":7,"at":"","cause":' + b"[" * 200_000,
+        b"7",
+        b'"' * 9,
+    ],
     ids=["empty", "object", "null", "list", "nul", "no-utf8", "v", "deep", "number", "quotes"],
 )
 def test_bytes_that_are_no_commit_are_told_as_such(line: bytes) -> None:

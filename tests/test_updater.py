@@ -255,6 +255,16 @@ def test_a_gap_that_has_passed_is_not_waited_for_again(tmp_path):
     assert desk.clock.slept == [1, 2]
 
 
+@pytest.mark.timeout(PATIENCE)
+def test_a_clock_that_is_set_back_keeps_nobody_waiting(tmp_path):
+    desk = Desk(tmp_path, turns=6, min_gap=0.5)
+    desk.run(reply())
+    desk.clock.advance(-365 * 86_400)
+    for first in (3, 5):
+        desk.run(reply(), job=Job("t", TurnRange(first, first + 1)))
+    assert desk.clock.slept == [0.5, 0.5]
+
+
 def test_recorded_replies_wait_for_nobody(tmp_path):
     desk = Desk(tmp_path, turns=4, min_gap=60)
     for first in (1, 3):

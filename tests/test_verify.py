@@ -477,7 +477,7 @@ def test_an_event_that_nobody_knows_is_told(home: Home) -> None:
 
 
 def test_brackets_without_end_are_damage_and_no_crash(home: Home) -> None:
-    home.put(LEDGER, [*home.ledger[:3], b'{"v":' + b"[" * 200_000, *home.ledger[4:]])
+    home.put(LEDGER, [*home.ledger[:3], b'{"v":1,"seq":4,"at":"","cause":' + b"[" * 200_000, *home.ledger[4:]])
     assert [(kind, line) for kind, _, line, _ in home.problems()] == [("altered", 4)]
 
 

@@ -39,7 +39,7 @@ def test_it_tells_the_story_and_says_that_it_is_recorded(tmp_path: Path) -> None
     assert "--live" in out.split("\n")[1]
     parts = [
         "$ backstory --user ada record monday.jsonl",
-        "$ backstory --user ada extract --replies monday.reply.jsonl",
+        "$ backstory --user ada extract --clock turns --replies monday.reply.jsonl",
         "Ada is severely allergic to peanuts",
         "$ backstory --user ada record friday.jsonl",
         "Ada is no longer allergic to peanuts",
@@ -111,7 +111,7 @@ def test_live_with_a_model_that_makes_the_mistake(model) -> None:
     friday = {"newFacts": [fact("Can eat peanuts")], "factsToRemove": ["fact_2_1"]}
     model(lambda prompt: json.dumps(friday if "my sister" in prompt else MONDAY))
     out = demo("demo", "--live").stdout
-    assert "$ backstory --user ada extract\n" in out
+    assert "$ backstory --user ada extract --clock turns\n" in out
     assert "by stub-1" in out
     assert "$ backstory --user ada why fact_3_0" in out
     assert "$ backstory --user ada revert 3" in out
@@ -136,7 +136,7 @@ def test_live_with_a_model_that_fails_is_1(model) -> None:
     model(lambda _: "I would rather not.")
     result = demo("--json", "demo", "--live", code=1)
     summary = json.loads(result.stdout)
-    assert (summary["ok"], summary["steps"][-1]) == (False, {"command": "backstory --user ada extract", "exit": 1})
+    assert (summary["ok"], summary["steps"][-1]) == (False, {"command": "backstory --user ada extract --clock turns", "exit": 1})
 
 
 def test_live_follows_a_configuration_but_not_to_its_home(model, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fakes import PATIENCE, FakeClock
 from store.conformance import STREAM, EventStoreConformance, lines_of
 from store.sealing import as_file, chain, fill
 
-from ledger.commit import EMPTY, head_of
+from ledger.commit import EMPTY, Head, head_of
 from ledger.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from ledger.store.jsonl import JsonlStore
 
@@ -189,6 +189,56 @@ def test_a_reader_does_not_wait_for_a_line_that_is_being_written(store: JsonlSto
         assert lines_of(store, after=1) == []
         file.write(lines[1][100:] + b"\n")
     assert lines_of(store, after=1) == lines[1:]
+
+
+def padded(total: int, *, after: Head = EMPTY) -> list[bytes]:
+    """Two lines that take so many bytes together."""
+    first = chain(1, after=after, text="p")[0]
+    bare = len(as_file([first, chain(1, after=head_of(first), text="")[0]]))
+    second = chain(1, after=head_of(first), text="q" * (total - bare))[0]
+    assert len(as_file([first, second])) == total
+    return [first, second]
+
+
+def test_a_place_remembered_in_another_file_is_not_trusted(store: JsonlStore) -> None:
+    """Where one line ended, two others end in the file that took its place."""
+    line = chain(1, text="x" * 1000)[0]
+    fill(store, STREAM, [line])
+    others = padded(len(line) + 1)
+    new = store.path(STREAM).with_name("new")
+    new.write_bytes(as_file(others))
+    new.replace(store.path(STREAM))
+    assert lines_of(store, after=1) == others[1:]
+
+
+def test_a_place_behind_a_line_that_was_taken_back_is_not_trusted(
+    store: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader saw a line whose sync then failed; where it ended, two of another process end."""
+    first, seen = chain(2, text="x" * 1000)
+    fill(store, STREAM, [first])
+
+    def fail(descriptor: int) -> None:
+        assert lines_of(store, after=1) == [seen]
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        with pytest.raises(StoreError):
+            store.append(STREAM, seen, 1)
+    others = padded(len(seen) + 1, after=head_of(first))
+    fill(JsonlStore(store.home), STREAM, others)
+    assert lines_of(store, after=2) == others[1:]
+
+
+def test_a_reading_from_the_beginning_does_not_make_the_next_one_longer(store: JsonlStore) -> None:
+    lines = chain(5)
+    fill(store, STREAM, lines)
+    end = store._cursors[STREAM]
+    assert (end.seq, end.byte) == (5, len(as_file(lines)))
+    next(store.read(STREAM))
+    assert store._cursors[STREAM] == end
+    assert lines_of(store) == lines
 
 
 # What stands in the way.

@@ -1,0 +1,185 @@
+"""What a person puts in: a fact, a change of one, a whole document."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ledger.admission import Verdict, admit, admitted, newborn, overflow, refusals_of
+from ledger.commands import AddFact, EditFact, ImportDocument, proposed_fields
+from ledger.dedup import dedup_key
+from ledger.events import (
+    Candidate,
+    CandidateRejected,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    LedgerEvent,
+    NewFact,
+    NewSummary,
+    Section,
+    SummaryUpdated,
+    Unread,
+)
+from ledger.memory import Memory
+from ledger.policy import CATEGORIES
+
+__all__ = ["add_by_hand", "edit_by_hand", "merge_document", "replace_document"]
+
+
+def add_by_hand(memory: Memory, command: AddFact) -> list[LedgerEvent]:
+    """Enter a person's fact, or refuse it as a duplicate or for want of room."""
+    candidate = command.fact
+    fact = msgspec.structs.replace(newborn(memory, candidate, command.at, "manual"), by_hand=True)
+    admission = admit(memory, [(candidate, fact)])
+    if (verdict := admission.refused.get(candidate.place)) is not None:
+        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
+    return admitted(admission, stated=False)
+
+
+def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
+    """Change a fact for a person; from then on it is the person's."""
+    edit = command.edit
+    before = memory.facts.get(edit.id)
+    if before is None:
+        return [CandidateRejected(edit, "unknown_fact", "no live fact has this id")]
+    after = msgspec.structs.replace(
+        before,
+        content=before.content if edit.content is None else edit.content,
+        category=before.category if edit.category is None else edit.category,
+        confidence=before.confidence if edit.confidence is None else edit.confidence,
+        by_hand=True,
+    )
+    if after == before:
+        return [CandidateRejected(edit, "unchanged", "the fact already says exactly this")]
+    key = dedup_key(after.content)
+    holder = next((f for f in memory.facts.values() if f.id != before.id and dedup_key(f.content) == key), None)
+    if holder is not None:
+        return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
+    restated = {
+        name: value
+        for name in ("content", "category", "confidence")
+        if (value := getattr(edit, name)) is not None and value == getattr(before, name)
+    }
+    return [FactRevised(before, after, "edited", edit.place, restated)]
+
+
+# A document.
+
+
+def _imported(memory: Memory, candidate: NewFact, at: str, taken: set[str]) -> Fact:
+    """Make a document's fact; an id it states is kept unless it is taken or a later commit could give it."""
+    fact = newborn(memory, candidate, at, "import")
+    if candidate.id and candidate.id not in taken and not _could_be_ours(candidate.id, memory.seq):
+        return msgspec.structs.replace(fact, id=candidate.id)
+    return fact
+
+
+def _could_be_ours(fact_id: str, seq: int) -> bool:
+    prefix, _, rest = fact_id.partition("_")
+    number = rest.partition("_")[0]
+    return prefix == "fact" and number.isdecimal() and int(number) > seq
+
+
+def _screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
+    match candidate:
+        case Unread():
+            return Verdict("malformed", candidate.detail)
+        case NewFact() if not candidate.content:
+            return Verdict("empty", "the fact has no text")
+        case NewFact() if not candidate.by_hand:
+            threshold = memory.policy.fact_confidence_threshold
+            if candidate.confidence < threshold:
+                return Verdict(
+                    "threshold", f"confidence {candidate.confidence:g} is under the threshold of {threshold:g}"
+                )
+    return None
+
+
+def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
+    before = memory.section(candidate.place)
+    after = Section(candidate.summary, (candidate.at or command.at) if candidate.summary else "")
+    if after.summary == before.summary:
+        return CandidateRejected(candidate, "unchanged", "the section already says exactly this")
+    if not command.replace and not after.summary:
+        return CandidateRejected(candidate, "empty", "the document says nothing here, and merging takes nothing away")
+    if not command.replace and before.summary and after.updated_at <= before.updated_at:
+        return CandidateRejected(candidate, "older", f"the section was written later, at {before.updated_at}")
+    return SummaryUpdated(candidate.place, before, after, candidate.place)
+
+
+def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    return [_imported_section(memory, c, command) for c in command.candidates if isinstance(c, NewSummary)]
+
+
+def merge_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    """Take a document in beside what is there."""
+    taken = set(memory.facts)
+    newcomers = []
+    for candidate in command.candidates:
+        if isinstance(candidate, NewFact):
+            fact = _imported(memory, candidate, command.at, taken)
+            taken.add(fact.id)
+            newcomers.append((candidate, fact))
+    refused = {c.place: verdict for c in command.candidates if (verdict := _screen_import(memory, c))}
+    admission = admit(memory, newcomers, refused=refused)
+    events = _sections(memory, command) + admitted(admission, stated=True)
+    return events + refusals_of(command.candidates, admission.refused)
+
+
+def replace_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    """Make memory what a document says, by the fewest events that lead there."""
+    refused: dict[str, Verdict] = {}
+    chosen = _chosen(memory, command, refused)
+    crowded = {fact.id for fact in overflow((fact for _, fact in chosen), memory.policy.max_facts, by_hand_too=True)}
+    events: list[LedgerEvent] = []
+    for candidate, fact in chosen:
+        before = memory.facts.get(fact.id)
+        if fact.id in crowded:
+            refused[candidate.place] = Verdict("cap", f"memory holds {memory.policy.max_facts} facts at most")
+        elif before is None:
+            events.append(FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=True)))
+        elif before == fact:
+            refused[candidate.place] = Verdict("unchanged", f"{fact.id} already says exactly this")
+        else:
+            told = proposed_fields(candidate, fact, stated=True)
+            events.append(FactRevised(before, fact, "edited", candidate.place, told))
+    staying = {fact.id for _, fact in chosen} - crowded
+    leaving: list[LedgerEvent] = [FactRemoved(f, "import") for f in memory.facts.values() if f.id not in staying]
+    return [*leaving, *_sections(memory, command), *events, *refusals_of(command.candidates, refused)]
+
+
+def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]) -> list[tuple[NewFact, Fact]]:
+    """Tell what each fact of a document becomes: the live fact it names, changed where it differs, or a new one."""
+    chosen: list[tuple[NewFact, Fact]] = []
+    said: dict[str, str] = {}
+    taken: set[str] = set()
+    for candidate in command.candidates:
+        if (verdict := _screen_import(memory, candidate)) is not None:
+            refused[candidate.place] = verdict
+        elif isinstance(candidate, NewFact):
+            live = memory.facts.get(candidate.id or "")
+            fact = (
+                _restated(live, candidate)
+                if live is not None and live.id not in taken
+                else _imported(memory, candidate, command.at, taken | set(memory.facts))
+            )
+            key = dedup_key(fact.content)
+            if key in said:
+                refused[candidate.place] = Verdict("duplicate", f"{said[key]} of the same document says this")
+                continue
+            said[key] = candidate.place
+            taken.add(fact.id)
+            chosen.append((candidate, fact))
+    return chosen
+
+
+def _restated(live: Fact, candidate: NewFact) -> Fact:
+    return msgspec.structs.replace(
+        live,
+        content=candidate.content,
+        category=candidate.category if candidate.category in CATEGORIES else "context",
+        confidence=candidate.confidence,
+        source_error=candidate.source_error,
+        expected_valid_days=candidate.expected_valid_days,
+    )
