@@ -21,7 +21,7 @@ from ledger.errors import NoModelError, NotFoundError, UsageError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
 from ledger.producer import due_at, due_runs
-from ledger.sanitize import MAX_NAME, clip
+from ledger.sanitize import MAX_NAME, safe_text
 from ledger.scope import LEDGER, TRANSCRIPT
 from ledger.transcript import Thread
 from ledger.updater import Job, Outcome
@@ -53,15 +53,18 @@ class Learning(Scoped):
 
         if mode not in ("conversation", "append"):
             raise UsageError(f"mode is {mode!r}; it is conversation or append")
-        if not thread:
-            raise UsageError("the thread has no name: give the conversation's id")
+        if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
+            raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
         read = [read_message(message) for message in messages]
         kept = keep(read)
-        name = clip(thread, MAX_NAME)
-        recorded = self._writer.record(name, kept, append=mode == "append")
         backlog = False
+        try:
+            recorded = self._writer.record(safe_text(thread), kept, append=mode == "append")
+        finally:
+            # A delivery that failed half-way has left turns behind that are to be learned from.
+            if self._engine.producer is not None:
+                self._engine.producer.notice(self._writer, safe_text(thread), at_once=at_once)
         if self._engine.producer is not None:
-            self._engine.producer.notice(self._writer, name, at_once=at_once)
             limit = self._engine.queue_max_depth
             backlog = 0 < limit < self._engine.producer.depth()
         return RecordResult(1, recorded.turns, len(read) - len(kept) + recorded.skipped, backlog)

@@ -68,13 +68,13 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
 
 def too_late(memory: Memory, command: Extract) -> Verdict | None:
     """Say why an answer came too late to be used, if it did."""
-    if command.covered:
-        return Verdict("covered", "another update covered these turns first")
     seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
     if seq > command.basis:
         return Verdict(
             kind, f"a {kind} at commit {seq} came after the memory this answer was made on (commit {command.basis})"
         )
+    if command.covered:
+        return Verdict("covered", "another update covered these turns first")
     return None
 
 

@@ -155,11 +155,12 @@ def read_message(message: object) -> Message:
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, Mapping):
         raise InputError(f"metadata is {type(metadata).__name__}; it is an object")
+    instruct = fields.get("instruct_content")
     known = {name: fields[name] for name in Message.model_fields if fields.get(name) is not None}
     known |= {
         "role": fields.get("role") or fields.get("type"),
         "content": _spoken(fields.get("content")),
-        "metadata": dict(metadata),
+        "metadata": dict(metadata) | ({} if instruct is None else {"instruct_content": instruct}),
         "calls_tools": bool(fields.get("tool_calls") or fields.get("function_call") or extra.get("tool_calls")),
         "hidden": bool(fields.get("hidden") or metadata.get("hidden") or extra.get("hide_from_ui")),
     }

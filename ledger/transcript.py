@@ -162,7 +162,8 @@ def _align(thread: Thread, messages: Sequence[Kept], *, mixed: bool) -> tuple[in
     overlap = _overlap(old, new)
     alike = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     if alike == len(new):
-        return alike, []
+        # Several that begin the thread are an old delivery come late; one alone ("ok") is said again.
+        return (alike if alike > 1 or overlap else 0), []
     if alike > overlap:
         return alike, [turn.n for turn in recorded[alike:]]
     return overlap, []

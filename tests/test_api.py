@@ -163,6 +163,8 @@ def test_a_memory_full_of_facts_by_hand_takes_no_more(memory):
         (lambda m: m.import_document({"facts": {}}), InputError),
         (lambda m: m.record("t", [{"role": "user"}, {"content": "x"}]), InputError),
         (lambda m: m.record("", exchange("x")), UsageError),
+        (lambda m: m.record(5, exchange("x")), UsageError),
+        (lambda m: m.record("x" * 513, exchange("x")), UsageError),
         (lambda m: m.record("t", exchange("x"), mode="both"), UsageError),
     ],
 )

@@ -336,6 +336,12 @@ def test_an_answer_for_turns_covered_meanwhile_is_refused():
     assert refusals(story.learn(new("x"), covered=True)) == {"newFacts/0": "covered"}
 
 
+def test_an_answer_both_late_and_covered_is_told_late_so_that_erased_words_are_not_kept():
+    story = given()
+    story.take((), "redaction")
+    assert b"secret" not in msgspec.json.encode(story.learn(new("secret"), basis=1, covered=True))
+
+
 # By hand.
 
 

@@ -507,3 +507,8 @@ def test_up_to_a_thousand_characters_nothing_is_cut(length):
 
 def test_one_character_more_and_it_is_cut():
     assert "[101 characters cut]" in abridge("x" * 1001)
+
+
+def test_metagpts_structured_content_is_kept_among_the_metadata():
+    (kept,) = keep([read_message({"role": "user", "content": "x", "instruct_content": {"tasks": [1]}})])
+    assert kept.metadata == {"instruct_content": {"tasks": [1]}}

@@ -84,7 +84,8 @@ def after(*deliveries: Sequence[Kept]) -> Conversation:
         pytest.param(["abcd", "cdef", "efgh"], "abcdefgh", id="a window that slides"),
         pytest.param(["abcd", "def", "f"], "abcdef", id="a window that slides by one"),
         pytest.param(["abcdef", "abc"], "abcdef", id="shorter"),
-        pytest.param(["abcdef", "a"], "abcdef", id="shorter by far"),
+        pytest.param(["abcdef", "ab"], "abcdef", id="shorter by far"),
+        pytest.param(["abcdef", "a"], "abcdefa", id="one alone is said again"),
         pytest.param(["abcdef", "def"], "abcdef", id="its end alone"),
         pytest.param(["ab", "", "abc"], "abc", id="nothing"),
         pytest.param(["oxo", "oxoo"], "oxoo", id="a second ok"),
@@ -165,7 +166,8 @@ def test_a_conversation_that_grows_is_recorded_once_whatever_it_says(contents, s
 @given(talk, st.data())
 def test_the_beginning_of_what_is_recorded_changes_nothing(contents, data):
     conversation = after(unnamed(contents))
-    assert conversation.send(*unnamed(contents[: data.draw(st.integers(0, len(contents)))])) == 0
+    length = data.draw(st.integers(0, len(contents)).filter(lambda n: n != 1))
+    assert conversation.send(*unnamed(contents[:length])) == 0
     assert conversation.everything == contents
     assert conversation.thread.superseded == set()
 
@@ -491,3 +493,10 @@ def test_a_new_text_under_an_old_id_is_pending_again(tmp_path):
         assert memory.status().pending == ()
         memory.record("t", [{"role": "user", "content": "I like tea", "id": 1}])
         assert [(thread.thread, thread.turns) for thread in memory.status().pending] == [("t", 1)]
+
+
+def test_a_second_ok_alone_is_a_new_turn_also_where_the_thread_began_with_one(tmp_path):
+    one = writer(JsonlStore(tmp_path))
+    one.record("t", unnamed(["ok", "fine"]))
+    assert one.record("t", unnamed(["ok"])) == Recorded(1, 0)
+    assert contents_of(one) == ["ok", "fine", "ok"]

@@ -4,11 +4,15 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from commandline import Cli, fact, reply, said
+from typer.main import get_command
+
+_built = lru_cache(get_command)
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +26,8 @@ def _clean_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    # The runner would build all verbs anew for each command line, which takes longer than to run one.
+    monkeypatch.setattr("typer.testing._get_command", _built)
 
 
 @pytest.fixture

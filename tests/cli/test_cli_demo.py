@@ -136,7 +136,8 @@ def test_live_with_a_model_that_fails_is_1(model) -> None:
     model(lambda _: "I would rather not.")
     result = demo("--json", "demo", "--live", code=1)
     summary = json.loads(result.stdout)
-    assert (summary["ok"], summary["steps"][-1]) == (False, {"command": "backstory --user ada extract --clock turns", "exit": 1})
+    assert not summary["ok"]
+    assert summary["steps"][-1] == {"command": "backstory --user ada extract --clock turns", "exit": 1}
 
 
 def test_live_follows_a_configuration_but_not_to_its_home(model, tmp_path: Path) -> None:

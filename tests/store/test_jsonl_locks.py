@@ -210,3 +210,29 @@ def test_two_processes_write_at_once_and_lose_nothing(home: Path) -> None:
         if isinstance(event, TurnRecorded)
     ]
     assert sorted(said) == sorted(added)
+
+
+@pytest.mark.slow
+def test_killed_writers_lose_nothing_that_they_acknowledged(home: Path) -> None:
+    """Each is killed as soon as it has acknowledged so many commits: in the middle of the next one."""
+    store, scope = JsonlStore(home), Scope("ada")
+    acknowledged: list[str] = []
+    for round_, count in enumerate([1, 2, 3, 5, 8, 13, 21, 34]):
+        with process(WRITER, str(home), f"writer{round_}", "1000") as writer:
+            assert writer.stdin is not None
+            assert writer.stdout is not None
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+            for number in range(count):
+                assert writer.stdout.readline().strip().isdecimal()
+                acknowledged.append(f"writer{round_} {number}")
+            writer.kill()
+            writer.wait(PATIENCE)
+        found = verify(store, scope)
+        assert found.ok, found.problems
+        commits = read_commits(store, scope.stream("ledger"))
+        added = [event.fact.content for commit in commits for event in commit.events if isinstance(event, FactAdded)]
+        assert set(acknowledged) <= set(added)
+        said = read_commits(store, scope.stream("transcript"))
+        turns = [event.turn.content for commit in said for event in commit.events if isinstance(event, TurnRecorded)]
+        assert set(added) <= set(turns)
