@@ -162,24 +162,23 @@ class Backstory:
         damaged: dict[str, CorruptLogError] = {}
         for stream in self.store.streams():
             folder, _, kind = stream.rpartition("/")
-            if kind in (LEDGER, TRANSCRIPT) and folder not in found:
-                try:
-                    owner = self._owner(stream)
-                except CorruptLogError as damage:
-                    damaged[folder] = damage
-                else:
-                    if owner is not None:
-                        found[folder] = owner
+            if kind not in (LEDGER, TRANSCRIPT) or folder in found:
+                continue
+            try:
+                owner = Scope.in_folder(folder) or self._owner(stream)
+            except CorruptLogError as damage:
+                damaged[folder] = damage
+            else:
+                # A log that was copied to a place of no scope, or of another one, is not that scope's.
+                if owner is not None and owner.folder == folder:
+                    found[folder] = owner
         for folder, error in damaged.items():
             if folder not in found:
-                owner = Scope.in_folder(folder)
-                if owner is None:
-                    raise error
-                found[folder] = owner
+                raise error
         return tuple(found[folder] for folder in sorted(found))
 
     def _owner(self, stream: str) -> Scope | None:
-        """The first commit of either stream says whose it is."""
+        """The first commit says whose a stream is, where its folder's name is cut too short to say it."""
         first = next(read_commits(self.store, stream), None)
         return None if first is None else Scope(first.cause.user, first.cause.agent)
 

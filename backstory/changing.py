@@ -10,7 +10,7 @@ from ledger.commands import AddFact, ChangePolicy, Clear, Command, EditFact, Imp
 from ledger.commit import Cause, Commit
 from ledger.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
 from ledger.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
-from ledger.policy import CATEGORIES
+from ledger.policy import CATEGORIES, check_policy
 from ledger.sanitize import MAX_FACT, clip
 from projections.document import Document, document_of
 from projections.preview import UndoResult, preview_revert, preview_rollback, revert_command, rollback_command
@@ -135,7 +135,7 @@ class Changing(Scoped):
             CapError: more facts were entered by hand than `max_facts` would allow.
         """
         known_policy(changes)
-        policy = msgspec.structs.replace(self._writer.memory().policy, **changes)
+        policy = check_policy(msgspec.structs.replace(self._writer.memory().policy, **changes))
         commit = self._writer.commit(ChangePolicy(at="", policy=policy), self._cause("policy"))
         memory = self._writer.memory()
         return PolicyResult(memory.policy, memory.configured, commit.seq)
@@ -163,9 +163,10 @@ def _target(seq: int | str, last: int) -> int:
         if last == 0:
             raise NotFoundError("the ledger is empty: there is nothing to revert")
         return last
-    if seq.strip().isdecimal():
-        return int(seq)
-    raise UsageError(f"{seq!r} is no commit: give its number, or HEAD")
+    moment = read_moment(seq)
+    if isinstance(moment, int):
+        return moment
+    raise UsageError(f"{seq!r} is a time, and no commit: give its number, or HEAD")
 
 
 def _changed(commit: Commit) -> Fact:

@@ -104,13 +104,13 @@ class Learning(Scoped):
                 if progress is not None:
                     progress(number)
             return _extracted(outcomes)
-        model = self._model()
         with self._writer.state() as state:
             names = [name for name in state.transcript.threads if thread in (None, name)]
         for number, name in enumerate(names, 1):
             with self._claimed(name):
                 for run in self._due(name):
-                    outcomes.append(self._engine.updater.run(self._writer, Job(name, run, dated=dated), model))
+                    job = Job(name, run, dated=dated)
+                    outcomes.append(self._engine.updater.run(self._writer, job, self._model()))
             if progress is not None:
                 progress(number)
         return _extracted(outcomes)
@@ -224,7 +224,7 @@ class Learning(Scoped):
                 threads=len(state.transcript.threads),
                 ledger_bytes=store.size(self.scope.stream(LEDGER)),
                 transcript_bytes=store.size(self.scope.stream(TRANSCRIPT)),
-                store=repr(store),
+                store=str(store),
                 model=self._engine.model.name if self._engine.model is not None else None,
                 user=self.scope.user,
                 agent=self.scope.agent,

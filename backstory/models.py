@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -51,12 +52,18 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
     if callable(getattr(given, "ask", None)) and hasattr(given, "name"):
         return given  # type: ignore[return-value]
     if hasattr(given, "chat") and hasattr(given.chat, "completions"):
+        from openai import AsyncOpenAI
+
+        if isinstance(given, AsyncOpenAI):
+            raise ConfigError("model is an asynchronous OpenAI client: give an openai.OpenAI")
         from ledger.extraction.openai import OpenAIModel
 
         name = stated.model or settings.model_name or DEFAULT_MODEL
         return OpenAIModel(name, client=given, temperature=stated.temperature)  # type: ignore[arg-type]
     if isinstance(given, ChatModel):
         return _ChatModelPort(given)
+    if inspect.iscoroutinefunction(given):
+        raise ConfigError(f"{getattr(given, '__name__', 'model')} is asynchronous: give a plain function")
     if callable(given):
         return _FunctionPort(given)
     raise ConfigError(

@@ -14,6 +14,8 @@ from ledger.writer import read_commits
 
 __all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "replay"]
 
+_LONGEST_SEQ = 18
+
 Moment = int | str
 """A seq, or a time spelled as the logs spell it."""
 
@@ -28,7 +30,7 @@ def read_moment(text: str | int) -> Moment:
         if text < 0:
             raise UsageError(f"{text} is no commit: they count from 1, and 0 is the empty memory")
         return text
-    if text.strip().isdecimal():
+    if text.strip().isdecimal() and len(text) <= _LONGEST_SEQ:
         return int(text)
     moment = parse_moment(text)
     if moment is None:

@@ -48,6 +48,8 @@ def test_without_a_model_recording_works_and_nothing_is_tried(memory):
     assert [(p.thread, p.turns) for p in memory.status().pending] == [("t1", 2)]
     with pytest.raises(NoModelError, match="OPENAI_API_KEY"):
         memory.extract()
+    memory.extract([RecordedReply("t1", reply())])
+    assert memory.extract().updates == 0
 
 
 def test_a_function_a_chat_model_and_a_model_object_are_asked_alike(tmp_path):
@@ -148,6 +150,9 @@ def test_a_memory_full_of_facts_by_hand_takes_no_more(memory):
         (lambda m: m.why(""), NotFoundError),
         (lambda m: m.document(at="soon"), UsageError),
         (lambda m: m.document(at=99), NotFoundError),
+        (lambda m: m.document(at="9" * 5000), UsageError),
+        (lambda m: m.revert("9" * 5000), UsageError),
+        (lambda m: m.revert("2026-01-01"), UsageError),
         (lambda m: m.document(at=-1), UsageError),
         (lambda m: m.revert(99), NotFoundError),
         (lambda m: m.revert(1), UsageError),
@@ -281,6 +286,13 @@ def test_a_clock_set_back_puts_nothing_off_for_longer_than_the_debounce(tmp_path
         memory.record("t", exchange("tea"))
         clock.advance(-365 * 86_400)
         assert memory.status().pending[0].due_in <= 30
+
+
+def test_a_policy_that_cannot_be_leaves_an_empty_home_empty(tmp_path):
+    with open_home(tmp_path / "new") as bs:
+        with pytest.raises(ConfigError):
+            bs.memory().set_policy(max_facts=0)
+        assert bs.memory().head().seq == 0
 
 
 def test_opening_is_lazy_and_leaves_no_trace(tmp_path):

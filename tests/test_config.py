@@ -6,6 +6,7 @@ import logging
 import traceback
 from pathlib import Path
 
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from backstory import Backstory
 from backstory.config import _OTHER_KEYS, Settings, base_folder, load_settings, policy_values
 from backstory.models import as_model
 from ledger.errors import ConfigError
+from ledger.extraction.model import Prompt
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
 
@@ -366,6 +368,31 @@ def test_which_model_is_asked(given_name: str | None, config: dict[str, object],
     model = as_model(given_name, settings, {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
     assert model is not None
     assert model.name == name
+
+
+def test_a_function_is_a_model_and_an_asynchronous_one_is_none() -> None:
+    def plain(messages: list[dict[str, str]]) -> str:
+        return f"{[message['role'] for message in messages]}"
+
+    async def later(messages: list[dict[str, str]]) -> str:
+        return plain(messages)
+
+    model = as_model(plain, Settings(), {})
+    assert model is not None
+    assert model.name == "plain"
+    assert model.ask(Prompt("s", "u", "", {})).text == "['system', 'user']"
+    with pytest.raises(ConfigError, match="later is asynchronous"):
+        as_model(later, Settings(), {})
+
+
+def test_an_openai_client_is_a_model_and_an_asynchronous_one_is_none() -> None:
+    address = {"api_key": SECRET, "base_url": "http://127.0.0.1:9/v1"}
+    with openai.OpenAI(**address) as client:
+        model = as_model(client, Settings(), {})
+        assert model is not None
+        assert model.name == "gpt-5-mini"
+    with pytest.raises(ConfigError, match="an asynchronous OpenAI client"):
+        as_model(openai.AsyncOpenAI(**address), Settings(), {})
 
 
 def test_what_is_no_model_is_told() -> None:

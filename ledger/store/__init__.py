@@ -40,16 +40,32 @@ class EventStore(Protocol):
         """
 
     def read(self, stream: str, after: int = 0) -> Iterator[Record]:
-        """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there."""
+        """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there.
+
+        Lines are handed out unread: whether they are what was written is for the reader to check.
+
+        Raises:
+            StoreError: it could not be read.
+        """
 
     def head(self, stream: str) -> Head:
-        """Return where the stream stands."""
+        """Return where the stream stands: the seq and hash of its last whole line.
+
+        Raises:
+            StoreError: it could not be read.
+            CorruptLogError: that line is not what was written.
+        """
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
-        """Yield the lines after a seq and then, without end, those that are appended."""
+        """Yield the lines after a seq and then, without end, those that are appended.
+
+        Raises:
+            StoreError: it could not be read.
+            CorruptLogError: lines that were handed out, or were said to be there, are gone.
+        """
 
     def size(self, stream: str) -> int:
         """Return how many bytes a stream takes; 0 where the engine cannot tell."""
@@ -58,7 +74,7 @@ class EventStore(Protocol):
         """Return what a crash left behind the last whole line, if anything; nobody was ever told it was there."""
 
     def locked(self, stream: str) -> AbstractContextManager[None]:
-        """Hold the stream's lock: while it is held nobody else appends.
+        """Hold the stream's lock: while it is held nobody else appends; the thread that holds it may, and lock again.
 
         Raises:
             LockTimeoutError: another process keeps it.

@@ -79,6 +79,9 @@ class JsonlStore:
     def __repr__(self) -> str:
         return f"JsonlStore({str(self.home)!r})"
 
+    def __str__(self) -> str:
+        return f"jsonl:{self.home}"
+
     def path(self, stream: str) -> Path:
         """The file that holds a stream."""
         return self.home / f"{stream}.jsonl"

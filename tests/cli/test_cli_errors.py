@@ -129,7 +129,12 @@ def test_any_user_id_has_a_folder_of_its_own_below_the_home(cli: Cli, user: str)
     assert sorted(path.name for path in cli.home.iterdir()) == ["users"]
 
 
-def test_no_model_is_3_and_says_what_to_do(cli: Cli) -> None:
+_TALK = '{"role":"user","content":"I moved to Bergen."}\n{"role":"assistant","content":"Good."}'
+
+
+def test_no_model_is_3_and_says_what_to_do_once_there_is_something_to_do(cli: Cli) -> None:
+    assert cli.json("extract") == {"updates": 0, "failed": 0, "commits": []}
+    cli.run("record", "-", "--thread", "t", piped=_TALK)
     assert "OPENAI_API_KEY" in cli.error("extract", code=3)
 
 
@@ -240,6 +245,7 @@ def test_exit_codes_of_a_process(story: Cli) -> None:
     assert ended.stderr.count("\n") == 1
     ended = story.process("--json", "--agent", "../x", "show")
     assert (ended.returncode, json.loads(ended.stdout)["error"]["kind"]) == (2, "ScopeError")
+    story.run("record", "-", "--thread", "new", piped=_TALK)
     ended = story.process("extract", stdin=subprocess.DEVNULL)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.count("\n") == 1

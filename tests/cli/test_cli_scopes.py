@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,17 @@ def test_a_scope_whose_name_can_be_read_nowhere_is_an_error(home: Cli) -> None:
     (folder,) = (home.home / "users").glob("*__*")
     spoil(folder / "transcript.jsonl")
     assert folder.name in home.error("verify", "--all", code=3)
+
+
+def test_a_log_copied_to_another_scope_is_found_out_and_one_copied_to_none_is_passed_over(home: Cli) -> None:
+    home.run("fact", "add", "Likes tea")
+    for folder in ("agents/copied", "backup", "users/x__y"):
+        (home.home / folder).mkdir(parents=True)
+        shutil.copy(home.home / "ledger.jsonl", home.home / folder)
+    assert owners_of(home.json("scopes")) == {*OWNERS, (None, "copied")}
+    results = home.json("verify", "--all", code=1)
+    assert [(row["user"], row["agent"]) for row in results if not row["ok"]] == [(None, "copied")]
+    assert len(results) == len(OWNERS) + 1
 
 
 def spoil(path: Path) -> None:

@@ -79,6 +79,7 @@ def test_a_relative_home_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_it_says_where_it_is(store: JsonlStore, home: Path) -> None:
     assert repr(store) == f"JsonlStore('{home}')"
+    assert str(store) == f"jsonl:{home}"
 
 
 # The file is not the one that was known.
