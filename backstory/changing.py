@@ -187,6 +187,6 @@ def _category(category: str) -> str:
 
 
 def _confidence(confidence: float) -> float:
-    if not 0 <= confidence <= 1:
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         raise UsageError(f"the confidence is {confidence}; it lies from 0 to 1")
     return float(confidence)

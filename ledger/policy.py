@@ -37,7 +37,7 @@ def check_policy(policy: Policy) -> Policy:
     Raises:
         ConfigError: a value outside its range.
     """
-    if policy.max_facts not in _MAX_FACTS:
+    if isinstance(policy.max_facts, bool) or policy.max_facts not in _MAX_FACTS:
         raise ConfigError(f"max_facts is {policy.max_facts}; it is a number from 1 to {_MAX_FACTS.stop - 1}")
     if not 0 <= policy.fact_confidence_threshold <= 1:
         raise ConfigError(f"fact_confidence_threshold is {policy.fact_confidence_threshold}; it lies from 0 to 1")

@@ -139,21 +139,38 @@ class Writer:
         self._must_not_shrink(self.ledger, self._head)
         commits = list(read_commits(self.store, self.ledger, self._head))
         if commits:
+            self._must_be_ours(self.ledger, commits[0])
             self._fold(commits)
 
     def _refresh_transcript(self) -> None:
         self._must_not_shrink(self.transcript_stream, self._transcript.head)
         for commit in read_commits(self.store, self.transcript_stream, self._transcript.head):
+            self._must_be_ours(self.transcript_stream, commit)
             self._transcript.apply(commit)
 
     def _must_not_shrink(self, stream: str, known: Head) -> None:
-        if known.seq and (now := self.store.head(stream)).seq < known.seq:
+        if not known.seq:
+            return
+        now = self.store.head(stream)
+        if now.seq < known.seq or (now.seq == known.seq and now.hash != known.hash):
+            cut = now.seq < known.seq
+            what = f"now ends at {now.seq}: its tail was cut off" if cut else "is another now: the file was exchanged"
             raise CorruptLogError(
-                f"{stream} ended at {known.seq} and now ends at {now.seq}: its tail was cut off; "
-                "restore the file from a copy, then open it again",
-                kind="missing",
+                f"{stream} ended at {known.seq} and {what}; restore the file from a copy, then open it again",
+                kind="missing" if cut else "broken_prev",
                 stream=stream,
-                line=now.seq + 1,
+                line=now.seq + cut,
+                byte=0,
+            )
+
+    def _must_be_ours(self, stream: str, first: Commit) -> None:
+        if first.seq == 1 and (first.cause.user, first.cause.agent) != (self.scope.user, self.scope.agent):
+            owner = Scope(first.cause.user, first.cause.agent)
+            raise CorruptLogError(
+                f"{stream} is the log of {owner}, not of {self.scope}: put it back where it belongs",
+                kind="altered",
+                stream=stream,
+                line=1,
                 byte=0,
             )
 

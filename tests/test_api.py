@@ -14,6 +14,7 @@ from backstory import Backstory, MemoryHandle
 from ledger.errors import (
     CapError,
     ConfigError,
+    CorruptLogError,
     DuplicateFactError,
     InputError,
     NoModelError,
@@ -142,6 +143,8 @@ def test_a_memory_full_of_facts_by_hand_takes_no_more(memory):
         (lambda m: m.add_fact("  "), UsageError),
         (lambda m: m.add_fact("x", category="hobby"), UsageError),
         (lambda m: m.add_fact("x", confidence=1.5), UsageError),
+        (lambda m: m.add_fact("x", confidence="0.5"), UsageError),
+        (lambda m: m.set_policy(max_facts=True), ConfigError),
         (lambda m: m.add_fact("x", confidence=float("nan")), UsageError),
         (lambda m: m.edit_fact("fact_9_9", content="x"), NotFoundError),
         (lambda m: m.edit_fact("fact_9_9"), UsageError),
@@ -286,6 +289,28 @@ def test_a_clock_set_back_puts_nothing_off_for_longer_than_the_debounce(tmp_path
         memory.record("t", exchange("tea"))
         clock.advance(-365 * 86_400)
         assert memory.status().pending[0].due_in <= 30
+
+
+def test_a_ledger_exchanged_for_another_of_the_same_length_is_noticed(tmp_path):
+    with open_home(tmp_path / "a") as one, open_home(tmp_path / "b") as two:
+        ours, other = one.memory(), two.memory()
+        ours.add_fact("ours")
+        other.add_fact("theirs")
+        (tmp_path / "b" / "ledger.jsonl").replace(tmp_path / "a" / "ledger.jsonl")
+        with pytest.raises(CorruptLogError, match="exchanged"):
+            ours.facts()
+
+
+def test_a_log_laid_in_anothers_folder_is_not_believed(tmp_path):
+    with open_home(tmp_path) as bs:
+        bs.memory("ada").record("t", exchange("tea"))
+        bs.memory("ada").add_fact("Ada's")
+    (tmp_path / "users" / "ada").rename(tmp_path / "users" / "bob")
+    with open_home(tmp_path) as bs:
+        with pytest.raises(CorruptLogError, match="the log of user ada, not of user bob"):
+            bs.memory("bob").facts()
+        with pytest.raises(CorruptLogError, match="the log of user ada"):
+            bs.memory("bob").status()
 
 
 def test_a_policy_that_cannot_be_leaves_an_empty_home_empty(tmp_path):

@@ -97,7 +97,7 @@ def test_a_log_copied_to_another_scope_is_found_out_and_one_copied_to_none_is_pa
     for folder in ("agents/copied", "backup", "users/x__y"):
         (home.home / folder).mkdir(parents=True)
         shutil.copy(home.home / "ledger.jsonl", home.home / folder)
-    assert owners_of(home.json("scopes")) == {*OWNERS, (None, "copied")}
+    assert "the log of global, not of agent copied" in home.error("scopes", code=3)
     results = home.json("verify", "--all", code=1)
     assert [(row["user"], row["agent"]) for row in results if not row["ok"]] == [(None, "copied")]
     assert len(results) == len(OWNERS) + 1
