@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ledger.blocks import strip_memory_blocks, strip_upload_blocks
 from ledger.clock import parse_moment, spell_moment
 from ledger.errors import InputError
 from ledger.sanitize import MAX_CONTENT, MAX_NAME, Json, clip, safe_json, safe_text
-from ledger.uploads import strip_memory_blocks, strip_upload_blocks
 
 __all__ = ["Kept", "Message", "abridge", "keep", "read_message"]
 

@@ -1,7 +1,7 @@
 """Uploads kept out of memory: a file lives as long as its session, so a memory that it was uploaded misleads later.
 
-Two doors are watched. What a host writes into a message about files, or what we wrote into it ourselves, is cut before
-anything is learned from it; and a sentence that only says "a file was uploaded" is taken out of a summary after it.
+A sentence that only says "a file was uploaded" is told from one about the user, in English and Chinese, and taken out
+of a summary. (What a host writes into a message about files is cut before anything is learned from it: see `blocks`.)
 """
 
 from __future__ import annotations
@@ -10,69 +10,14 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["is_upload_event", "scrub_uploads", "strip_memory_blocks", "strip_upload_blocks"]
+__all__ = ["is_upload_event", "scrub_uploads"]
 
 
 def _all(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# --- blocks -----------------------------------------------------------------------------------------------------------
-
 # `[^<>]*` ends at the next tag, so a text full of half-open tags is still read once.
-_UPLOAD_TAG = re.compile(r"<(/?)(uploaded_files|current_uploads)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
-_MEMORY_TAG = re.compile(r"<(/?)(memory)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
-_LINE_BREAKS = re.compile(r"[\r\n]*")
-
-
-def strip_upload_blocks(text: str) -> str:
-    """Return the text without the blocks in which a host lists the files of a session.
-
-    A block is `<uploaded_files>…</uploaded_files>` or `<current_uploads>…</current_uploads>`, in any letter case, over
-    any number of lines, with attributes or without; the line breaks behind it go with it. A closing tag belongs to the
-    nearest opening tag of its name before it, so nested blocks go as one, and an opening tag that is never closed stays
-    (somebody may be asking about the tag). Without a block the text comes back unchanged to the byte; with one, the
-    rest is stripped of whitespace at both ends.
-    """
-    return _cut_blocks(text, _UPLOAD_TAG)
-
-
-def strip_memory_blocks(text: str) -> str:
-    """Return the text without the `<memory>…</memory>` blocks we inject, so that no memory is learned twice.
-
-    The rules are those of `strip_upload_blocks`.
-    """
-    return _cut_blocks(text, _MEMORY_TAG)
-
-
-def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
-    opened: dict[str, list[int]] = {}
-    blocks: list[tuple[int, int]] = []
-    for found in tag.finditer(text):
-        starts = opened.setdefault(found[2].lower(), [])
-        if not found[1]:
-            # `<memory />` opens nothing; taken for an opening tag it would eat the text up to a stray closing one.
-            if not found[0].endswith("/>"):
-                starts.append(found.start())
-        elif starts:
-            start = starts.pop()
-            while blocks and blocks[-1][0] > start:
-                blocks.pop()
-            blocks.append((start, found.end()))
-    if not blocks:
-        return text
-    kept: list[str] = []
-    at = 0
-    for start, end in blocks:
-        kept.append(text[at:start])
-        breaks = _LINE_BREAKS.match(text, end)
-        at = max(at, breaks.end() if breaks else end)
-    kept.append(text[at:])
-    return "".join(kept).strip()
-
-
-# --- one sentence -----------------------------------------------------------------------------------------------------
-
 _MAX_SENTENCE = 400
 """A sentence longer than this says more than that a file came; the bound also keeps every pattern below cheap."""
 _REACH = 8

@@ -273,26 +273,20 @@ class Writer:
             StoreError, LockTimeoutError, CorruptLogError: as the store; what was not acknowledged can be sent again.
         """
         done = 0
-        todo = list(messages)
         with self._mutex:
             while True:
                 self._refresh_transcript()
                 at = max(spell_moment(self.clock.now()), self._transcript.at)
                 known = self._transcript.threads.get(thread, Thread(thread))
-                arrival = receive(known, todo, at, append=append)
-                kept = 0
+                arrival = receive(known, messages, at, append=append)
+                # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
+                at_most = max(1, len(arrival.fresh)) if append else _TURNS_PER_COMMIT
                 try:
-                    for turns, events in arrival.commits(_TURNS_PER_COMMIT):
+                    for turns, events in arrival.commits(at_most):
                         self._append_turns(thread, turns, events, at)
-                        kept += turns.last - turns.first + 1
+                        done += turns.last - turns.first + 1
                 except WrongExpectedVersionError:
-                    # A whole conversation is aligned anew, for its rest alone would look like another one.
-                    if append:
-                        stored = {id(message) for message in arrival.fresh[:kept]}
-                        todo = [message for message in todo if id(message) not in stored]
                     continue
-                finally:
-                    done += kept
                 return Recorded(done, len(messages) - done)
 
     def _append_turns(self, thread: str, turns: TurnRange, events: tuple[Event, ...], at: str) -> None:

@@ -500,3 +500,14 @@ def test_a_second_ok_alone_is_a_new_turn_also_where_the_thread_began_with_one(tm
     one.record("t", unnamed(["ok", "fine"]))
     assert one.record("t", unnamed(["ok"])) == Recorded(1, 0)
     assert contents_of(one) == ["ok", "fine", "ok"]
+
+
+def test_new_words_without_ids_are_recorded_whole_or_not_at_all_so_sending_them_again_doubles_none(tmp_path):
+    one = writer(Tripping(tmp_path, 2, StoreError("the power went")))
+    one.record("other", unnamed(["a"]))
+    with pytest.raises(StoreError):
+        one.record("t", unnamed(NUMBERS), append=True)
+    assert one.record("t", unnamed(NUMBERS), append=True) == Recorded(450, 0)
+    assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS
+    with one.state() as state:
+        assert state.transcript.head.seq == 2

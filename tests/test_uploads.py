@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.uploads import is_upload_event, scrub_uploads, strip_memory_blocks, strip_upload_blocks
+from ledger.blocks import strip_memory_blocks, strip_upload_blocks
+from ledger.uploads import is_upload_event, scrub_uploads
 
 LONG = 100_000
 
