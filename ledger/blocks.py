@@ -6,6 +6,7 @@ import re
 
 __all__ = ["strip_memory_blocks", "strip_upload_blocks"]
 
+# `[^<>]*` ends at the next tag, so a text full of half-open tags is still read once.
 _UPLOAD_TAG = re.compile(r"<(/?)(uploaded_files|current_uploads)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
 _MEMORY_TAG = re.compile(r"<(/?)(memory)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
 _LINE_BREAKS = re.compile(r"[\r\n]*")
@@ -55,6 +56,3 @@ def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
         at = max(at, breaks.end() if breaks else end)
     kept.append(text[at:])
     return "".join(kept).strip()
-
-
-# --- one sentence -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ def _all(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# `[^<>]*` ends at the next tag, so a text full of half-open tags is still read once.
 _MAX_SENTENCE = 400
 """A sentence longer than this says more than that a file came; the bound also keeps every pattern below cheap."""
 _REACH = 8
