@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint quick bench clean
+.PHONY: help demo check test torture lint quick bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -31,8 +31,11 @@ check: lint  ## lint, types, import contract and the quick tests
 test: lint  ## all of it
 	$(BIN)/pytest -n auto
 
+torture: $(READY)  ## the fault tests at full length: minutes to hours, by the disk
+	TORTURE=1 $(BIN)/pytest -n auto tests/faults
+
 bench: $(READY)  ## what things cost, side by side in one run
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 clean:  ## throw the environment and all caches away
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

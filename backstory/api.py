@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Mapping
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from backstory.config import Loaded, base_folder, load_settings, policy_values
 from backstory.handle import MemoryHandle
-from backstory.models import ModelLike, as_model
 from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
-from ledger.commit import Commit
 from ledger.errors import ConfigError, CorruptLogError, ScopeError
-from ledger.memory import Memory
 from ledger.producer import Producer, Timing
+from ledger.retention import Retention
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore
 from ledger.store.jsonl import JsonlStore
 from ledger.updater import Updater
 from ledger.writer import Listener, Salts, Writer, random_salt, read_commits
-from projections.document import DocumentFile
-from projections.replay import memories_when
+from projections.census import tally
+from projections.index import Indexes
+from projections.intake import IntakeProgress
+from projections.keeper import Keeper
+
+if TYPE_CHECKING:
+    from backstory.config import Loaded
+    from backstory.models import ModelLike
 
 __all__ = ["Backstory"]
+
+_SMALL_BYTES = 1 << 16
+_RECENT = 256
+"""So many scopes stay in memory although nobody holds them: a host asks for the same ones again and again."""
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """What has connections to close."""
+
+    def close(self) -> None:
+        """Close them."""
 
 
 class Backstory:
@@ -43,7 +60,10 @@ class Backstory:
         clock: Clock,
         salts: Salts,
         listeners: tuple[Listener, ...] = (),
+        owned: Closes | None = None,
     ) -> None:
+        from backstory.config import policy_values
+
         self.home = home
         self.config = loaded
         self.store = store
@@ -51,8 +71,11 @@ class Backstory:
         self._clock = clock
         self._salts = salts
         self._listeners = listeners
-        self._writers: dict[Scope, Writer] = {}
-        self._documents: dict[Scope, DocumentFile] = {}
+        self._owned = owned
+        self._policy = policy_values(loaded)
+        self._closing = False
+        self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Scope, Writer] = OrderedDict()
         self._mutex = threading.Lock()
 
     @classmethod
@@ -67,6 +90,7 @@ class Backstory:
         salts: Salts = random_salt,
         listeners: tuple[Listener, ...] = (),
         actor: str | None = None,
+        progress: IntakeProgress | None = None,
         **settings: object,
     ) -> Self:
         """Open a home, which need not exist yet.
@@ -78,6 +102,9 @@ class Backstory:
         Raises:
             ConfigError: an unknown key, a value outside its range, an engine that is not there.
         """
+        from backstory.config import base_folder, load_settings
+        from backstory.models import as_model
+
         loaded = load_settings(config, settings)
         stated = loaded.settings
         clock = clock or SystemClock()
@@ -91,73 +118,108 @@ class Backstory:
             prompts=Path(stated.prompts_dir) if stated.prompts_dir else None,
         )
         timing = Timing(stated.debounce_seconds, stated.max_wait_seconds)
+        days = stated.transcript_retention_days
+        retention = None if days is None else Retention(days, clock)
         producer = None
         if asked is not None and background:
-            producer = Producer(updater, asked, timing=timing, clock=clock, workers=stated.workers)
+            producer = Producer(updater, asked, timing=timing, clock=clock, workers=stated.workers, retention=retention)
             producer.start()
+        place = _documents(folder)
+        index = Indexes(store, folder, progress=progress)
+        keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
         engine = Engine(
             updater=updater,
             timing=timing,
             model=asked,
             producer=producer,
-            document=lambda scope: folder / scope.folder / "memory.json",
+            retention=retention,
+            document=place,
+            keeper=keeper,
+            index=index,
+            closed=threading.Event(),
             queue_max_depth=stated.queue_max_depth,
             actor=actor or _who(),
         )
-        return cls(folder, loaded, store, engine, clock=clock, salts=salts, listeners=listeners)
+        owned = asked if asked is not model and isinstance(asked, Closes) else None
+        return cls(folder, loaded, store, engine, clock=clock, salts=salts, listeners=listeners, owned=owned)
 
     def memory(self, user_id: str | None = None, agent_name: str | None = None) -> MemoryHandle:
         """Return the memory of a user and an agent, either of which may be absent; both absent is the global one.
 
         Raises:
             ScopeError: a name that cannot be one, or no user where configuration requires one.
+            UsageError: the home was closed.
         """
+        self._engine.must_be_open()
         scope = Scope.of(user_id, agent_name)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
         fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
-        return MemoryHandle(self._writer(scope), self._engine, fallback)
+        return MemoryHandle(self._writer(scope), self._engine, fallback, lambda: self._agents_of(scope))
+
+    def _agents_of(self, scope: Scope) -> list[Writer]:
+        return [self._writer(owner) for owner in self.owners() if owner.user == scope.user and owner.agent is not None]
 
     def _writer(self, scope: Scope) -> Writer:
+        """Return the one writer of a scope, as long as anybody holds it or it was asked for lately."""
         with self._mutex:
             writer = self._writers.get(scope)
-            if writer is not None:
-                return writer
-            writer = Writer(
-                self.store,
-                scope,
-                clock=self._clock,
-                salts=self._salts,
-                policy=policy_values(self.config),
-                listeners=(self._show, *self._listeners),
-            )
-            self._writers[scope] = writer
-        if self._engine.producer is not None:
-            self._engine.producer.watch(writer)
+            known = writer is not None
+            if writer is None:
+                writer = self._new_writer(scope, (self._engine.keeper.note, *self._listeners))
+                self._writers[scope] = writer
+                self._engine.keeper.watch(writer)
+            self._recent[scope] = writer
+            self._recent.move_to_end(scope)
+            if len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+        if not known and self._engine.producer is not None:
+            try:
+                self._engine.producer.watch(writer)
+            except BaseException:
+                # Whoever asks for it next has to try again, or what is pending in it would wait for good.
+                with self._mutex:
+                    self._writers.pop(scope, None)
+                    self._recent.pop(scope, None)
+                raise
         return writer
 
-    def _show(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:
-        """Keep memory.json at the newest commit: under the lock, and only if nobody has gone further meanwhile."""
-        stream = scope.stream(LEDGER)
-        file = self._documents.get(scope)
-        if file is None:
-            path = self._engine.document(scope)
-            file = DocumentFile(path, lambda moment: memories_when(self.store, scope, moment))
-            self._documents[scope] = file
-        with self.store.locked(stream):
-            if self.store.head(stream).seq == commit.seq:
-                file.write(after, before)
+    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
+        return Writer(
+            self.store,
+            scope,
+            clock=self._clock,
+            salts=self._salts,
+            policy=self._policy,
+            listeners=listeners,
+            snapshots=self._engine.index(scope),
+            purge=self._purge,
+        )
+
+    def _purge(self, scope: Scope) -> None:
+        self._engine.index(scope).delete()
+        self._engine.keeper.purge(scope)
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
-        summaries = []
-        for scope in self.owners():
-            memory = self._writer(scope).memory()
-            summaries.append(ScopeSummary(scope.user, scope.agent, memory.seq, len(memory.facts)))
-        return tuple(summaries)
+        return tuple(self._summary(owner, f"{folder}/{LEDGER}".lstrip("/")) for folder, owner in self._found().items())
+
+    def _summary(self, scope: Scope, stream: str) -> ScopeSummary:
+        """There may be any number of scopes, most of them small: what is read for a summary is not kept."""
+        tallied = tally(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
+        if tallied is None:
+            # It has an index to ask, or it is not the scope's log at all: a writer says whose it is.
+            memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
+            tallied = memory.seq, len(memory.facts)
+        return ScopeSummary(scope.user, scope.agent, *tallied)
 
     def owners(self) -> tuple[Scope, ...]:
         """Return whose memories the home holds, also those whose logs are damaged."""
+        return tuple(self._found().values())
+
+    def _found(self) -> dict[str, Scope]:
+        """The scopes of the home by their folders, in order."""
+        self._engine.must_be_open()
         found: dict[str, Scope] = {}
         damaged: dict[str, CorruptLogError] = {}
         for stream in self.store.streams():
@@ -165,28 +227,45 @@ class Backstory:
             if kind not in (LEDGER, TRANSCRIPT) or folder in found:
                 continue
             try:
-                owner = Scope.in_folder(folder) or self._owner(stream)
+                owner = Scope.in_folder(folder) or self._owner(stream, folder)
             except CorruptLogError as damage:
                 damaged[folder] = damage
             else:
-                # A log that was copied to a place of no scope, or of another one, is not that scope's.
-                if owner is not None and owner.folder == folder:
+                if owner is not None:
                     found[folder] = owner
         for folder, error in damaged.items():
             if folder not in found:
                 raise error
-        return tuple(found[folder] for folder in sorted(found))
+        return {folder: found[folder] for folder in sorted(found)}
 
-    def _owner(self, stream: str) -> Scope | None:
-        """The first commit says whose a stream is, where its folder's name is cut too short to say it."""
+    def _owner(self, stream: str, folder: str) -> Scope | None:
+        """The first commit says whose a stream is, where its folder's name is cut too short to say it.
+
+        A log that was copied to a place of no scope, or of another one, is not that scope's.
+        """
         first = next(read_commits(self.store, stream), None)
-        return None if first is None else Scope(first.cause.user, first.cause.agent)
+        owner = None if first is None else Scope(first.cause.user, first.cause.agent)
+        return owner if owner is not None and owner.folder == folder else None
 
     def close(self) -> None:
-        """Learn from what is pending, within `shutdown_flush_timeout_seconds`; the rest stays pending on disk."""
+        """Learn from what is pending, within `shutdown_flush_timeout_seconds`; the rest stays pending on disk.
+
+        Every memory.json is exact then. Closing again does nothing; handles that are left say that the home is closed.
+        """
+        with self._mutex:
+            if self._closing:
+                return
+            self._closing = True
         producer = self._engine.producer
         if producer is not None:
             producer.close(self.config.settings.shutdown_flush_timeout_seconds)
+        self._engine.closed.set()
+        self._engine.updater.stop()
+        self._engine.keeper.close()
+        self._engine.index.close()
+        self.store.close()
+        if self._owned is not None:
+            self._owned.close()
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +281,10 @@ def _store(url: str, folder: Path, lock_timeout: float) -> EventStore:
         return JsonlStore(folder, lock_timeout=lock_timeout)
     engine = url.partition(":")[0]
     raise ConfigError(f"there is no event store {engine!r} in this version; it is jsonl:")
+
+
+def _documents(folder: Path) -> Callable[[Scope], Path]:
+    return lambda scope: folder / scope.folder / "memory.json"
 
 
 def _who() -> str:

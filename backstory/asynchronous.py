@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from backstory.changing import Changing
+from backstory.forgetting import Forgetting
 from backstory.learning import Learning, Mode
 from backstory.reading import Reading
 from backstory.results import (
     Extracted,
     FactChange,
+    Forgotten,
     PolicyResult,
     RecordResult,
     Status,
@@ -35,18 +36,29 @@ if TYPE_CHECKING:
 __all__ = ["AsyncTwins"]
 
 
-class AsyncTwins(Learning, Reading, Changing):
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def _in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Whoever has no event loop should not pay for importing one."""
+    import asyncio
+
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+class AsyncTwins(Learning, Reading, Changing, Forgetting):
     """Every method that does I/O, once more with an `a` before its name."""
 
     async def arecord(
         self, thread: str, messages: Iterable[object], *, mode: Mode = "conversation", at_once: bool = False
     ) -> RecordResult:
         """See `record`."""
-        return await asyncio.to_thread(self.record, thread, messages, mode=mode, at_once=at_once)
+        return await _in_thread(self.record, thread, messages, mode=mode, at_once=at_once)
 
     async def aflush(self, timeout: float = 30.0) -> bool:  # noqa: ASYNC109 the twin keeps its namesake's words
         """See `flush`."""
-        return await asyncio.to_thread(self.flush, timeout)
+        return await _in_thread(self.flush, timeout)
 
     async def aextract(
         self,
@@ -58,112 +70,135 @@ class AsyncTwins(Learning, Reading, Changing):
         progress: Progress | None = None,
     ) -> Extracted:
         """See `extract`."""
-        return await asyncio.to_thread(
-            self.extract, replies, thread=thread, dated=dated, skipped=skipped, progress=progress
-        )
+        return await _in_thread(self.extract, replies, thread=thread, dated=dated, skipped=skipped, progress=progress)
 
     async def aretry(self, thread: str | None = None, *, replies: Sequence[RecordedReply] | None = None) -> Extracted:
         """See `retry`."""
-        return await asyncio.to_thread(self.retry, thread, replies=replies)
+        return await _in_thread(self.retry, thread, replies=replies)
 
     async def adiscard(self, thread: str) -> Extracted:
         """See `discard`."""
-        return await asyncio.to_thread(self.discard, thread)
+        return await _in_thread(self.discard, thread)
 
     async def athreads(self) -> tuple[ThreadSummary, ...]:
         """See `threads`."""
-        return await asyncio.to_thread(self.threads)
+        return await _in_thread(self.threads)
 
     async def atranscript(self, thread: str) -> tuple[TurnView, ...]:
         """See `transcript`."""
-        return await asyncio.to_thread(self.transcript, thread)
+        return await _in_thread(self.transcript, thread)
 
     async def astatus(self) -> Status:
         """See `status`."""
-        return await asyncio.to_thread(self.status)
+        return await _in_thread(self.status)
 
     async def adocument(self, at: int | str | None = None) -> Document:
         """See `document`."""
-        return await asyncio.to_thread(self.document, at)
+        return await _in_thread(self.document, at)
 
     async def aexport(self) -> Document:
         """See `export`."""
-        return await asyncio.to_thread(self.export)
+        return await _in_thread(self.export)
 
     async def afacts(self) -> tuple[Fact, ...]:
         """See `facts`."""
-        return await asyncio.to_thread(self.facts)
+        return await _in_thread(self.facts)
 
     async def afact(self, fact_id: str) -> Fact:
         """See `fact`."""
-        return await asyncio.to_thread(self.fact, fact_id)
+        return await _in_thread(self.fact, fact_id)
+
+    async def afact_id(self, prefix: str) -> str:
+        """See `fact_id`."""
+        return await _in_thread(self.fact_id, prefix)
 
     async def alog(
         self, *, limit: int | None = None, fact: str | None = None, thread: str | None = None, since: str | None = None
     ) -> tuple[LogEntry, ...]:
         """See `log`."""
-        return await asyncio.to_thread(self.log, limit=limit, fact=fact, thread=thread, since=since)
+        return await _in_thread(self.log, limit=limit, fact=fact, thread=thread, since=since)
 
     async def awhy(self, fact_id: str) -> Why:
         """See `why`."""
-        return await asyncio.to_thread(self.why, fact_id)
+        return await _in_thread(self.why, fact_id)
 
     async def awhy_not(self, text: str) -> tuple[Refusal, ...]:
         """See `why_not`."""
-        return await asyncio.to_thread(self.why_not, text)
+        return await _in_thread(self.why_not, text)
 
     async def adiff(self, a: int | str, b: int | str) -> Diff:
         """See `diff`."""
-        return await asyncio.to_thread(self.diff, a, b)
+        return await _in_thread(self.diff, a, b)
 
     async def ahead(self) -> Head:
         """See `head`."""
-        return await asyncio.to_thread(self.head)
+        return await _in_thread(self.head)
 
     async def averify(self, *, expect_head: str | None = None) -> Verification:
         """See `verify`."""
-        return await asyncio.to_thread(self.verify, expect_head=expect_head)
+        return await _in_thread(self.verify, expect_head=expect_head)
 
     async def awhat_if(
         self, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue
     ) -> WhatIf:
         """See `what_if`."""
-        return await asyncio.to_thread(self.what_if, until=until, progress=progress, **policy)
+        return await _in_thread(self.what_if, until=until, progress=progress, **policy)
 
     async def apolicy(self) -> PolicyResult:
         """See `policy`."""
-        return await asyncio.to_thread(self.policy)
+        return await _in_thread(self.policy)
 
     async def arevert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
         """See `revert`."""
-        return await asyncio.to_thread(self.revert, seq, dry_run=dry_run, force=force)
+        return await _in_thread(self.revert, seq, dry_run=dry_run, force=force)
 
     async def arollback(self, to: int | str, *, dry_run: bool = False) -> UndoResult:
         """See `rollback`."""
-        return await asyncio.to_thread(self.rollback, to, dry_run=dry_run)
+        return await _in_thread(self.rollback, to, dry_run=dry_run)
 
     async def aadd_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
         """See `add_fact`."""
-        return await asyncio.to_thread(self.add_fact, content, category, confidence)
+        return await _in_thread(self.add_fact, content, category, confidence)
 
     async def aedit_fact(
         self, fact_id: str, content: str | None = None, category: str | None = None, confidence: float | None = None
     ) -> FactChange:
         """See `edit_fact`."""
-        return await asyncio.to_thread(self.edit_fact, fact_id, content, category, confidence)
+        return await _in_thread(self.edit_fact, fact_id, content, category, confidence)
 
     async def aremove_fact(self, fact_id: str) -> FactChange:
         """See `remove_fact`."""
-        return await asyncio.to_thread(self.remove_fact, fact_id)
+        return await _in_thread(self.remove_fact, fact_id)
 
     async def aclear(self) -> Document:
         """See `clear`."""
-        return await asyncio.to_thread(self.clear)
+        return await _in_thread(self.clear)
 
     async def aimport_document(self, document: object, *, replace: bool = False) -> Document:
         """See `import_document`."""
-        return await asyncio.to_thread(self.import_document, document, replace=replace)
+        return await _in_thread(self.import_document, document, replace=replace)
+
+    async def aforget(
+        self,
+        fact_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        matching: str | None = None,
+        everything: bool = False,
+        with_evidence: bool = False,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """See `forget`."""
+        return await _in_thread(
+            self.forget,
+            fact_id,
+            thread_id=thread_id,
+            matching=matching,
+            everything=everything,
+            with_evidence=with_evidence,
+            dry_run=dry_run,
+        )
 
     async def aset_policy(self, **changes: PolicyValue) -> PolicyResult:
         """See `set_policy`."""
-        return await asyncio.to_thread(self.set_policy, **changes)
+        return await _in_thread(self.set_policy, **changes)

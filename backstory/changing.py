@@ -14,7 +14,7 @@ from ledger.policy import CATEGORIES, check_policy
 from ledger.sanitize import MAX_FACT, clip
 from projections.document import Document, document_of
 from projections.preview import UndoResult, preview_revert, preview_rollback, revert_command, rollback_command
-from projections.replay import memory_at, read_moment
+from projections.replay import read_moment
 from projections.what_if import PolicyValue
 
 __all__ = ["Changing"]
@@ -32,11 +32,14 @@ class Changing(Scoped):
             NotFoundError: there is no such commit.
             UsageError: it is the genesis, or no number.
         """
-        commits = self._commits(self._writer)
-        if commits and not dry_run:
+        logs = self._logs(self._writer)
+        seen = logs.last()
+        command = revert_command(logs.commit(_target(seq, seen)), force=force, seen=seen)
+        if not dry_run:
             self._writer.put_policy_in_force()
-        command = revert_command(commits, _target(seq, len(commits)), force=force)
-        plan = preview_revert(self._writer.memory(), command)
+        memory = self._writer.memory()
+        erased = memory.barriers.get("redaction", 0) > command.target
+        plan = preview_revert(memory, command, self._commits(self._writer) if erased else ())
         if dry_run or (plan.conflicts and not force):
             return plan
         commit = self._writer.commit(command, self._cause("revert", target=command.target, force=force))
@@ -49,11 +52,14 @@ class Changing(Scoped):
             NotFoundError: the ledger has no such commit.
             UsageError: `to` is neither a seq nor a time.
         """
-        then = memory_at(self._writer.store, self.scope, read_moment(to))
-        command = rollback_command(then, then.seq)
+        seen = self._writer.memory().seq
+        then = self._logs(self._writer).memory_at(read_moment(to))
+        command = rollback_command(then, then.seq, seen=seen)
         if not dry_run:
             self._writer.put_policy_in_force()
-        plan = preview_rollback(self._writer.memory(), command)
+        memory = self._writer.memory()
+        erased = memory.barriers.get("redaction", 0) > then.seq
+        plan = preview_rollback(memory, command, self._commits(self._writer) if erased else ())
         if dry_run:
             return plan
         commit = self._writer.commit(command, self._cause("rollback", target=then.seq))
@@ -107,7 +113,7 @@ class Changing(Scoped):
         return FactChange(commit.seq, removed[0])
 
     def _own_fact(self, fact_id: str) -> Fact:
-        return live_fact(self._writer.memory(), fact_id)
+        return live_fact(self._writer.memory(durable=False), fact_id)
 
     def clear(self) -> Document:
         """Empty the memory, keep its history; what was said so far is not learned from again."""

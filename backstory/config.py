@@ -29,7 +29,7 @@ _LARGEST_MEMORY = 500
 _PREFIX = "BACKSTORY_"
 _NOT_KEYS = frozenset({"HOME", "MODEL", "REQUIRE", "BIN"})
 _OTHER_KEYS = frozenset(
-    "enabled injection_enabled mode storage_class patterns_dir transcript_retention_days "  # noqa: SIM905 a page long
+    "enabled injection_enabled mode storage_class patterns_dir "  # noqa: SIM905 a page long
     "eviction_confidence_weight eviction_confirmation_weight eviction_access_weight "
     "eviction_confirmation_half_life_days eviction_access_half_life_days eviction_correction_reserved_fraction "
     "eviction_correction_reserved_max staleness_review_enabled staleness_age_days staleness_min_candidates "
@@ -74,6 +74,7 @@ class Settings(BaseModel):
     model_name: str | None = None
     model: ModelSettings = ModelSettings()
     prompts_dir: str | None = None
+    transcript_retention_days: int | None = Field(default=None, ge=1)
     max_facts: int = Field(default=100, ge=10)
     max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY)
     fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)

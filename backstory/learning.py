@@ -70,10 +70,21 @@ class Learning(Scoped):
         return RecordResult(1, recorded.turns, len(read) - len(kept) + recorded.skipped, backlog)
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Have what is pending learned from now; True when nothing due is left within `timeout` seconds."""
-        if self._engine.producer is None:
-            return not any(thread.due_in == 0 for thread in self.status().pending)
-        return self._engine.producer.flush(timeout)
+        """Have what is pending learned from now; True when nothing due is left within `timeout` seconds.
+
+        memory.json is exact then; where it could not be written it is False too, and the log says why.
+        """
+        producer = self._engine.producer
+        done = self._nothing_due() if producer is None else producer.flush(timeout)
+        self._tidy()
+        return self._engine.keeper.flush(self._writer) and done
+
+    def _tidy(self) -> None:
+        if self._engine.retention is not None:
+            self._engine.retention.tidy(self._writer)
+
+    def _nothing_due(self) -> bool:
+        return not any(thread.due_in == 0 for thread in self.status().pending)
 
     def extract(
         self,
@@ -103,9 +114,10 @@ class Learning(Scoped):
                     outcomes += self._answer(reply, number, dated=dated, skipped=skipped)
                 if progress is not None:
                     progress(number)
+            self._tidy()
             return _extracted(outcomes)
         with self._writer.state() as state:
-            names = [name for name in state.transcript.threads if thread in (None, name)]
+            names = [name for name in state.transcript.threads.unsettled() if thread in (None, name)]
         for number, name in enumerate(names, 1):
             with self._claimed(name):
                 for run in self._due(name):
@@ -113,6 +125,7 @@ class Learning(Scoped):
                     outcomes.append(self._engine.updater.run(self._writer, job, self._model()))
             if progress is not None:
                 progress(number)
+        self._tidy()
         return _extracted(outcomes)
 
     def _due(self, thread: str) -> list[TurnRange]:
@@ -155,14 +168,16 @@ class Learning(Scoped):
             model = answers.get(name) if replies is not None else self._model()
             if model is not None:
                 with self._claimed(name):
-                    job = Job(name, parked.turns, attempts=parked.attempts)
-                    outcomes.append(self._engine.updater.run(self._writer, job, model))
+                    # Somebody else may have tried it again while this one waited.
+                    if (name, parked) in self._parked(name):
+                        job = Job(name, parked.turns, attempts=parked.attempts)
+                        outcomes.append(self._engine.updater.run(self._writer, job, model))
         return _extracted(outcomes)
 
     def _parked(self, thread: str | None) -> list[tuple[str, Parked]]:
         with self._writer.state() as state:
-            threads = state.transcript.threads.items()
-            chosen = [known for name, known in threads if thread in (None, name)]
+            threads = state.transcript.threads
+            chosen = [threads[name] for name in threads.unsettled() if thread in (None, name)]
             return [(known.name, parked) for known in chosen for parked in state.coverage.parked(known)]
 
     def discard(self, thread: str) -> Extracted:
@@ -232,7 +247,9 @@ class Learning(Scoped):
 
     def _pending(self, state: State) -> Iterator[PendingThread]:
         now = self._writer.clock.now()
-        for name, thread in state.transcript.threads.items():
+        threads = state.transcript.threads
+        for name in threads.unsettled():
+            thread = threads[name]
             runs = state.coverage.pending(thread)
             if runs:
                 due = due_at(state.coverage, thread, self._engine.timing, now)
@@ -250,6 +267,7 @@ def _count(thread: Thread, runs: Iterable[TurnRange]) -> int:
 
 
 def _parked_threads(state: State) -> Iterator[ParkedThread]:
-    for name, thread in state.transcript.threads.items():
-        for item in state.coverage.parked(thread):
-            yield ParkedThread(name, _count(thread, [item.turns]), item.reason, item.attempts, item.detail)
+    threads = state.transcript.threads
+    for name in threads.unsettled():
+        for item in state.coverage.parked(threads[name]):
+            yield ParkedThread(name, _count(threads[name], [item.turns]), item.reason, item.attempts, item.detail)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import islice, takewhile
+
 import msgspec
 
 from backstory.results import PolicyResult, WhatIf
 from backstory.scoped import Progress, Scoped, known_policy, live_fact
 from ledger.commit import Head
+from ledger.errors import CorruptLogError
 from ledger.events import Fact
 from ledger.policy import Policy, check_policy
-from projections.audit import Refusal, Why, find_fact, why, why_not
+from projections.audit import Refusal, Why, why, why_not
 from projections.document import Document, document_of
-from projections.history import Diff, LogEntry, concerns, diff, entry
-from projections.replay import memory_at, read_moment
+from projections.history import Diff, LogEntry, diff, entry
+from projections.replay import read_moment
 from projections.verify import Verification, verify
 from projections.what_if import PolicyValue, decide_again
 
@@ -57,17 +61,22 @@ class Reading(Scoped):
             NotFoundError: there is and was no such fact.
             UsageError: `since` is neither a seq nor a time.
         """
-        commits = self._commits(self._reading())
-        if fact is not None:
-            wanted = find_fact(commits, fact)
-            commits = [commit for commit in commits if concerns(commit, wanted)]
-        if thread is not None:
-            commits = [commit for commit in commits if commit.cause.thread == thread]
-        if since is not None:
-            moment = read_moment(since)
-            commits = [c for c in commits if (c.seq >= moment if isinstance(moment, int) else c.at >= moment)]
-        newest = commits[::-1]
-        return tuple(map(entry, newest if limit is None else newest[:limit]))
+        logs = self._logs(self._reading())
+        wanted = None if fact is None else logs.find_fact(fact)
+        moment = 1 if since is None else read_moment(since)
+        first = logs.first_since(moment)
+        if wanted is not None:
+            commits = logs.commits_about(wanted, newest_first=True)
+        elif thread is not None:
+            commits = logs.commits_of(thread, newest_first=True)
+        else:
+            commits = logs.newest(first)
+        found = (
+            commit
+            for commit in takewhile(lambda commit: commit.seq >= first, commits)
+            if thread in (None, commit.cause.thread) and (isinstance(moment, int) or commit.at >= moment)
+        )
+        return tuple(map(entry, islice(found, limit)))
 
     def why(self, fact_id: str) -> Why:
         """Explain a fact, live or gone, down to the words that were said; a unique beginning of its id will do.
@@ -76,11 +85,17 @@ class Reading(Scoped):
             NotFoundError: there is and was no such fact.
             UsageError: several begin so.
         """
-        writer = self._reading()
-        commits = self._commits(writer)
-        wanted = find_fact(commits, fact_id)
-        with writer.state() as state:
-            return why(commits, state.transcript, state.memory, wanted)
+        logs = self._logs(self._reading())
+        return why(logs, logs.find_fact(fact_id))
+
+    def fact_id(self, prefix: str) -> str:
+        """Return the id of the one fact, live or gone, that an id or its unique beginning names.
+
+        Raises:
+            NotFoundError: there is and was no such fact.
+            UsageError: several begin so.
+        """
+        return self._logs(self._reading()).find_fact(prefix)
 
     def why_not(self, text: str) -> tuple[Refusal, ...]:
         """Find candidates like a text that were refused, and facts like it that were removed, the best match first."""
@@ -101,9 +116,20 @@ class Reading(Scoped):
         return self._writer.store.head(self._writer.ledger)
 
     def verify(self, *, expect_head: str | None = None) -> Verification:
-        """Check both chains, what they say of each other, and memory.json against the replay."""
-        document = self._engine.document(self.scope)
-        return verify(self._writer.store, self.scope, document=document, expect_head=expect_head)
+        """Check both chains, what they say of each other, and memory.json and the index against them."""
+        # Whoever reads on mends an index that is damaged, and with it what is to be told here.
+        differing = self._logs(self._writer).differs()
+        if not differing:
+            with contextlib.suppress(CorruptLogError):
+                self._engine.keeper.flush(self._writer)
+        return verify(
+            self._writer.store,
+            self.scope,
+            document=self._engine.document(self.scope),
+            index=lambda: differing,
+            expect_head=expect_head,
+            clock=self._writer.clock,
+        )
 
     def what_if(self, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue) -> WhatIf:
         """Decide the whole history again under another policy, and compare: today against what would be.
@@ -116,10 +142,9 @@ class Reading(Scoped):
         known_policy(policy)
         check_policy(msgspec.structs.replace(Policy(), **policy))
         writer = self._reading()
-        commits = self._commits(writer)
-        commits = commits if until is None else [commit for commit in commits if commit.seq <= until]
+        commits = [commit for commit in self._commits(writer) if until is None or commit.seq <= until]
         would_be = decide_again(commits, policy, progress=progress)
-        today = writer.memory() if until is None else memory_at(writer.store, writer.scope, until)
+        today = writer.memory() if until is None else self._logs(writer).memory_at(until)
         return WhatIf.of(diff(today, would_be), len(would_be.facts))
 
     def policy(self) -> PolicyResult:

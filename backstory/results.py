@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from ledger.erasure import Sharing
 from ledger.events import Fact
 from ledger.policy import Policy
 from projections.history import Diff
 
 __all__ = [
+    "ErasedContent",
     "Extracted",
     "FactChange",
+    "Forgotten",
     "ParkedThread",
     "PendingThread",
     "PolicyResult",
@@ -137,3 +140,22 @@ class WhatIf(msgspec.Struct, frozen=True):
     def of(cls, difference: Diff, facts: int) -> WhatIf:
         """Put a difference and a count together."""
         return cls(difference.added, difference.removed, difference.revised, difference.sections, facts)
+
+
+class ErasedContent(msgspec.Struct, frozen=True):
+    """Content that was erased, or would be: where it stood, and what it was.
+
+    `what`: fact, section, candidate, failure, proposal, turn.
+    """
+
+    stream: str
+    seq: int
+    what: str
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What an erasure took, and what shares its evidence and stays; `commit` is None where nothing was written."""
+
+    redacted: tuple[ErasedContent, ...]
+    also: tuple[Sharing, ...]
+    commit: int | None

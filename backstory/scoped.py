@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,13 +16,18 @@ from ledger.extraction.model import Model
 from ledger.memory import Memory
 from ledger.policy import POLICY_KEYS
 from ledger.producer import Producer, Timing
+from ledger.retention import Retention
 from ledger.scope import Scope
 from ledger.updater import Updater
 from ledger.writer import Writer, read_commits
-from projections.replay import memory_at, read_moment
+from projections.index import Indexes, ScopeIndex
+from projections.keeper import Keeper
+from projections.replay import read_moment
 from projections.what_if import PolicyValue
 
 __all__ = ["Engine", "Progress", "Scoped", "known_policy", "live_fact"]
+
+_LOOK_AGAIN_SECONDS = 0.05
 
 Progress = Callable[[int], None]
 """Told how many steps of a long work are done."""
@@ -34,23 +40,41 @@ class Engine(msgspec.Struct, frozen=True):
     timing: Timing
     model: Model | None
     producer: Producer | None
+    retention: Retention | None
     document: Callable[[Scope], Path]
+    keeper: Keeper
+    index: Indexes
+    closed: threading.Event
     queue_max_depth: int
     actor: str
+
+    def must_be_open(self) -> None:
+        """Refuse to go on with a home that was closed.
+
+        Raises:
+            UsageError: it was.
+        """
+        if self.closed.is_set():
+            raise UsageError("this home was closed: open it again with Backstory.open")
 
 
 class Scoped:
     """A scope's writer and, for an agent, the writer of the user's memory that it reads until it has one of its own."""
 
     def __init__(self, writer: Writer, engine: Engine, fallback: Writer | None = None) -> None:
-        self._writer = writer
+        self._own = writer
         self._engine = engine
         self._fallback = fallback
 
     @property
     def scope(self) -> Scope:
         """Whose memory this is."""
-        return self._writer.scope
+        return self._own.scope
+
+    @property
+    def _writer(self) -> Writer:
+        self._engine.must_be_open()
+        return self._own
 
     def _reading(self) -> Writer:
         """An agent that has learnt nothing of its own reads its user's memory; writing never mixes them."""
@@ -58,22 +82,34 @@ class Scoped:
             return self._fallback
         return self._writer
 
-    def _commits(self, writer: Writer) -> list[Commit]:
-        return list(read_commits(writer.store, writer.ledger))
+    def _commits(self, writer: Writer) -> Iterator[Commit]:
+        """All commits, from the first on, for what has to walk them."""
+        return read_commits(writer.store, writer.ledger)
+
+    def _logs(self, writer: Writer) -> ScopeIndex:
+        """What is asked about a scope's logs without walking them."""
+        return self._engine.index(writer.scope)
 
     def _memory(self, at: int | str | None = None) -> Memory:
         writer = self._reading()
         if at is None:
             return writer.memory()
-        return memory_at(writer.store, writer.scope, read_moment(at))
+        return self._logs(writer).memory_at(read_moment(at))
 
     def _cause(self, kind: str, **fields: object) -> Cause:
         return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor), **fields)
 
-    def _claimed(self, thread: str) -> contextlib.AbstractContextManager[None]:
-        """Keep background workers off a thread while it is worked on here."""
-        producer = self._engine.producer
-        return contextlib.nullcontext() if producer is None else producer.claim(self._writer, thread)
+    @contextlib.contextmanager
+    def _claimed(self, thread: str) -> Iterator[None]:
+        """Keep background workers and other processes off a thread; whoever is at it already is waited for."""
+        producer, writer = self._engine.producer, self._writer
+        with contextlib.nullcontext() if producer is None else producer.claim(writer, thread):
+            while True:
+                with writer.store.lease(writer.ledger, thread) as mine:
+                    if mine:
+                        yield
+                        return
+                writer.clock.sleep(_LOOK_AGAIN_SECONDS)
 
     def _must_know(self, thread: str) -> None:
         with self._writer.state() as state:

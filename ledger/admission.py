@@ -5,7 +5,9 @@ Pure functions, used by every command that lets facts in or takes the rules anew
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from operator import attrgetter
 
 import msgspec
 
@@ -57,6 +59,15 @@ def rank(fact: Fact) -> tuple[float, str, int, int]:
     return (fact.confidence, fact.created_at, fact.seq, fact.place)
 
 
+# Getters, since these are asked of every fact of a full memory.
+_content: Callable[[Fact], str] = attrgetter("content")
+_id: Callable[[Fact], str] = attrgetter("id")
+# As `rank`, with people's facts above all others.
+_rank: Callable[[Fact], tuple[bool, float, str, int, int]] = attrgetter(
+    "by_hand", "confidence", "created_at", "seq", "place"
+)
+
+
 def _spelled(fact: Fact) -> str:
     return f"confidence {fact.confidence:g}, created {fact.created_at}"
 
@@ -71,9 +82,8 @@ def overflow(facts: Iterable[Fact], cap: int, *, by_hand_too: bool = False) -> l
     over = len(everyone) - cap
     if over <= 0:
         return []
-    pool = [fact for fact in everyone if by_hand_too or not fact.by_hand]
-    pool.sort(key=lambda fact: (fact.by_hand, *rank(fact)))
-    return pool[:over]
+    pool = everyone if by_hand_too else [fact for fact in everyone if not fact.by_hand]
+    return nsmallest(over, pool, key=_rank)
 
 
 def _dedup(newcomers: Sequence[tuple[NewFact, Fact]], held: Mapping[str, str], refused: dict[str, Verdict]) -> None:
@@ -96,12 +106,10 @@ def _dedup(newcomers: Sequence[tuple[NewFact, Fact]], held: Mapping[str, str], r
 
 
 def _cap(
-    memory: Memory, gone: set[str], newcomers: Sequence[tuple[NewFact, Fact]], refused: dict[str, Verdict]
+    staying: Collection[Fact], cap: int, newcomers: Sequence[tuple[NewFact, Fact]], refused: dict[str, Verdict]
 ) -> tuple[Dropped, ...]:
     """Refuse the newcomers that would not survive the cap; return the facts of old that give way to the others."""
-    cap = memory.policy.max_facts
     entering = [(candidate, fact) for candidate, fact in newcomers if candidate.place not in refused]
-    staying = [fact for fact in memory.facts.values() if fact.id not in gone]
     over = len(staying) + len(entering) - cap
     if over <= 0 or not entering:
         return ()
@@ -115,7 +123,7 @@ def _cap(
     settled = [candidate for candidate, fact in entering if fact.id not in leaving]
     for candidate in settled[len(settled) - (over - len(leaving)) :]:
         refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
-    return tuple(Dropped(fact, "cap", _spelled(fact)) for fact in staying if fact.id in leaving)
+    return tuple([Dropped(fact, "cap", _spelled(fact)) for fact in staying if fact.id in leaving])
 
 
 def admit(
@@ -134,12 +142,13 @@ def admit(
     while True:
         before = len(verdicts)
         gone = {removal.id for removal in removals if removal.place not in verdicts}
-        held = {dedup_key(fact.content): fact.id for fact in memory.facts.values() if fact.id not in gone}
+        staying = [fact for fact in memory.facts.values() if fact.id not in gone] if gone else memory.facts.values()
+        held = dict(zip(map(dedup_key, map(_content, staying)), map(_id, staying), strict=True))
         evicted: tuple[Dropped, ...] = ()
         _dedup(newcomers, held, verdicts)
         _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
-            evicted = _cap(memory, gone, newcomers, verdicts)
+            evicted = _cap(staying, memory.policy.max_facts, newcomers, verdicts)
             _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
             break
@@ -169,7 +178,7 @@ def sweep(facts: Iterable[Fact], policy: Policy, *, by_hand_too: bool) -> list[D
     """Return the facts that a policy does not allow to stay together: under the threshold, double, over the cap."""
     dropped: list[Dropped] = []
     kept: dict[str, Fact] = {}
-    for fact in sorted(facts, key=lambda fact: (fact.by_hand, *rank(fact)), reverse=True):
+    for fact in sorted(facts, key=_rank, reverse=True):
         key = dedup_key(fact.content)
         if not fact.by_hand and fact.confidence < policy.fact_confidence_threshold:
             dropped.append(Dropped(fact, "threshold", _spelled(fact)))

@@ -182,4 +182,5 @@ def _restated(live: Fact, candidate: NewFact) -> Fact:
         confidence=candidate.confidence,
         source_error=candidate.source_error,
         expected_valid_days=candidate.expected_valid_days,
+        by_hand=live.by_hand or candidate.by_hand,
     )

@@ -118,19 +118,24 @@ class ChangePolicy(_Command, frozen=True):
 
 
 class Revert(_Command, frozen=True):
-    """Undo what of commit `target`, whose events are given, is still in force."""
+    """Undo what of commit `target`, whose events are given, is still in force.
+
+    `seen` is where the ledger stood when they were read, so that what is erased meanwhile is not brought back.
+    """
 
     target: int
     events: tuple[Event, ...]
     force: bool = False
+    seen: int | None = None
 
 
 class RollBack(_Command, frozen=True):
-    """Bring back the facts and sections of commit `to`."""
+    """Bring back the facts and sections of commit `to`; `seen` as in Revert."""
 
     to: int
     facts: tuple[Fact, ...]
     sections: dict[str, Section]
+    seen: int | None = None
 
 
 Command: TypeAlias = (

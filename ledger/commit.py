@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -32,12 +32,14 @@ __all__ = [
     "Head",
     "Inspection",
     "decode",
+    "erase",
     "follows",
     "head_of",
     "inspect",
     "prev_of",
     "replay_line",
     "seal",
+    "sealed",
     "unseal",
 ]
 
@@ -145,6 +147,12 @@ _ends = msgspec.json.Decoder(_Ends)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _cause = msgspec.json.Decoder(Cause)
 
+# Looked up once: replay calls each of them for every line, some for every event of it.
+_encode = _encoder.encode
+_decode_sealed = _sealed.decode
+_decode_event = _event.decode
+_sha256 = hashlib.sha256
+
 
 class Contents(TypedDict):
     """A line's cause and events, parsed: what an upcast turns into the next version's."""
@@ -166,15 +174,20 @@ UNREADABLE = (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError, 
 
 
 def _digest(salt: str, content: bytes) -> str:
-    return hashlib.sha256(salt.encode() + content).hexdigest()
+    return _sha256(salt.encode() + content).hexdigest()
 
 
 def _chain(v: int, seq: int, at: str, prev: str, digests: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join((str(v), str(seq), at, prev, *digests)).encode()).hexdigest()
+    return _sha256("\n".join((str(v), str(seq), at, prev, *digests)).encode()).hexdigest()
 
 
 def seal(draft: Draft, after: Head, salts: Callable[[], str]) -> bytes:
-    """Give a draft its place after a head; returns the line, without a line break.
+    """Give a draft its place after a head; returns the line, without a line break: see `sealed`."""
+    return sealed(draft, after, salts)[0]
+
+
+def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, Commit]:
+    """Give a draft its place after a head; returns the line, without a line break, and the commit as it will be read.
 
     `salts` yields a new secret of 32 hex digits at each call.
 
@@ -184,29 +197,24 @@ def seal(draft: Draft, after: Head, salts: Callable[[], str]) -> bytes:
     """
     seq = after.seq + 1
     try:
-        contents = [_encoder.encode(draft.cause), *map(_encoder.encode, draft.events)]
+        contents = [_encode(draft.cause), *map(_encode, draft.events)]
         # A line that nobody can read again (NaN is written as null) would close the log for good.
-        _cause.decode(contents[0])
-        for content in contents[1:]:
-            _event.decode(content)
+        cause = _cause.decode(contents[0])
+        events = tuple(map(_decode_event, contents[1:]))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"commit {seq} cannot be written: {error}; this value should have been refused") from error
-    keys = [salts() for _ in contents]
-    if any(len(key) != _SALT_LENGTH for key in keys):
-        raise ValueError(f"a salt is {_SALT_LENGTH} hex digits: of another length it would not say where it ends")
-    digests = [_digest(key, content) for key, content in zip(keys, contents, strict=True)]
-    return _encoder.encode(
-        _Sealed(
-            FORMAT,
-            seq,
-            draft.at,
-            msgspec.Raw(contents[0]),
-            [msgspec.Raw(content) for content in contents[1:]],
-            list(keys),
-            after.hash,
-            _chain(FORMAT, seq, draft.at, after.hash, digests),
-        )
-    )
+    keys: list[str | None] = []
+    digests = []
+    for content in contents:
+        key = salts()
+        if len(key) != _SALT_LENGTH:
+            raise ValueError(f"a salt is {_SALT_LENGTH} hex digits: of another length it would not say where it ends")
+        keys.append(key)
+        digests.append(_digest(key, content))
+    chained = _chain(FORMAT, seq, draft.at, after.hash, digests)
+    raw = list(map(msgspec.Raw, contents))
+    line = _encode(_Sealed(FORMAT, seq, draft.at, raw[0], raw[1:], keys, after.hash, chained))
+    return line, Commit(seq, draft.at, cause, events, after.hash, chained)
 
 
 def head_of(line: bytes) -> Head:
@@ -238,39 +246,42 @@ class Inspection(msgspec.Struct, frozen=True):
     erased: tuple[int, ...]
 
 
-def _digests(sealed: _Sealed) -> tuple[list[str], tuple[int, ...]] | None:
+def _digests(sealed: _Sealed) -> list[str] | None:
     """Digest cause and events; None where salts and contents do not pair up; an erased slot states its own digest."""
     if len(sealed.salts) != 1 + len(sealed.events):
         return None
     digests: list[str] = []
-    erased: list[int] = []
-    for index, (salt, raw) in enumerate(zip(sealed.salts, (sealed.cause, *sealed.events), strict=True), -1):
-        content = bytes(raw)
+    for salt, content in zip(sealed.salts, (sealed.cause, *sealed.events), strict=True):
         if salt is None:
-            stub = (_ERASED_EVENT if index >= 0 else _ERASED_CAUSE).fullmatch(content)
+            stub = (_ERASED_EVENT if digests else _ERASED_CAUSE).fullmatch(content)
             if stub is None:
                 return None
             digests.append(stub[1].decode())
-            erased.append(index)
         elif len(salt) == _SALT_LENGTH:
-            digests.append(_digest(salt, content))
+            digests.append(_sha256(salt.encode() + content).hexdigest())
         else:
             return None
-    return digests, tuple(erased)
+    return digests
+
+
+def _intact(sealed: _Sealed, digests: Iterable[str], line: bytes) -> bool:
+    return (
+        # The parts of the hashed text are told apart by line breaks, so none may hold one.
+        "\n" not in sealed.at
+        and len(sealed.prev) == len(_NO_HASH)
+        and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, digests)
+        # Between what the hash covers nothing else may stand, not even a space: a line has one spelling.
+        and line == _encode(sealed)
+    )
 
 
 def _inspect(sealed: _Sealed, line: bytes) -> Inspection:
-    told = _digests(sealed)
-    intact = (
-        told is not None
-        # The parts of the hashed text are told apart by line breaks, so none may hold one.
-        and "\n" not in sealed.at
-        and len(sealed.prev) == len(_NO_HASH)
-        and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, told[0])
-        # Between what the hash covers nothing else may stand, not even a space: a line has one spelling.
-        and line == _encoder.encode(sealed)
-    )
-    return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, told[1] if told is not None else ())
+    digests = _digests(sealed)
+    if digests is None:
+        return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact=False, erased=())
+    erased = tuple(index for index, salt in enumerate(sealed.salts, -1) if salt is None)
+    intact = _intact(sealed, digests, line)
+    return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, erased)
 
 
 def inspect(line: bytes) -> Inspection:
@@ -280,6 +291,22 @@ def inspect(line: bytes) -> Inspection:
         UNREADABLE: the line is no commit at all.
     """
     return _inspect(_sealed.decode(line), line)
+
+
+def erase(line: bytes, indexes: Collection[int]) -> bytes:
+    """Return a line with the contents of some events gone, their digests in their place; its hash still holds.
+
+    Raises:
+        UNREADABLE: the line is no commit.
+    """
+    sealed = _sealed.decode(line)
+    for index in indexes:
+        salt = sealed.salts[index + 1]
+        if salt is not None:
+            digest = _digest(salt, bytes(sealed.events[index]))
+            sealed.events[index] = msgspec.Raw(b'{"type":"Erased","digest":"%s"}' % digest.encode())
+            sealed.salts[index + 1] = None
+    return _encoder.encode(sealed)
 
 
 def decode(line: bytes) -> Commit:
@@ -294,7 +321,7 @@ def decode(line: bytes) -> Commit:
 
 def _decode(sealed: _Sealed) -> Commit:
     if sealed.v == FORMAT:
-        cause, events = _cause.decode(sealed.cause), tuple(map(_event.decode, sealed.events))
+        cause, events = _cause.decode(sealed.cause), tuple(map(_decode_event, sealed.events))
     else:
         cause, events = _upcast(sealed)
     return Commit(sealed.seq, sealed.at, cause, events, sealed.prev, sealed.hash)
@@ -337,11 +364,11 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
     Raises:
         CorruptLogError: it is no commit, its bytes are not what was sealed, or it does not follow.
     """
-    found: Inspection | None = None
     try:
-        sealed = _sealed.decode(line)
-        found = _inspect(sealed, line)
-        problem = follows(found, after)
+        sealed = _decode_sealed(line)
+        digests = _digests(sealed)
+        intact = digests is not None and _intact(sealed, digests, line)
+        problem = _misplaced(sealed.seq, sealed.prev, after) if intact else _ALTERED
         if problem is None:
             return _decode(sealed)
     except UNREADABLE as error:
@@ -359,14 +386,17 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
 
 def follows(found: Inspection, after: Head) -> tuple[str, str] | None:
     """Say what is wrong with a line that should follow a head: the kind of problem and words for it; None: nothing."""
-    if not found.intact:
-        return "altered", "is not what was written: its hash does not match its content"
-    if found.seq == after.seq + 1 and found.prev == after.hash:
-        return None
-    if found.seq == after.seq:
-        return "duplicate_seq", f"repeats seq {found.seq}"
-    if found.seq < after.seq:
-        return "reordered", f"has seq {found.seq} after {after.seq}"
-    if found.seq > after.seq + 1:
-        return "missing", f"has seq {found.seq}: what came after {after.seq} is missing"
-    return "broken_prev", "does not continue the line before it"
+    return _misplaced(found.seq, found.prev, after) if found.intact else _ALTERED
+
+
+_ALTERED = ("altered", "is not what was written: its hash does not match its content")
+
+
+def _misplaced(seq: int, prev: str, after: Head) -> tuple[str, str] | None:
+    if seq == after.seq + 1:
+        return None if prev == after.hash else ("broken_prev", "does not continue the line before it")
+    if seq == after.seq:
+        return "duplicate_seq", f"repeats seq {seq}"
+    if seq < after.seq:
+        return "reordered", f"has seq {seq} after {after.seq}"
+    return "missing", f"has seq {seq}: what came after {after.seq} is missing"

@@ -32,12 +32,15 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class Coverage:
-    """What the commits of a ledger say about the turns of its transcript."""
+    """What the commits of a ledger say about the turns of its transcript.
 
-    def __init__(self) -> None:
+    `cleared` is the transcript's seq up to which everything is covered from the start.
+    """
+
+    def __init__(self, cleared: int = 0) -> None:
         self._covered: dict[str, list[TurnRange]] = {}
         self._parked: dict[str, list[Parked]] = {}
-        self._everything_to = 0
+        self._everything_to = cleared
 
     def apply(self, commit: Commit) -> None:
         """Take one ledger commit in."""
@@ -82,6 +85,12 @@ class Coverage:
         return turns.first <= self._cleared(thread) or any(
             _overlap(r, turns) for r in self._covered.get(thread.name, [])
         )
+
+    def highest(self, thread: str) -> int:
+        """The highest ordinal of a thread that is covered or parked; a turn recorded from now on comes after it."""
+        ends = [turns.last for turns in self._covered.get(thread, [])]
+        ends += [parked.turns.last for parked in self._parked.get(thread, [])]
+        return max(ends, default=0)
 
     def _cleared(self, thread: Thread) -> int:
         """The last ordinal that a clear covered."""

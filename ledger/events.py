@@ -260,7 +260,12 @@ class PolicyChanged(_Event, frozen=True):
 
 
 class Redacted(_Event, frozen=True):
-    """An event's content was erased: which one, and what left memory with it."""
+    """An event's content was erased: which one, and what left memory with it.
+
+    `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which nothing
+    in flight can depend on. Of a turn its place, its id and its length in characters stay: so it is known when it is
+    sent again.
+    """
 
     stream: str
     seq: int
@@ -268,6 +273,10 @@ class Redacted(_Event, frozen=True):
     what: str
     fact: str | None = None
     section: str | None = None
+    thread: str | None = None
+    n: int | None = None
+    turn: str | None = None
+    size: int | None = None
 
 
 class Erased(_Event, frozen=True):

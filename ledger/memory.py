@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -84,7 +84,7 @@ class Fold:
         effect = _EFFECTS.get(type(event))
         return effect is not None and effect(self, event)
 
-    def advance(self, seq: int, at: str, kind: str, events: Iterable[Event]) -> None:
+    def advance(self, seq: int, at: str, kind: str, events: Sequence[Event]) -> None:
         """Take a whole commit in."""
         changed = False
         effects = _EFFECTS
@@ -96,7 +96,7 @@ class Fold:
         self.at = at
         if changed or seq == 1:
             self.changed_at = at
-        if kind in BARRIERS:
+        if kind in BARRIERS and not (kind == "redaction" and events and all(map(_expired, events))):
             self.barriers[kind] = seq
 
     def memory(self) -> Memory:
@@ -150,9 +150,17 @@ def _policy(fold: Fold, event: PolicyChanged) -> bool:
 
 
 def _redacted(fold: Fold, event: Redacted) -> bool:
-    gone = event.fact is not None and fold.facts.pop(event.fact, None) is not None
-    blank = event.section is not None and fold.sections.pop(event.section, None) is not None
-    return gone or blank
+    if event.fact is not None:
+        fold.facts.pop(event.fact, None)
+    if event.section is not None:
+        fold.sections.pop(event.section, None)
+    # Whether it was there must not matter: a replay finds what was erased gone before it comes to its redaction.
+    return event.fact is not None or event.section in DOCUMENT_SECTIONS
+
+
+def _expired(event: Event) -> bool:
+    """Whether an event erases a turn whose time had come: nothing in flight depends on it, for it is covered."""
+    return isinstance(event, Redacted) and event.what == "expired"
 
 
 # An event that is not here (UpdateProposed, CandidateRejected, Erased …) tells why, and changes nothing.

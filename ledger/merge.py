@@ -42,6 +42,8 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     proposal = command.proposal
     events: list[LedgerEvent] = [UpdateProposed(command.basis, proposal.digest, proposal.size, command.shown)]
     if (barrier := too_late(memory, command)) is not None:
+        if barrier.rule == "redaction":
+            return [_left_out(proposal.candidates, barrier)]
         return events + _discard(proposal.candidates, barrier)
     refused = {
         candidate.place: verdict
@@ -69,6 +71,9 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
 def too_late(memory: Memory, command: Extract) -> Verdict | None:
     """Say why an answer came too late to be used, if it did."""
     seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
+    if (erased := memory.barriers.get("redaction", 0)) > command.basis:
+        # Whatever else came between: this one forbids to keep a word of the answer.
+        seq, kind = erased, "redaction"
     if seq > command.basis:
         return Verdict(
             kind, f"a {kind} at commit {seq} came after the memory this answer was made on (commit {command.basis})"
@@ -78,10 +83,12 @@ def too_late(memory: Memory, command: Extract) -> Verdict | None:
     return None
 
 
+def _left_out(candidates: Sequence[Candidate], barrier: Verdict) -> LedgerEvent:
+    """What was erased must not come back in the words of an answer that was under way, nor in the digest of it."""
+    return UpdateFailed("basis", f"{barrier.detail}; its {len(candidates)} candidates are not kept")
+
+
 def _discard(candidates: Sequence[Candidate], barrier: Verdict) -> list[LedgerEvent]:
-    # What was erased must not come back in the words of an answer that was under way.
-    if barrier.rule == "redaction":
-        return [UpdateFailed("basis", f"{barrier.detail}; its {len(candidates)} candidates are not kept")]
     rule = "covered" if barrier.rule == "covered" else "basis"
     return [CandidateRejected(candidate, rule, barrier.detail) for candidate in candidates]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -20,6 +20,7 @@ from ledger.coverage import Coverage, is_quiet, opening
 from ledger.errors import BackstoryError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
+from ledger.retention import Retention
 from ledger.scope import Scope
 from ledger.transcript import Thread
 from ledger.updater import Job, Updater
@@ -30,6 +31,7 @@ __all__ = ["Producer", "Timing", "due_at", "due_runs"]
 _log = logging.getLogger(__name__)
 
 _AFTER_FAULT = timedelta(seconds=60)
+_LOOK_AGAIN_SECONDS = 0.2
 _IDLE_SECONDS = 3600.0
 
 
@@ -71,7 +73,8 @@ class Producer:
     """Looks after the threads of any number of scopes and has them learned from when they are due.
 
     With `workers` threads it works in the background, once `start` was called; without, `run_due` does it in the
-    caller's. One thread of a conversation is never worked on twice at once.
+    caller's. One thread of a conversation is never worked on twice at once, nor by two processes: each takes a lease
+    on it, which dies with its holder.
     """
 
     def __init__(
@@ -82,17 +85,21 @@ class Producer:
         timing: Timing | None = None,
         clock: Clock | None = None,
         workers: int = 2,
+        retention: Retention | None = None,
     ) -> None:
         self._updater = updater
         self._model = model
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
         self._size = workers
+        self._retention = retention
         self._workers: list[threading.Thread] = []
-        self._writers: dict[Scope, Writer] = {}
+        self._writers: dict[_Key, Writer] = {}
+        """Of every thread that waits or is worked on; a scope with nothing due keeps no writer."""
         self._due: dict[_Key, datetime] = {}
         self._busy: set[_Key] = set()
         self._faulty: set[_Key] = set()
+        self._elsewhere: set[_Key] = set()
         self._changed = threading.Condition()
         self._closing = False
 
@@ -105,14 +112,14 @@ class Producer:
 
     def watch(self, writer: Writer) -> None:
         """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
-        self._writers[writer.scope] = writer
         with writer.state() as state:
             threads, now = state.transcript.threads, self._clock.now()
-            moments = {name: due_at(state.coverage, thread, self._timing, now) for name, thread in threads.items()}
+            moments = {name: due_at(state.coverage, threads[name], self._timing, now) for name in threads.unsettled()}
         with self._changed:
             for name, moment in moments.items():
                 if moment is not None:
                     self._due[writer.scope, name] = moment
+                    self._writers[writer.scope, name] = writer
             self._changed.notify_all()
 
     def notice(self, writer: Writer, thread: str, *, at_once: bool = False) -> None:
@@ -120,18 +127,25 @@ class Producer:
 
         What is due already, also because it was wanted at once, is not put off again.
         """
-        moment = self._moment(writer, thread)
-        now = self._clock.now()
-        with self._changed:
-            key = (writer.scope, thread)
-            self._writers.setdefault(writer.scope, writer)
-            before = self._due.pop(key, None)
-            if moment is not None:
-                self._due[key] = before if before is not None and before <= now else now if at_once else moment
-            self._changed.notify_all()
+        key = (writer.scope, thread)
+        while True:
+            with self._changed:
+                before = self._due.get(key)
+            moment = self._moment(writer, thread)
+            with self._changed:
+                if self._due.get(key) != before:
+                    # Somebody else noticed something meanwhile that was not there yet when this was looked up.
+                    continue
+                now = self._clock.now()
+                self._due.pop(key, None)
+                if moment is not None:
+                    self._due[key] = before if before is not None and before <= now else now if at_once else moment
+                    self._writers[key] = writer
+                self._changed.notify_all()
+                return
 
     def _moment(self, writer: Writer, name: str) -> datetime | None:
-        with writer.state() as state:
+        with writer.state(durable=False) as state:
             thread = state.transcript.threads.get(name)
             return None if thread is None else due_at(state.coverage, thread, self._timing, self._clock.now())
 
@@ -144,9 +158,12 @@ class Producer:
     def run_due(self) -> int:
         """Run every update that is due now, in this thread; returns how many were run."""
         count = 0
-        while not self._closing and (key := self._take()) is not None:
+        elsewhere: set[_Key] = set()
+        while not self._closing and (key := self._take(elsewhere)) is not None:
             self._run(key)
             count += 1
+            if key in self._elsewhere:
+                elsewhere.add(key)
         return count
 
     def flush(self, timeout: float) -> bool:
@@ -186,6 +203,9 @@ class Producer:
     def _work(self) -> None:
         while (key := self._wait()) is not None:
             self._run(key)
+            if key in self._elsewhere:
+                with self._changed:
+                    self._changed.wait(_LOOK_AGAIN_SECONDS)
 
     def _wait(self) -> _Key | None:
         with self._changed:
@@ -197,14 +217,21 @@ class Producer:
                 self._changed.wait(max(0.0, min(pause, _IDLE_SECONDS)))
         return None
 
-    def _take(self) -> _Key | None:
+    def _take(self, but: Collection[_Key]) -> _Key | None:
         with self._changed:
-            return self._take_locked()
+            return self._take_locked(but)
 
-    def _take_locked(self) -> _Key | None:
+    def _take_locked(self, but: Collection[_Key] = ()) -> _Key | None:
         now = self._clock.now()
+        debounce = timedelta(seconds=self._timing.debounce)
+        for key, moment in self._due.items():
+            if moment > now + max(debounce, _AFTER_FAULT):
+                # Nothing is put off that far, unless the clock was set back since.
+                self._due[key] = now + debounce
         ready = [
-            (moment, str(key), key) for key, moment in self._due.items() if moment <= now and key not in self._busy
+            (moment, str(key), key)
+            for key, moment in self._due.items()
+            if moment <= now and key not in self._busy and key not in but
         ]
         if not ready:
             return None
@@ -215,31 +242,43 @@ class Producer:
 
     def _run(self, key: _Key) -> None:
         scope, thread = key
-        writer = self._writers[scope]
+        writer = self._writers[key]
         again: datetime | None = None
-        faulty = True
+        faulty, elsewhere = True, False
         try:
-            with writer.state() as state:
-                runs = due_runs(state.coverage, state.transcript.threads[thread])
-            for run in runs:
-                self._updater.run(writer, Job(thread, run), self._model)
+            with writer.store.lease(writer.ledger, thread) as mine:
+                if mine:
+                    self._learn(writer, thread)
+                else:
+                    elsewhere = True
             again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
             _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
         except Exception:  # noqa: BLE001 a worker outlives whatever one thread does to it
             _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
         finally:
-            self._release(key, again, faulty=faulty)
+            self._release(key, again, faulty=faulty, elsewhere=elsewhere)
 
-    def _release(self, key: _Key, again: datetime | None, *, faulty: bool) -> None:
+    def _learn(self, writer: Writer, thread: str) -> None:
+        with writer.state() as state:
+            runs = due_runs(state.coverage, state.transcript.threads[thread])
+        for run in runs:
+            self._updater.run(writer, Job(thread, run), self._model)
+        if self._retention is not None:
+            self._retention.tidy(writer)
+
+    def _release(self, key: _Key, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
         """Let go of a thread that was worked on; `again` is when it is due next, after a fault some time from now."""
         with self._changed:
             self._busy.discard(key)
             (self._faulty.add if faulty else self._faulty.discard)(key)
+            (self._elsewhere.add if elsewhere else self._elsewhere.discard)(key)
             if faulty:
                 again = self._clock.now() + _AFTER_FAULT
             if again is not None:
                 self._due[key] = min(again, self._due.get(key, again))
+            if key not in self._due:
+                self._writers.pop(key, None)
             self._changed.notify_all()
 
     @contextmanager
@@ -250,6 +289,7 @@ class Producer:
             self._changed.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
             self._due.pop(key, None)
+            self._writers[key] = writer
         try:
             yield
         finally:

@@ -1,20 +1,37 @@
 """What was said: the threads of one scope, folded from its transcript, and which messages are new to them.
 
 A host sends either the whole conversation each time or only what is new. A message with an id is known by (thread, id);
-messages without one are aligned, as a sequence, with the end of what is recorded.
+messages without one are aligned, as a sequence, with the end of what is recorded. Of a turn that was erased the id and
+the length are known, so that it stays out when it is sent again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ledger.commit import EMPTY, Commit
-from ledger.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
-from ledger.messages import Kept
+from ledger.commit import EMPTY, Commit, Head
+from ledger.events import Event, Redacted, Turn, TurnRange, TurnRecorded, TurnSuperseded
 
-__all__ = ["Arrival", "Thread", "Transcript", "receive"]
+if TYPE_CHECKING:
+    from ledger.messages import Kept
+
+__all__ = ["Arrival", "Earlier", "Thread", "Threads", "Transcript", "receive"]
+
+
+class _Trace(msgspec.Struct, frozen=True):
+    """What is left of an erased turn."""
+
+    n: int
+    id: str
+    size: int
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether its id was ours."""
+        return self.id == f"t{self.n}"
 
 
 class Thread:
@@ -29,6 +46,41 @@ class Thread:
         self.superseded: set[int] = set()
         self.latest: dict[str, int] = {}
         """The ordinal of the last turn under each id that the host gave."""
+        self.traces: dict[int, _Trace] = {}
+        """What is left of the turns that were erased, by ordinal."""
+
+    def take(self, commit: Commit) -> None:
+        """Take in a commit of the transcript that is about this thread."""
+        for event in commit.events:
+            if isinstance(event, TurnSuperseded):
+                self.superseded.add(event.n)
+        # The recorded turns stand last in the commit, so that an erased one keeps its ordinal.
+        recorded = commit.cause.turns
+        count = 0 if recorded is None else recorded.last - recorded.first + 1
+        if recorded is not None:
+            # Where a transcript was cut short, or an older copy put in its place, ordinals are missing.
+            lost = recorded.first - 1 - len(self.turns)
+            self.turns += [None] * lost
+            self.seqs += [commit.seq] * lost
+            self.recorded_at += [commit.at] * lost
+        for event in commit.events[len(commit.events) - count :]:
+            turn = event.turn if isinstance(event, TurnRecorded) else None
+            self.turns.append(turn)
+            self.seqs.append(commit.seq)
+            self.recorded_at.append(commit.at)
+            if turn is not None and not turn.anonymous:
+                self.latest[turn.id] = turn.n
+
+    def redact(self, event: Redacted) -> None:
+        """Keep of an erased turn what its redaction says, and let go of the rest."""
+        if event.n is None:
+            return
+        if event.n <= len(self.turns):
+            self.turns[event.n - 1] = None
+        if event.turn is not None and event.size is not None:
+            self.traces[event.n] = _Trace(event.n, event.turn, event.size)
+            if self.latest.get(event.turn) == event.n:
+                del self.latest[event.turn]
 
     def stands(self, n: int) -> bool:
         """Whether the turn is there and was not replaced by another text."""
@@ -48,38 +100,81 @@ class Thread:
         return max(found, key=lambda turn: (not turn.anonymous, turn.n), default=None)
 
 
-class Transcript:
-    """All threads of a scope, by first word; fold commits with `apply`."""
+class Earlier(Protocol):
+    """The threads as they were at the moment a transcript goes on from; each is loaded when it is asked for."""
 
-    def __init__(self) -> None:
-        self.head = EMPTY
-        self.at = ""
-        self.threads: dict[str, Thread] = {}
+    def load(self, name: str) -> Thread | None:
+        """Return a thread as it was then; None where it was not there."""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all threads there were, by first word."""
+
+    def unsettled(self) -> Sequence[str]:
+        """Return at least the threads in which a turn was not covered, by first word."""
+
+
+class Threads(Mapping[str, Thread]):
+    """All threads of a scope by name, in the order of their first words; those from before are loaded on demand."""
+
+    def __init__(self, earlier: Earlier | None = None) -> None:
+        self._earlier = earlier
+        self._loaded: dict[str, Thread] = {}
+        self._absent: set[str] = set()
+
+    def __getitem__(self, name: str) -> Thread:
+        thread = self._loaded.get(name) or self._load(name)
+        if thread is None:
+            raise KeyError(name)
+        return thread
+
+    def _load(self, name: str) -> Thread | None:
+        if self._earlier is None or name in self._absent:
+            return None
+        thread = self._earlier.load(name)
+        if thread is None:
+            self._absent.add(name)
+        else:
+            self._loaded[name] = thread
+        return thread
+
+    def __iter__(self) -> Iterator[str]:
+        before = () if self._earlier is None else self._earlier.names()
+        return iter(dict.fromkeys([*before, *self._loaded]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def opened(self, name: str) -> Thread:
+        """Return the thread, a new one where there is none yet."""
+        thread = self.get(name)
+        if thread is None:
+            thread = self._loaded[name] = Thread(name)
+        return thread
+
+    def unsettled(self) -> list[str]:
+        """Return at least the threads in which a turn is not covered, by first word."""
+        if self._earlier is None:
+            return list(self._loaded)
+        return list(dict.fromkeys([*self._earlier.unsettled(), *self._loaded]))
+
+
+class Transcript:
+    """All threads of a scope; fold commits with `apply`, in order, from `head` on."""
+
+    def __init__(self, head: Head = EMPTY, at: str = "", turns: int = 0, earlier: Earlier | None = None) -> None:
+        self.head = head
+        self.at = at
+        self.turn_count = turns
+        """How many turns were ever recorded."""
+        self.threads = Threads(earlier)
 
     def apply(self, commit: Commit) -> None:
         """Take one commit in."""
-        self.head, self.at = commit.head, commit.at
         name, recorded = commit.cause.thread, commit.cause.turns
-        if name is None:
-            return
-        thread = self.threads.setdefault(name, Thread(name))
-        for event in commit.events:
-            if isinstance(event, TurnSuperseded):
-                thread.superseded.add(event.n)
-        # The recorded turns stand last in the commit, so that an erased one keeps its ordinal.
-        count = 0 if recorded is None else recorded.last - recorded.first + 1
-        for event in commit.events[len(commit.events) - count :]:
-            turn = event.turn if isinstance(event, TurnRecorded) else None
-            thread.turns.append(turn)
-            thread.seqs.append(commit.seq)
-            thread.recorded_at.append(commit.at)
-            if turn is not None and not turn.anonymous:
-                thread.latest[turn.id] = turn.n
-
-    @property
-    def turn_count(self) -> int:
-        """How many turns were ever recorded."""
-        return sum(len(thread.turns) for thread in self.threads.values())
+        if name is not None:
+            self.threads.opened(name).take(commit)
+            self.turn_count += 0 if recorded is None else recorded.last - recorded.first + 1
+        self.head, self.at = commit.head, commit.at
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -104,8 +199,8 @@ class Arrival(msgspec.Struct, frozen=True):
             events = []
 
 
-def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool = False) -> Arrival:
-    """Tell what of a delivery is new to a thread, and what it replaces.
+def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool = False, highest: int = 0) -> Arrival:
+    """Tell what of a delivery is new to a thread, and what it replaces; ordinals up to `highest` are taken.
 
     Same id and text: known. Same id, new text: a new revision. Without ids: what the end of the thread and the start of
     the delivery share is known; if instead both begin alike and then part, the thread's part that diverges is
@@ -114,6 +209,7 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
     by_id = _last_of_each_id(messages)
     anonymous = [message for message in messages if message.id is None]
     skip, superseded = (0, []) if append else _align(thread, anonymous, mixed=len(anonymous) != len(messages))
+    gone = _gone(thread)
     fresh: list[Kept] = []
     seen_anonymous = 0
     for message in messages:
@@ -121,7 +217,7 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
             seen_anonymous += 1
             if seen_anonymous > skip:
                 fresh.append(message)
-        elif by_id[message.id] is message:
+        elif by_id[message.id] is message and not _was_erased(thread, message, gone.get(message.id, ())):
             n = thread.latest.get(message.id)
             before = thread.turns[n - 1] if n is not None and thread.stands(n) else None
             if before is None:
@@ -129,7 +225,24 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
             elif (before.role, before.content) != (message.role, message.content):
                 fresh.append(message)
                 superseded.append(before.n)
-    return Arrival(tuple(fresh), len(thread.turns) + 1, tuple(superseded), at)
+    return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
+
+
+def _gone(thread: Thread) -> dict[str, list[_Trace]]:
+    """What is left of the erased turns of each id."""
+    gone: dict[str, list[_Trace]] = {}
+    for trace in thread.traces.values():
+        gone.setdefault(trace.id, []).append(trace)
+    return gone
+
+
+def _was_erased(thread: Thread, message: Kept, traces: Sequence[_Trace]) -> bool:
+    """Whether a message is an erased turn come again.
+
+    Its id says so, unless it may have been ours, or a later text under it still stands; then its length does, too.
+    """
+    known = message.id in thread.latest
+    return any(not (trace.anonymous or known) or len(message.content) == trace.size for trace in traces)
 
 
 def _last_of_each_id(messages: Sequence[Kept]) -> dict[str, Kept]:
@@ -156,17 +269,49 @@ def _align(thread: Thread, messages: Sequence[Kept], *, mixed: bool) -> tuple[in
     """Return how many of the messages are known already, and the ordinals of the turns they supersede."""
     if not messages:
         return 0, []
-    recorded = [turn for turn in thread.standing() if turn.anonymous or not mixed]
-    old = [(turn.role, turn.content) for turn in recorded]
+    recorded = [turn for turn in _remembered(thread) if turn.anonymous or not mixed]
     new = [(message.role, message.content) for message in messages]
-    overlap = _overlap(old, new)
-    alike = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    if thread.traces:
+        overlap = _overlap_with_traces(recorded, new)
+    else:
+        overlap = _overlap([_said(turn) for turn in recorded], new)
+    pairs = enumerate(zip(recorded, new, strict=False))
+    alike = next((i for i, (a, b) in pairs if not _matches(a, b)), min(len(recorded), len(new)))
     if alike == len(new):
-        # Several that begin the thread are an old delivery come late; one alone ("ok") is said again.
-        return (alike if alike > 1 or overlap else 0), []
+        # Several that begin the thread are an old delivery come late; one alone ("ok") is said again. What was erased
+        # is not.
+        return (alike if alike > 1 or overlap or isinstance(recorded[0], _Trace) else 0), []
     if alike > overlap:
-        return alike, [turn.n for turn in recorded[alike:]]
+        return alike, [turn.n for turn in recorded[alike:] if isinstance(turn, Turn)]
     return overlap, []
+
+
+def _remembered(thread: Thread) -> Sequence[Turn | _Trace]:
+    """The turns that stand and what is left of those that did when they were erased, in order."""
+    if not thread.traces:
+        return thread.standing()
+    left = [thread.traces.get(n) if turn is None else turn for n, turn in enumerate(thread.turns, 1)]
+    return [turn for turn in left if turn is not None and turn.n not in thread.superseded]
+
+
+_Said = tuple[str, str]
+
+
+def _said(turn: Turn | _Trace) -> _Said:
+    return (turn.role, turn.content) if isinstance(turn, Turn) else ("", "")
+
+
+def _matches(old: Turn | _Trace, new: _Said) -> bool:
+    """Whether a message is a turn come again; of an erased one nothing but its length can tell."""
+    return len(new[1]) == old.size if isinstance(old, _Trace) else _said(old) == new
+
+
+def _overlap_with_traces(old: Sequence[Turn | _Trace], new: Sequence[_Said]) -> int:
+    """As `_overlap`; a trace may match many messages, which the linear way cannot know."""
+    for length in range(min(len(old), len(new)), 0, -1):
+        if all(_matches(a, b) for a, b in zip(old[len(old) - length :], new, strict=False)):
+            return length
+    return 0
 
 
 def _overlap(old: Sequence[Hashable], new: Sequence[Hashable]) -> int:

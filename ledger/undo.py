@@ -13,7 +13,9 @@ import msgspec
 from ledger.admission import rank, sweep
 from ledger.commands import Revert, RollBack
 from ledger.dedup import dedup_key
+from ledger.errors import ConflictError
 from ledger.events import (
+    Erased,
     Event,
     Fact,
     FactAdded,
@@ -21,6 +23,7 @@ from ledger.events import (
     FactRevised,
     LedgerEvent,
     PolicyChanged,
+    Redacted,
     Section,
     SummaryUpdated,
 )
@@ -32,14 +35,17 @@ __all__ = ["Note", "Undo", "plan_revert", "plan_rollback"]
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something an undo leaves alone, or stumbles over.
 
-    `kind`: gone, back, rewritten, room, policy (superseded); revised, duplicate, threshold, cap (conflicts or, for a
-    rollback, what today's policy does not let back in).
+    `kind`: gone, back, rewritten, room, policy, erased (superseded); revised, duplicate, threshold, cap (conflicts or,
+    for a rollback, what today's policy does not let back in).
     """
 
     kind: str
     detail: str
     fact: str | None = None
     section: str | None = None
+
+
+_ERASED = Note("erased", "content of this commit is gone for good, and what it did stays done")
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -85,6 +91,10 @@ class _Plan:
                     self.others.append(PolicyChanged(after, before, "manual"))
                 else:
                     self.superseded.append(Note("policy", "the policy has changed again since"))
+            case Redacted():
+                self.superseded.append(Note("erased", "content is gone for good"))
+            case Erased() if _ERASED not in self.superseded:
+                self.superseded.append(_ERASED)
             case _:
                 pass
 
@@ -195,17 +205,28 @@ def _difference(
     return events
 
 
+def _must_be_fresh(memory: Memory, command: Revert | RollBack) -> None:
+    if command.seen is not None and memory.barriers.get("redaction", 0) > command.seen:
+        raise ConflictError("something was erased while this was being planned; nothing was written: ask once more")
+
+
 def plan_revert(memory: Memory, command: Revert) -> Undo:
     """Plan the undo of one commit.
 
     What it added and nobody changed goes, what it removed returns, a section that still holds its text goes back.
-    Superseded: what later commits already took away, brought back or rewrote, and what was evicted for room that
-    later commits have taken. Conflicts: a fact changed since (confirmations aside), words another fact holds now, a
-    confidence under today's threshold, no room. With force the holder of the words stays, a fact under the threshold
-    stays away, and the cap evicts by rank.
+    Superseded: what later commits already took away, brought back or rewrote, what was evicted for room that later
+    commits have taken, and what was erased. Conflicts: a fact changed since (confirmations aside), words another fact
+    holds now, a confidence under today's threshold, no room. With force the holder of the words stays, a fact under
+    the threshold stays away, and the cap evicts by rank.
+
+    Raises:
+        ConflictError: something was erased after the command was made; it may hold that.
     """
+    _must_be_fresh(memory, command)
     plan = _Plan(memory)
-    for event in reversed(command.events):
+    # What an erasure says again was there before it: taking the erasure back would lose that, and bring nothing back.
+    erasure = any(isinstance(event, Redacted) for event in command.events)
+    for event in command.events[:1] if erasure else reversed(command.events):
         plan.undo(event)
     return plan.settle()
 
@@ -214,7 +235,11 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
     """Plan the return to the facts and sections of an earlier commit, under today's policy.
 
     What today's policy does not let back in is listed as superseded; nothing conflicts, for everything since is undone.
+
+    Raises:
+        ConflictError: as `plan_revert`.
     """
+    _must_be_fresh(memory, command)
     dropped = sweep(command.facts, memory.policy, by_hand_too=True)
     gone = {drop.fact.id for drop in dropped}
     facts = {fact.id: fact for fact in command.facts if fact.id not in gone}

@@ -15,9 +15,7 @@ from ledger.commit import Cause, Commit
 from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, ReplyError
 from ledger.events import TurnRange
 from ledger.extraction.model import Answer, Model, Prompt
-from ledger.extraction.prompt import build_prompt
 from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.reply import read_reply
 from ledger.sanitize import MAX_NAME, clip
 from ledger.writer import Writer
 
@@ -108,6 +106,9 @@ class Updater:
             StoreError, LockTimeoutError, CorruptLogError: as the store; the turns stay pending.
             ConfigError: a prompt template cannot be read.
         """
+        from ledger.extraction.prompt import build_prompt
+        from ledger.extraction.reply import read_reply
+
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             turns = state.transcript.threads[job.thread].standing(job.turns.first, job.turns.last)

@@ -1,49 +1,72 @@
-"""Writing: read what is new, fold it, decide, append; if somebody else was quicker, fold that and decide again."""
+"""Writing: read what is new, fold it, decide, append; if somebody else was quicker, fold that and decide again.
+
+Threads decide one after the other and wait for the disk together (`ledger.group`). What a writer lends out is durable.
+"""
 
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ledger.clock import Clock, SystemClock, spell_moment
 from ledger.commands import ChangePolicy, Clear, Command, Extract
-from ledger.commit import EMPTY, Cause, Commit, Draft, Head, seal, unseal
+from ledger.commit import Cause, Commit, Draft, Head
 from ledger.coverage import Coverage
 from ledger.decide import decide
-from ledger.errors import CapError, CorruptLogError, WrongExpectedVersionError
-from ledger.events import Event, TurnRange
-from ledger.memory import Fold, Memory
+from ledger.desk import Desk
+from ledger.eraser import unfinished
+from ledger.erasure import (
+    Erasure,
+    ForgetExpired,
+    ForgetFact,
+    ForgetMatching,
+    ForgetThread,
+    Plan,
+    plan_erasure,
+)
+from ledger.errors import CapError, UnavailableError, WrongExpectedVersionError
+from ledger.events import Event, Redacted, TurnRange
+from ledger.group import Ticket
+from ledger.memory import Memory
 from ledger.merge import too_late
-from ledger.messages import Kept
 from ledger.policy import Policy, check_policy
-from ledger.scope import LEDGER, TRANSCRIPT, Scope
+from ledger.scope import Scope
+from ledger.snapshot import Snapshots
 from ledger.store import EventStore
 from ledger.transcript import Thread, Transcript, receive
+from ledger.view import read_commits
 
-__all__ = ["Listener", "Recorded", "Salts", "State", "Writer", "random_salt", "read_commits"]
+if TYPE_CHECKING:
+    from ledger.messages import Kept
+
+__all__ = ["Listener", "Purge", "Recorded", "Salts", "State", "Writer", "random_salt", "read_commits"]
 
 _log = logging.getLogger(__name__)
 
 _TURNS_PER_COMMIT = 200
 
 Listener = Callable[[Scope, Commit, Memory, Memory], None]
-"""Told of every ledger commit this process makes, once it is durable, with the memory before and after it.
+"""Told of every ledger commit this process makes, in order, once it is durable, with the memory before and after it.
 
 What it raises is logged and never passed on: the commit stands, whatever becomes of a read model.
 """
+
+Purge = Callable[[Scope], None]
+"""Deletes every read model of a scope that may hold content, while both of its streams are locked."""
 
 Salts = Callable[[], str]
 
 
 def random_salt() -> str:
     """Sixteen bytes that nobody can guess, as hex digits."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -61,23 +84,11 @@ class State(msgspec.Struct, frozen=True):
     transcript: Transcript
 
 
-def read_commits(store: EventStore, stream: str, after: Head = EMPTY) -> Iterator[Commit]:
-    """Yield the commits after a head, each checked against the chain.
-
-    Raises:
-        CorruptLogError: at the first line that is not what was written.
-    """
-    head = after
-    for record in store.read(stream, after.seq):
-        commit = unseal(record.line, head, stream=stream, byte=record.byte)
-        head = commit.head
-        yield commit
-
-
 class Writer:
     """The one door to a scope's two streams; safe for threads, and beside other processes.
 
     `policy` holds the values that configuration states explicitly; when they change, a commit puts them in force.
+    `snapshots` spares it the replay from the first commit, `purge` is called when content is erased.
     """
 
     def __init__(
@@ -89,98 +100,65 @@ class Writer:
         salts: Salts = random_salt,
         policy: Mapping[str, int | float | str] | None = None,
         listeners: Sequence[Listener] = (),
+        snapshots: Snapshots | None = None,
+        purge: Purge | None = None,
     ) -> None:
         self.store = store
         self.scope = scope
         self.clock = clock or SystemClock()
-        self._salts = salts
         self._configured = dict(policy or {})
+        self._as_configured: Policy | None = None
+        """A policy that is known to say what configuration asks for."""
         self._listeners = tuple(listeners)
-        self._mutex = threading.RLock()
-        self._memory = Memory()
-        self._head = EMPTY
-        self._coverage = Coverage()
-        self._transcript = Transcript()
+        self._purge = purge
+        self._desk = desk = Desk(store, scope, snapshots, salts, self._complete_erasure)
+        self._mutex, self._view, self._learned, self._said = desk.mutex, desk.view, desk.learned, desk.said
+        self._announcing = threading.Lock()
 
     @property
     def ledger(self) -> str:
         """The name of the ledger's stream."""
-        return self.scope.stream(LEDGER)
+        return self._view.ledger
 
     @property
     def transcript_stream(self) -> str:
         """The name of the transcript's stream."""
-        return self.scope.stream(TRANSCRIPT)
+        return self._view.transcript_stream
+
+    # What is known.
 
     @contextmanager
-    def state(self) -> Iterator[State]:
+    def state(self, *, durable: bool = True) -> Iterator[State]:
         """Fold what this or another process has appended, and lend the state out; nobody changes it meanwhile.
+
+        Without `durable` it may hold what is still on its way to disk, and nobody is waited for.
 
         Raises:
             CorruptLogError: a log is damaged, or shorter than it was.
         """
         with self._mutex:
-            self._refresh_transcript()
-            self._refresh_ledger()
-            yield State(self._memory, self._coverage, self._transcript)
+            if durable:
+                self._desk.settle(self._said, self._learned)
+            else:
+                self._desk.catch_up(self._said, self._learned)
+            yield State(self._view.memory, self._view.coverage, self._view.transcript)
 
     @property
     def head(self) -> Head:
         """Where the ledger stood when it was last folded."""
-        return self._head
+        return self._view.head
 
-    def memory(self) -> Memory:
-        """The memory as it is now."""
+    def memory(self, *, durable: bool = True) -> Memory:
+        """The memory as it is now; `durable` as for `state`."""
+        if durable:
+            return self.standing()[0]
         with self._mutex:
-            self._refresh_ledger()
-            return self._memory
+            self._desk.catch_up(self._learned)
+            return self._view.memory
 
-    def _refresh_ledger(self) -> None:
-        self._must_not_shrink(self.ledger, self._head)
-        commits = list(read_commits(self.store, self.ledger, self._head))
-        if commits:
-            self._must_be_ours(self.ledger, commits[0])
-            self._fold(commits)
-
-    def _refresh_transcript(self) -> None:
-        self._must_not_shrink(self.transcript_stream, self._transcript.head)
-        for commit in read_commits(self.store, self.transcript_stream, self._transcript.head):
-            self._must_be_ours(self.transcript_stream, commit)
-            self._transcript.apply(commit)
-
-    def _must_not_shrink(self, stream: str, known: Head) -> None:
-        if not known.seq:
-            return
-        now = self.store.head(stream)
-        if now.seq < known.seq or (now.seq == known.seq and now.hash != known.hash):
-            cut = now.seq < known.seq
-            what = f"now ends at {now.seq}: its tail was cut off" if cut else "is another now: the file was exchanged"
-            raise CorruptLogError(
-                f"{stream} ended at {known.seq} and {what}; restore the file from a copy, then open it again",
-                kind="missing" if cut else "broken_prev",
-                stream=stream,
-                line=now.seq + cut,
-                byte=0,
-            )
-
-    def _must_be_ours(self, stream: str, first: Commit) -> None:
-        if first.seq == 1 and (first.cause.user, first.cause.agent) != (self.scope.user, self.scope.agent):
-            owner = Scope(first.cause.user, first.cause.agent)
-            raise CorruptLogError(
-                f"{stream} is the log of {owner}, not of {self.scope}: put it back where it belongs",
-                kind="altered",
-                stream=stream,
-                line=1,
-                byte=0,
-            )
-
-    def _fold(self, commits: Sequence[Commit]) -> None:
-        fold = Fold(self._memory)
-        for commit in commits:
-            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-            self._coverage.apply(commit)
-        self._memory = fold.memory()
-        self._head = commits[-1].head
+    def standing(self) -> tuple[Memory, Head]:
+        """The memory as it is now, and the head that it stands on."""
+        return self._desk.standing()
 
     # The ledger.
 
@@ -193,76 +171,108 @@ class Writer:
             NotFoundError, ConflictError, CapError, ConfigError: as `decide`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
-        with self._mutex:
-            self._refresh_transcript()
-            moment = spell_moment(at or self.clock.now())
-            while True:
-                self._refresh_ledger()
+        moment = spell_moment(at or self.clock.now())
+        while True:
+            with self._mutex:
+                if isinstance(command, Clear | Extract):
+                    # What the commit says of the transcript must not be lost after it.
+                    self._desk.settle(self._said, self._learned)
+                else:
+                    self._desk.catch_up(self._learned)
+                policy = self._put_policy_in_force(moment)
                 try:
-                    self._put_policy_in_force(moment)
-                    return self._append(*self._decided(command, cause, moment))
-                except WrongExpectedVersionError:
-                    continue
+                    ticket = self._append(*self._decided(command, cause, moment))
+                except BaseException:
+                    # A line that nobody waits for would never be written, and hide what others append.
+                    if policy is not None:
+                        self._learned.group.is_settled(policy)
+                    raise
+            try:
+                self._learned.group.settle(ticket)
+            except WrongExpectedVersionError:
+                continue
+            self._announce()
+            return ticket.commit
 
     def put_policy_in_force(self) -> None:
         """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
-        with self._mutex:
-            while True:
-                self._refresh_ledger()
-                try:
-                    return self._put_policy_in_force(spell_moment(self.clock.now()))
-                except WrongExpectedVersionError:
-                    continue
+        while True:
+            with self._mutex:
+                self._desk.catch_up(self._learned)
+                ticket = self._put_policy_in_force(spell_moment(self.clock.now()))
+            try:
+                if ticket is not None:
+                    self._learned.group.settle(ticket)
+            except WrongExpectedVersionError:
+                continue
+            return self._announce()
 
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
-        at = max(moment, self._memory.at)
+        memory = self._view.memory
+        at = max(moment, memory.at)
         command = msgspec.structs.replace(command, at=at)
         if isinstance(command, Extract):
-            thread = self._transcript.threads.get(command.thread, Thread(command.thread))
-            covered = cause.turns is not None and self._coverage.covers(thread, cause.turns)
+            thread = self._view.transcript.threads.get(command.thread) or Thread(command.thread)
+            covered = cause.turns is not None and self._view.coverage.covers(thread, cause.turns)
             command = msgspec.structs.replace(command, covered=covered)
-            if too_late(self._memory, command) is not None:
+            late = too_late(memory, command)
+            # After an erasure the turns are done with: nobody is asked about them once more.
+            if covered or (late is not None and late.rule != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Clear):
-            cause = msgspec.structs.replace(cause, transcript=self._transcript.head)
-        return cause, at, decide(self._memory, command)
+            cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
+        return cause, at, decide(memory, command)
 
-    def _append(self, cause: Cause, at: str, events: tuple[Event, ...]) -> Commit:
-        line, commit = self._sealed(Draft(at, cause, events), self._head, self.ledger)
-        self.store.append(self.ledger, line, self._head.seq)
-        before = self._memory
-        self._fold([commit])
-        for listener in self._listeners:
-            try:
-                listener(self.scope, commit, before, self._memory)
-            except Exception:  # noqa: BLE001 the commit is durable, whatever became of a read model
-                _log.exception("commit %d of %s is safe, but a listener failed", commit.seq, self.scope)
-        return commit
+    def _append(self, cause: Cause, at: str, events: tuple[Event, ...]) -> Ticket:
+        return self._desk.add(self._learned, self._view.head, Draft(at, cause, events))
 
-    def _put_policy_in_force(self, moment: str) -> None:
-        """Write the genesis, or the change of policy that configuration asks for, before anything else."""
-        if self._memory.seq == 0:
+    def _put_policy_in_force(self, moment: str) -> Ticket | None:
+        """Queue the genesis, or the change of policy that configuration asks for, before anything else."""
+        memory = self._view.memory
+        if memory.seq == 0:
             policy = check_policy(msgspec.structs.replace(Policy(), **self._configured))
-            events = decide(self._memory, ChangePolicy(at=moment, policy=policy, source="config"))
+            events = decide(memory, ChangePolicy(at=moment, policy=policy, source="config"))
             cause = Cause(kind="genesis", user=self.scope.user, agent=self.scope.agent)
-            self._append(cause, moment, events)
-            return
-        wanted = check_policy(msgspec.structs.replace(self._memory.configured, **self._configured))
-        if wanted == self._memory.configured:
-            return
-        policy = msgspec.structs.replace(self._memory.policy, **self._configured)
-        at = max(moment, self._memory.at)
+            ticket = self._append(cause, moment, events)
+            self._desk.fold_decided(self._learned)
+            return ticket
+        if memory.configured is self._as_configured:
+            return None
+        wanted = check_policy(msgspec.structs.replace(memory.configured, **self._configured))
+        if wanted == memory.configured:
+            self._as_configured = memory.configured
+            return None
+        policy = msgspec.structs.replace(memory.policy, **self._configured)
+        at = max(moment, memory.at)
         try:
-            events = decide(self._memory, ChangePolicy(at=at, policy=policy, source="config"))
+            events = decide(memory, ChangePolicy(at=at, policy=policy, source="config"))
         except CapError as error:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
-            return
-        self._append(Cause(kind="policy", actor="configuration"), at, events)
+            return None
+        ticket = self._append(Cause(kind="policy", actor="configuration"), at, events)
+        self._desk.fold_decided(self._learned)
+        return ticket
 
-    def _sealed(self, draft: Draft, after: Head, stream: str) -> tuple[bytes, Commit]:
-        """Seal a draft and read the line back before it is written: a line that nobody can read is never appended."""
-        line = seal(draft, after, self._salts)
-        return line, unseal(line, after, stream=stream, byte=0)
+    def _announce(self) -> None:
+        """Tell the listeners what is durable, in order and outside of every lock; one thread tells for all."""
+        if not self._listeners:
+            self._desk.news.clear()
+            return
+        with self._mutex:
+            self._desk.let_go(self._learned)
+        while self._desk.news and self._announcing.acquire(blocking=False):
+            try:
+                while self._desk.news:
+                    self._tell(*self._desk.news.popleft())
+            finally:
+                self._announcing.release()
+
+    def _tell(self, commit: Commit, before: Memory, after: Memory) -> None:
+        for listener in self._listeners:
+            try:
+                listener(self.scope, commit, before, after)
+            except Exception:  # noqa: BLE001 the commit is durable, whatever became of a read model
+                _log.exception("commit %d of %s is safe, but a listener failed", commit.seq, self.scope)
 
     # The transcript.
 
@@ -273,26 +283,156 @@ class Writer:
             StoreError, LockTimeoutError, CorruptLogError: as the store; what was not acknowledged can be sent again.
         """
         done = 0
-        with self._mutex:
-            while True:
-                self._refresh_transcript()
-                at = max(spell_moment(self.clock.now()), self._transcript.at)
-                known = self._transcript.threads.get(thread, Thread(thread))
-                arrival = receive(known, messages, at, append=append)
+        while True:
+            with self._mutex:
+                # An erasure by somebody else tells which turns must not come back.
+                self._desk.catch_up(self._learned, self._said)
+                at = max(spell_moment(self.clock.now()), self._view.transcript.at)
+                known = self._view.transcript.threads.get(thread) or Thread(thread)
+                # Words that were cut off behind our back were learned from: their ordinals are not used again.
+                highest = self._view.coverage.highest(thread)
+                arrival = receive(known, messages, at, append=append, highest=highest)
                 # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
                 at_most = max(1, len(arrival.fresh)) if append else _TURNS_PER_COMMIT
-                try:
-                    for turns, events in arrival.commits(at_most):
-                        self._append_turns(thread, turns, events, at)
-                        done += turns.last - turns.first + 1
-                except WrongExpectedVersionError:
-                    continue
-                return Recorded(done, len(messages) - done)
+                tickets = [
+                    (self._append_turns(thread, turns, events, at), turns.last - turns.first + 1)
+                    for turns, events in arrival.commits(at_most)
+                ]
+                if not tickets and self._said.decided:
+                    # What is known already may be known from somebody whose words are not on disk yet.
+                    tickets = [(self._said.decided[-1].ticket, 0)]
+            try:
+                for ticket, count in tickets:
+                    self._said.group.settle(ticket)
+                    done += count
+            except WrongExpectedVersionError:
+                continue
+            return Recorded(done, len(messages) - done)
 
-    def _append_turns(self, thread: str, turns: TurnRange, events: tuple[Event, ...], at: str) -> None:
-        owner = self.scope if self._transcript.head.seq == 0 else Scope()
+    def _append_turns(self, thread: str, turns: TurnRange, events: tuple[Event, ...], at: str) -> Ticket:
+        self._desk.fold_decided(self._said)
+        head = self._view.transcript.head
+        owner = self.scope if head.seq == 0 else Scope()
         cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns)
-        head = self._transcript.head
-        line, commit = self._sealed(Draft(at, cause, events), head, self.transcript_stream)
-        self.store.append(self.transcript_stream, line, head.seq)
-        self._transcript.apply(commit)
+        return self._desk.add(self._said, head, Draft(at, cause, events))
+
+    # Erasing.
+
+    def plan_erasure(self, request: Erasure) -> Plan:
+        """Tell what an erasure would take away; see `ledger.erasure`.
+
+        Raises:
+            NotFoundError: there is nothing of that to erase.
+        """
+        with self._mutex:
+            self._desk.settle(self._said, self._learned)
+            return self._planned(request)
+
+    def forget(self, request: Erasure, *, actor: str | None = None) -> tuple[Commit, Plan]:
+        """Erase content for good: first a commit that names each piece, then the pieces themselves.
+
+        Whoever opens the scope after a crash between the two completes it.
+
+        Raises:
+            NotFoundError: there is nothing of that to erase.
+            StoreError, LockTimeoutError, CorruptLogError: as the store.
+        """
+        with self._mutex:
+            self._desk.settle(self._said, self._learned)
+            done = self._carry_out(request, self._planned(request), actor)
+        self._announce()
+        return done
+
+    def expire(self, before: datetime) -> Commit | None:
+        """Erase the turns recorded before a time of which nothing is to be learned any more; None: there are none."""
+        request = ForgetExpired(spell_moment(before), self._is_done_with)
+        with self._mutex:
+            self._desk.settle(self._said, self._learned)
+            plan = self._planned(request)
+            # Where nothing goes nothing is written: not even the genesis of a scope that has learned nothing.
+            done = self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
+        self._announce()
+        return done
+
+    def _heads(self) -> tuple[Head, Head]:
+        return self._view.transcript.head, self._view.head
+
+    def _is_done_with(self, name: str, n: int) -> bool:
+        thread = self._view.transcript.threads[name]
+        return n in thread.superseded or self._view.coverage.covers(thread, TurnRange(n, n))
+
+    def _planned(self, request: Erasure) -> Plan:
+        return plan_erasure(
+            request,
+            self._view.memory,
+            ledger=lambda: read_commits(self.store, self.ledger),
+            transcript=lambda: read_commits(self.store, self.transcript_stream),
+            ledger_stream=self.ledger,
+            transcript_stream=self.transcript_stream,
+        )
+
+    def _carry_out(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
+        """Lock both streams, with nothing under way in either, and erase; planned again if others wrote meanwhile."""
+        heads = self._heads()
+        with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
+            self._desk.settle(self._said, self._learned)
+            # What a new policy puts out of memory is written once more: the plan has to know of that, too.
+            self._put_policy_in_force(spell_moment(self.clock.now()))
+            self._desk.settle(self._learned)
+            return self._forget(request, plan if self._heads() == heads else self._planned(request), actor)
+
+    def _forget(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
+        if self._purge is not None:
+            # What stands in the way of that is better known before anything is promised.
+            self._purge(self.scope)
+        at = max(spell_moment(self.clock.now()), self._view.memory.at)
+        ticket = self._append(_redaction(request, actor), at, plan.events)
+        self._learned.group.settle(ticket)
+        self._desk.let_go(self._learned)
+        try:
+            self._erase(plan.redacted)
+        finally:
+            # If it was interrupted, the next look at the log finds what is left to do.
+            self._view.start_over(from_first=True)
+        self._desk.settle(self._said, self._learned)
+        return ticket.commit, plan
+
+    def _complete_erasure(self) -> None:
+        """Carry out what a redaction says and a crash left undone."""
+        redacted, self._view.redacted = self._view.redacted, []
+        try:
+            if not self._is_finished(redacted):
+                with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
+                    # Somebody else may have been in the middle of it.
+                    if not self._is_finished(redacted):
+                        _log.warning("%s: an erasure was interrupted; it is completed now", self.scope)
+                        self._erase(redacted)
+        except UnavailableError as error:
+            _log.warning("%s: an erasure is not complete, the next open tries again: %s", self.scope, error)
+
+    def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
+        return not any(unfinished(self.store, (self.transcript_stream, self.ledger), redacted).values())
+
+    def _erase(self, redacted: Sequence[Redacted]) -> None:
+        """Put stubs in the place of what was redacted; both streams are locked."""
+        streams = (self.transcript_stream, self.ledger)
+        left = unfinished(self.store, streams, redacted)
+        if self._purge is not None:
+            self._purge(self.scope)
+        for stream in streams:
+            self.store.redact(stream, left[stream])
+
+
+def _redaction(request: Erasure, actor: str | None) -> Cause:
+    """Say who asked for what; of a text that was asked for nothing."""
+    match request:
+        case ForgetFact(fact_id=fact_id):
+            return Cause(kind="redaction", actor=actor, action="fact", fact=fact_id)
+        case ForgetThread(thread=thread):
+            return Cause(kind="redaction", actor=actor, action="thread", thread=thread)
+        case ForgetMatching():
+            return Cause(kind="redaction", actor=actor, action="matching")
+        case ForgetExpired():
+            return Cause(kind="redaction", actor=actor, action="expired")
+        case _:
+            return Cause(kind="redaction", actor=actor, action="everything")

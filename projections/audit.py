@@ -6,13 +6,14 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
 from ledger.commit import Cause, Commit
 from ledger.dedup import dedup_key
-from ledger.errors import NotFoundError, UsageError
+from ledger.errors import NotFoundError
 from ledger.events import (
     Candidate,
     CandidateRejected,
@@ -24,16 +25,17 @@ from ledger.events import (
     FactRevised,
     NewFact,
     NewSummary,
+    Redacted,
     Reinforcement,
     Removal,
     Turn,
+    TurnRange,
     Unread,
 )
 from ledger.memory import Memory
-from ledger.transcript import Transcript
 from projections.history import concerns
 
-__all__ = ["Birth", "Evidence", "HistoryItem", "Refusal", "Removed", "Why", "find_fact", "why", "why_not"]
+__all__ = ["Birth", "Evidence", "HistoryItem", "Logs", "Refusal", "Removed", "Why", "why", "why_not"]
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -66,19 +68,24 @@ class HistoryItem(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The last removal of a fact that is gone."""
+    """The last removal of a fact that is gone, or its erasure (reason `erased`); `actor` is who asked for it."""
 
     seq: int
     at: str
     reason: str
     note: str | None = None
     detail: str | None = None
+    actor: str | None = None
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Where a fact comes from; `cited` tells whether the model named the evidence, or it is all turns of the update."""
+    """Where a fact comes from; `cited` tells whether the model named the evidence, or it is all turns of the update.
 
-    fact: Fact
+    `fact` is as it is, or as it was last; None where it was erased.
+    """
+
+    id: str
+    fact: Fact | None
     live: bool
     added: Birth
     evidence: tuple[Evidence, ...]
@@ -99,38 +106,39 @@ class Refusal(msgspec.Struct, frozen=True):
     score: float = 0.0
 
 
-def find_fact(commits: Iterable[Commit], prefix: str) -> str:
-    """Return the id of the one fact, live or gone, that an id or its unique beginning names.
+class Logs(Protocol):
+    """What is asked about a scope's logs; an index answers it."""
 
-    Raises:
-        NotFoundError: no fact begins so.
-        UsageError: several do.
-    """
-    ids = {event.fact.id: None for commit in commits for event in commit.events if isinstance(event, FactAdded)}
-    if prefix in ids:
-        return prefix
-    found = [fact_id for fact_id in ids if prefix and fact_id.startswith(prefix)]
-    if not found:
-        raise NotFoundError(f"there is and was no fact {prefix}: see `fact list` and `log`")
-    if len(found) > 1:
-        raise UsageError(f"{prefix} begins the ids of {len(found)} facts, {found[0]} and {found[1]} among them")
-    return found[0]
+    def memory(self) -> Memory:
+        """Return the memory at the ledger's head."""
+
+    def commit(self, seq: int) -> Commit:
+        """Return one commit of the ledger."""
+
+    def commits_about(self, fact_id: str) -> Iterator[Commit]:
+        """Yield the ledger's commits that tell of a fact, in order."""
+
+    def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
+        """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
 
 
-def why(commits: Sequence[Commit], transcript: Transcript, memory: Memory, fact_id: str) -> Why:
-    """Explain a fact, also one that is gone.
+def why(logs: Logs, fact_id: str) -> Why:
+    """Explain a fact, also one that is gone, or of which nothing is left but that it was erased.
 
     Raises:
         NotFoundError: no fact ever had this id.
     """
+    memory = logs.memory()
     history: list[HistoryItem] = []
     born: Commit | None = None
     last: Fact | None = None
     removed: Removed | None = None
-    for commit in commits:
-        for event in concerns(commit, fact_id):
+    erased: list[int] = []
+    for commit in logs.commits_about(fact_id):
+        # What came after the memory was looked at is for the next question.
+        for event in concerns(commit, fact_id) if commit.seq <= memory.seq else ():
             history.append(
-                HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, _in_words(event))
+                HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, _in_words(event, commit))
             )
             match event:
                 case FactAdded(fact=fact):
@@ -139,13 +147,20 @@ def why(commits: Sequence[Commit], transcript: Transcript, memory: Memory, fact_
                     last = fact
                 case FactRemoved(fact=fact):
                     last = fact
-                    removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail)
+                    actor = commit.cause.actor
+                    removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail, actor)
+                case Redacted():
+                    erased.append(event.seq)
+                    removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
                 case _:
                     pass
-    if born is None or last is None:
+    if born is None and erased:
+        born = logs.commit(min(erased))
+    if born is None:
         raise NotFoundError(f"there is and was no fact {fact_id}")
-    evidence, cited = _evidence(born, transcript, last)
+    evidence, cited = _evidence(logs, born, () if last is None else last.evidence)
     return Why(
+        fact_id,
         memory.facts.get(fact_id, last),
         fact_id in memory.facts,
         Birth(born.seq, born.at, born.cause),
@@ -156,20 +171,26 @@ def why(commits: Sequence[Commit], transcript: Transcript, memory: Memory, fact_
     )
 
 
-def _evidence(born: Commit, transcript: Transcript, fact: Fact) -> tuple[tuple[Evidence, ...], bool]:
+def _evidence(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence, ...], bool]:
     """Find the words cited, in the update's turns or else in its thread; where none were, all of the update's."""
-    turns = born.cause.turns
-    thread = transcript.threads.get(born.cause.thread or "")
+    thread, turns = born.cause.thread, born.cause.turns
     if thread is None or turns is None:
         return (), False
-    cited = [thread.find(turn_id, turns) or thread.find(turn_id) for turn_id in fact.evidence]
+    update = logs.turns(thread, turns)
+    here = {turn_id: _latest(update, turn_id) for turn_id in ids}
+    elsewhere = logs.turns(thread) if None in here.values() else ()
+    cited = [here[turn_id] or _latest(elsewhere, turn_id) for turn_id in ids]
     found = [turn for turn in cited if turn is not None]
-    update = [turn for turn in thread.turns[turns.first - 1 : turns.last] if turn is not None]
-    shown: Sequence[Turn] = found or update
-    return tuple(Evidence(t.id, thread.name, t.role, t.content, t.at, t.name) for t in shown), bool(found)
+    return tuple(Evidence(t.id, thread, t.role, t.content, t.at, t.name) for t in found or update), bool(found)
 
 
-def _in_words(event: Event) -> str:
+def _latest(turns: Sequence[Turn], turn_id: str) -> Turn | None:
+    """The last text under an id; the host's ids come before ours."""
+    found = [turn for turn in turns if turn.id == turn_id]
+    return max(found, key=lambda turn: (not turn.anonymous, turn.n), default=None)
+
+
+def _in_words(event: Event, commit: Commit) -> str:
     match event:
         case FactAdded(fact=fact):
             return fact.content
@@ -181,6 +202,9 @@ def _in_words(event: Event) -> str:
             return f"{event.change}: {event.before.content} -> {event.after.content}"
         case CandidateRejected():
             return f"{event.candidate.__struct_config__.tag} refused: {event.rule}, {event.detail}"
+        case Redacted():
+            by = f" by {commit.cause.actor}" if commit.cause.actor else ""
+            return f"what commit {event.seq} said of it was erased{by}"
         case _:
             return ""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -14,7 +16,7 @@ from ledger.errors import StoreError
 from ledger.events import DOCUMENT_SECTIONS, Fact
 from ledger.memory import Memory
 
-__all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "render", "stated_moment"]
+__all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "erase_document", "render", "stated_moment"]
 
 _log = logging.getLogger(__name__)
 
@@ -111,35 +113,57 @@ def stated_moment(data: bytes) -> str | None:
 
 
 class DocumentFile:
-    """The file at `path`, written whole and by rename; the caller holds the ledger's lock.
+    """The file at `path`, written whole and by rename; whoever writes holds the ledger's lock.
 
     `memories_when(last_updated)` rebuilds the memories that a document of that time may have been written from: with
-    them, a file that lags behind is told from one that a person edited, which is moved aside and reported.
+    them, a file that lags behind is told from one that a person edited, which is moved aside and reported. It is not
+    asked about what was written here last.
     """
 
     def __init__(self, path: Path, memories_when: Callable[[str], Iterable[Memory]]) -> None:
         self.path = path
         self._memories_when = memories_when
+        self._ours = b""
+        self._edited = b""
 
-    def write(self, memory: Memory, before: Memory | None = None) -> None:
-        """Bring the file to a memory; `before` is the one it is expected to show now.
+    def judged(self, data: bytes) -> bool:
+        """Whether the file is `data` already, or what a person made of it; what is found out is kept for `write`.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._told("read"):
+            now = self._read()
+            return now is not None and (now == data or not self._is_ours(now))
+
+    def write(self, data: bytes, *, spare_edits: bool = False) -> None:
+        """Bring the file to a memory's bytes; with `spare_edits` one that a person edited stays where it is.
 
         Raises:
             StoreError: it cannot be written.
         """
-        data = render(memory)
-        known = {data} if before is None else {data, render(before)}
-        try:
+        with self._told("write"):
             # To judge a file may mean to replay the log, and a person may save another meanwhile: look again.
-            while (now := self._read()) is not None and now not in known:
+            while (now := self._read()) is not None and now != data and _digest(now) != self._ours:
                 if self._is_ours(now):
-                    known.add(now)
-                else:
-                    self._move_aside()
-            if now != data:
+                    continue
+                if spare_edits:
+                    return
+                self._move_aside()
+            if now == data:
+                # Nothing in it changed with the last commits; that it shows them all the same, its time says.
+                with suppress(PermissionError):
+                    os.utime(self.path)
+            else:
                 self._replace(data)
+            self._ours = _digest(data)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise StoreError(f"cannot write {self.path}: {error.strerror or error}; check the disk") from error
+            raise StoreError(f"cannot {what} {self.path}: {error.strerror or error}; check the disk") from error
 
     def _read(self) -> bytes | None:
         try:
@@ -148,8 +172,14 @@ class DocumentFile:
             return None
 
     def _is_ours(self, data: bytes) -> bool:
-        moment = stated_moment(data)
-        return moment is not None and any(render(memory) == data for memory in self._memories_when(moment))
+        digest = _digest(data)
+        if digest not in (self._ours, self._edited):
+            moment = stated_moment(data)
+            if moment is not None and any(render(memory) == data for memory in self._memories_when(moment)):
+                self._ours = digest
+            else:
+                self._edited = digest
+        return digest == self._ours
 
     def _move_aside(self) -> None:
         number = 1
@@ -159,8 +189,35 @@ class DocumentFile:
         _log.warning("%s was edited by hand: it is now %s; `import` adopts it", self.path, aside)
 
     def _replace(self, data: bytes) -> None:
-        fresh = self.path.with_name(f".{self.path.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fresh = _fresh(self.path)
+        # What lies there is what a killed process left, or a link that somebody laid to have another file overwritten.
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         fresh.replace(self.path)
+
+
+def erase_document(path: Path) -> None:
+    """Take memory.json away, and what was moved aside or only begun: any of it may hold what is to be forgotten.
+
+    The caller holds the ledger's lock.
+
+    Raises:
+        StoreError: something of it cannot be removed.
+    """
+    try:
+        for file in (path, _fresh(path), *path.parent.glob(f"{path.name}.edited-*")):
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot remove {error.filename}: {error.strerror or error}; check the folder's mode"
+        ) from error
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

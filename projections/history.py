@@ -11,12 +11,14 @@ from ledger.commit import Cause, Commit
 from ledger.events import (
     CandidateRejected,
     Edit,
+    Erased,
     Event,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
     PolicyChanged,
+    Redacted,
     Reinforcement,
     Removal,
     SummaryUpdated,
@@ -24,7 +26,7 @@ from ledger.events import (
 )
 from ledger.memory import Memory
 
-__all__ = ["Diff", "LogEntry", "Revision", "SectionChange", "concerns", "diff", "entry"]
+__all__ = ["Diff", "LogEntry", "Revision", "SectionChange", "concerns", "diff", "entry", "facts_of"]
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -108,22 +110,29 @@ def _summed_up(commit: Commit) -> str:
         parts.append("refused " + ", ".join(f"{n} {rule}" for rule, n in sorted(rules.items())))
     if count[PolicyChanged] and commit.seq > 1:
         parts.append("policy changed")
+    if count[Redacted]:
+        parts.append(f"{_counted(count[Redacted], 'content', 'contents')} erased")
+    if count[Erased]:
+        parts.append(f"{_counted(count[Erased], 'event', 'events')} erased since")
     parts += [f"failed ({event.reason}): {event.detail}" for event in failed]
     return ", ".join(parts) or ("the empty memory" if commit.seq == 1 else "nothing changed")
 
 
 def concerns(commit: Commit, fact_id: str) -> list[Event]:
     """Return the events of a commit that are about a fact."""
-    return [event for event in commit.events if fact_id in _facts_of(event)]
+    return [event for event in commit.events if fact_id in facts_of(event)]
 
 
-def _facts_of(event: Event) -> Iterable[str]:
+def facts_of(event: Event) -> Iterable[str]:
+    """Return the ids of the facts that an event is about."""
     match event:
         case FactAdded(fact=fact) | FactRemoved(fact=fact):
             return (fact.id,)
         case FactRevised(after=after):
             return (after.id,)
         case CandidateRejected(candidate=Removal(id=fact_id) | Reinforcement(id=fact_id) | Edit(id=fact_id)):
+            return (fact_id,)
+        case Redacted(fact=str(fact_id)):
             return (fact_id,)
         case _:
             return ()

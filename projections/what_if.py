@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from ledger.admission import sweep
 from ledger.commands import (
     AddFact,
     ChangePolicy,
@@ -23,7 +24,18 @@ from ledger.commands import (
 from ledger.commit import Commit
 from ledger.decide import decide
 from ledger.errors import RefusedError
-from ledger.events import CandidateRejected, Edit, Event, NewFact, PolicyChanged, UpdateProposed
+from ledger.events import (
+    CandidateRejected,
+    Edit,
+    Erased,
+    Event,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+    PolicyChanged,
+    UpdateProposed,
+)
 from ledger.memory import Fold, Memory
 
 __all__ = ["PolicyValue", "decide_again"]
@@ -94,8 +106,66 @@ def _manual(commit: Commit) -> Command | None:
     return None
 
 
+class _Recorded(_History):
+    """The history as it stands in the ledger, by which it is told what an erasure has made undecidable."""
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        super().__init__(commits, {})
+        self.fold = Fold(Memory())
+        self.torn = False
+
+    def stands(self, commit: Commit) -> bool:
+        """Whether a commit's recorded outcome stands, since it, or what it was decided on, was erased.
+
+        Deciding it on what is left leads elsewhere then: a fact that took room, or said the same, is missing.
+        """
+        self.torn = self.torn or any(isinstance(event, Erased) for event in commit.events)
+        if not self.torn:
+            return False
+        if any(isinstance(event, Erased) for event in commit.events):
+            return True
+        command = self.command(commit)
+        if command is None:
+            return True
+        try:
+            return decide(self.fold.memory(), command) != commit.events
+        except RefusedError:
+            return True
+
+    def take(self, commit: Commit) -> None:
+        """Go on by one commit."""
+        self.fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        self.events[commit.seq] = commit.events
+        if commit.seq in self.wanted:
+            self.memories[commit.seq] = self.fold.memory()
+
+
+def _carried_over(commit: Commit, memory: Memory, recorded: Fold, overrides: Mapping[str, PolicyValue]) -> list[Event]:
+    """Return what of a recorded outcome can happen to another memory than the one it happened to, under its policy."""
+    fold = Fold(memory)
+    events: list[Event] = []
+    for told in commit.events:
+        event, there = told, True
+        match event:
+            case PolicyChanged(after=policy):
+                event = msgspec.structs.replace(event, after=msgspec.structs.replace(policy, **overrides))
+            case FactAdded(fact=fact) if commit.cause.kind == "redaction":
+                # Said again is what was there; where it was not there, it does not come by an erasure.
+                there = fact.id in memory.facts or fact.id not in recorded.facts
+            case FactRevised(after=fact):
+                there = fact.id in fold.facts or fact.id not in recorded.facts
+            case _:
+                pass
+        if there:
+            events.append(event)
+            fold.apply(event)
+    after = fold.memory()
+    dropped = sweep(after.facts.values(), after.policy, by_hand_too=False)
+    return events + [FactRemoved(drop.fact, drop.rule, detail=drop.detail) for drop in dropped]
+
+
 def decide_again(
-    commits: Sequence[Commit],
+    commits: Iterable[Commit],
     overrides: Mapping[str, PolicyValue],
     *,
     progress: Callable[[int], None] | None = None,
@@ -103,22 +173,26 @@ def decide_again(
     """Decide every commit's command again, with `overrides` in every policy, and return the memory it leads to.
 
     An undo, a removal or an edit that the alternative memory refuses changes nothing there. What was erased cannot be
-    decided again; its recorded outcome stands. `progress` is told each seq.
+    decided again, nor what was decided on it; there the recorded outcome stands. `progress` is told each seq.
     """
-    history = _History(commits, overrides)
+    commits = list(commits)
+    history, recorded = _History(commits, overrides), _Recorded(commits)
     fold = Fold(Memory())
     memory = fold.memory()
     for commit in commits:
         command = history.command(commit)
-        events = commit.events
-        if command is not None:
+        events: Sequence[Event] = commit.events
+        if recorded.stands(commit):
+            events = _carried_over(commit, memory, recorded.fold, overrides)
+        elif command is not None:
             try:
                 events = decide(memory, command)
             except RefusedError:
                 events = ()
+        recorded.take(commit)
         fold.advance(commit.seq, commit.at, commit.cause.kind, events)
         memory = fold.memory()
-        history.events[commit.seq] = events
+        history.events[commit.seq] = tuple(events)
         if commit.seq in history.wanted:
             history.memories[commit.seq] = memory
         if progress is not None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -23,6 +26,7 @@ from ledger.errors import (
     UsageError,
 )
 from ledger.events import CandidateRejected, PolicyChanged
+from ledger.extraction.openai import OpenAIModel
 from ledger.extraction.recorded import RecordedReply
 from projections.document import render
 
@@ -83,6 +87,7 @@ def test_a_function_a_chat_model_and_a_model_object_are_asked_alike(tmp_path):
 def test_memory_json_lies_where_the_contract_says(tmp_path, home):
     for handle in (home.memory(), home.memory("ada"), home.memory(None, "Coder"), home.memory("ada", "Coder")):
         handle.add_fact("x")
+        handle.flush()
     for place in ("", "users/ada", "agents/Coder", "users/ada/agents/Coder"):
         folder = tmp_path / place
         assert {"memory.json", "ledger.jsonl"} <= {path.name for path in folder.iterdir()}
@@ -223,8 +228,9 @@ def test_a_document_exported_and_imported_elsewhere_says_the_same(home, memory):
     assert memory.facts() == before
 
 
-def test_memory_json_is_exact_after_every_commit_and_readable_by_deerflow(tmp_path, home, memory):
+def test_memory_json_is_exact_after_a_flush_and_readable_by_deerflow(tmp_path, home, memory):
     learn(memory, "t1", "用户喜欢 Rust")
+    memory.flush()
     path = tmp_path / "users/ada/memory.json"
     document = json.loads(path.read_bytes())
     assert list(document) == ["version", "lastUpdated", "user", "history", "facts"]
@@ -326,3 +332,106 @@ def test_opening_is_lazy_and_leaves_no_trace(tmp_path):
         assert bs.scopes() == ()
         assert bs.memory("ada").verify().ok
     assert not (tmp_path / "new").exists()
+
+
+def test_a_closed_home_says_so_and_closing_it_again_does_nothing(tmp_path):
+    bs = open_home(tmp_path, ScriptedModel(reply("Ada likes tea")))
+    memory = bs.memory("ada")
+    memory.record("t", exchange("tea"))
+    bs.close()
+    bs.close()
+    for use in (
+        memory.extract,
+        lambda: memory.record("t", exchange("coffee")),
+        lambda: memory.add_fact("runs"),
+        memory.facts,
+        memory.flush,
+        memory.status,
+        lambda: bs.memory("ada"),
+        bs.scopes,
+        bs.owners,
+    ):
+        with pytest.raises(UsageError, match="was closed: open it again"):
+            use()
+    assert memory.scope.user == "ada"
+    with open_home(tmp_path) as again:
+        assert again.memory("ada").status().turns == 2
+
+
+def test_closing_closes_the_connections_it_opened_and_no_others(tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(OpenAIModel, "close", lambda model: closed.append(model.name))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with open_home(tmp_path, OpenAIModel("mine")):
+        pass
+    assert closed == []
+    with open_home(tmp_path, "ours") as bs:
+        pass
+    bs.close()
+    assert closed == ["ours"]
+
+
+def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("backstory.api._RECENT", 3)
+    with open_home(tmp_path) as bs:
+        for number in range(20):
+            bs.memory(f"user-{number}").record("t", exchange("tea"))
+        held = bs.memory("held")
+        gc.collect()
+        assert {scope.user for scope in bs._writers} == {"held", "user-18", "user-19"}
+        assert bs.memory("user-19")._writer is bs.memory("user-19")._writer
+        for number in range(20):
+            bs.memory(f"user-{number}")
+        gc.collect()
+        assert bs.memory("held")._writer is held._writer
+
+
+def test_a_scope_whose_memory_json_is_not_written_yet_is_not_let_go_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("backstory.api._RECENT", 1)
+    with open_home(tmp_path) as bs:
+        bs._engine.keeper._work._delay = 3600
+        for number in range(5):
+            bs.memory(f"user-{number}").add_fact("runs")
+    for number in range(5):
+        assert b"runs" in (tmp_path / f"users/user-{number}/memory.json").read_bytes()
+
+
+def test_listing_scopes_keeps_none_of_them(tmp_path):
+    with open_home(tmp_path) as bs:
+        for number in range(5):
+            bs.memory(f"user-{number}").add_fact("runs")
+    with open_home(tmp_path) as bs:
+        assert [(s.user, s.seq, s.facts) for s in bs.scopes()] == [(f"user-{number}", 2, 1) for number in range(5)]
+        assert len(bs._writers) == 0
+
+
+HEAVY = {
+    "asyncio",
+    "httpx",
+    "markdown_it",
+    "openai",
+    "pydantic",
+    "pygments",
+    "rich",
+    "sqlite3",
+    "tenacity",
+    "tiktoken",
+    "typer",
+    "yaml",
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "allowed"),
+    [
+        ("import backstory", set()),
+        ("from backstory import Backstory", {"asyncio", "pydantic"}),
+        ("from backstory.cli.app import app", {"typer"}),
+    ],
+)
+def test_what_is_slow_to_load_is_loaded_when_it_is_needed(statement, allowed):
+    script = f"import sys\n{statement}\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    assert HEAVY & set(loaded) <= allowed
+    if statement == "import backstory":
+        assert {name for name in loaded if name.startswith(("backstory.", "ledger", "projections"))} == set()

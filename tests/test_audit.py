@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from fakes import exchange, open_home, reply
+import getpass
 
-from ledger.errors import UsageError
+import pytest
+from fakes import CountingSalts, exchange, open_home, reply
+
+from ledger.commit import Cause, Draft, erase, seal
+from ledger.errors import NotFoundError, UsageError
+from ledger.events import Redacted
 from ledger.extraction.recorded import RecordedReply
+from ledger.store.jsonl import JsonlStore
 
 
 @pytest.fixture
@@ -64,6 +69,57 @@ def test_why_tells_the_whole_life_of_a_fact_that_is_gone(memory):
     memory.revert(3)
     back = memory.why("fact_2_0")
     assert (back.live, back.removed, back.added.seq) == (True, None, 2)
+
+
+def test_why_names_who_removed_a_fact(memory):
+    added = memory.add_fact("Ada runs")
+    memory.remove_fact(added.fact.id)
+    removed = memory.why(added.fact.id).removed
+    assert (removed.seq, removed.reason, removed.actor) == (3, "hand", getpass.getuser())
+
+
+def test_evidence_from_outside_the_update_is_found_in_its_thread(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada likes tea")
+    memory.record("t", exchange("rain", 2))
+    memory.record("u", [{"role": "user", "content": "another's words", "id": "a9"}])
+    memory.extract([RecordedReply("t", cited("Ada likes both", "u1", "u2", "a9"))])
+    assert [(e.turn, e.content) for e in memory.why("fact_3_0").evidence] == [
+        ("u1", "I like tea."),
+        ("u2", "I like rain."),
+    ]
+
+
+def test_why_of_an_erased_fact_tells_when_it_came_and_who_erased_it(tmp_path, memory):
+    memory.record("t", exchange("tea", 1))
+    memory.extract([RecordedReply("t", cited("Ada likes tea", "u1"))])
+    memory.edit_fact("fact_2_0", content="Ada loves tea")
+    memory.add_fact("Ada runs")
+    erase_fact(tmp_path, "fact_2_0", {2: 1, 3: 0})
+    with open_home(tmp_path) as bs:
+        why = bs.memory("ada").why("fact_2")
+        assert (why.id, why.fact, why.live) == ("fact_2_0", None, False)
+        assert (why.added.seq, why.added.cause.thread) == (2, "t")
+        assert (why.removed.seq, why.removed.reason, why.removed.actor) == (5, "erased", "bob")
+        assert [(item.seq, item.type, item.detail) for item in why.history] == [
+            (5, "Redacted", "what commit 2 said of it was erased by bob"),
+            (5, "Redacted", "what commit 3 said of it was erased by bob"),
+        ]
+        assert (why.cited, [e.turn for e in why.evidence]) == (False, ["u1", "a1"])
+        assert [entry.seq for entry in bs.memory("ada").log(fact="fact_2_0")] == [5]
+        with pytest.raises(NotFoundError):
+            bs.memory("ada").why("fact_4_1")
+
+
+def erase_fact(home, fact, slots):
+    store, stream = JsonlStore(home), "users/ada/ledger"
+    head = store.head(stream)
+    events = tuple(Redacted(stream, seq, index, "fact", fact=fact) for seq, index in slots.items())
+    draft = Draft("2026-03-02T12:00:00.000000Z", Cause(kind="redaction", actor="bob"), events)
+    store.append(stream, seal(draft, head, CountingSalts()), head.seq)
+    lines = {seq: erase(next(store.read(stream, seq - 1)).line, {index}) for seq, index in slots.items()}
+    with store.locked(stream):
+        store.redact(stream, lines)
 
 
 def test_a_beginning_of_an_id_will_do_if_only_one_fact_has_it(memory):
@@ -125,5 +181,11 @@ def test_the_log_is_newest_first_and_can_be_narrowed(memory):
     assert [entry.seq for entry in memory.log(thread="t1")] == [2]
     assert [entry.seq for entry in memory.log(fact="fact_3")] == [3]
     assert [entry.seq for entry in memory.log(since="2")] == [3, 2]
+    assert [entry.seq for entry in memory.log(since="2", limit=1, thread="t1")] == [2]
+    assert [entry.seq for entry in memory.log(since="3", thread="t1")] == []
+    assert [entry.seq for entry in memory.log(fact="fact_2_0", thread="t1")] == [2]
+    assert [entry.seq for entry in memory.log(fact="fact_2_0", thread="t2")] == []
+    assert memory.log(since="2030-01-01") == ()
+    assert len(memory.log(since=memory.log()[0].at)) == 3
     assert memory.log()[-1].summary == "the empty memory"
     assert memory.log()[1].summary == "+1 fact"

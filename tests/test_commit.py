@@ -25,6 +25,7 @@ from ledger.commit import (
     Draft,
     Head,
     decode,
+    follows,
     head_of,
     inspect,
     prev_of,
@@ -182,6 +183,27 @@ def test_no_random_damage_to_any_line_is_believed(draft: Draft, chance: object) 
     line[place] ^= chance.randrange(1, 256)  # type: ignore[attr-defined]
     with pytest.raises(CorruptLogError):
         read(bytes(line))
+
+
+@given(st.integers(0, 10_000), st.binary(max_size=3), st.integers(0, 3), st.integers(0, 4))
+def test_unseal_refuses_what_inspect_and_follows_refuse_and_says_the_same(
+    place: int, damage: bytes, cut: int, after: int
+) -> None:
+    whole = erase(chain(4)[2], 0) if place % 2 else chain(4)[2]
+    place %= len(whole)
+    line = whole[:place] + damage + whole[place + cut :]
+    heads = [EMPTY, *map(head_of, chain(4))]
+    try:
+        problem = follows(inspect(line), heads[after])
+        if problem is None:
+            decode(line)
+    except UNREADABLE:
+        problem = ("altered", "cannot be read")
+    if problem is None:
+        assert read(line, heads[after]).head == head_of(line)
+    else:
+        told = refused(line, heads[after])
+        assert (told.kind, problem[1] in str(told)) == (problem[0], True)
 
 
 def test_keys_in_another_order_or_twice_are_another_line() -> None:

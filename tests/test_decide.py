@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from store.sealing import AT
 from story import (
     added,
     at,
@@ -20,6 +23,7 @@ from story import (
     summary,
 )
 
+from ledger.admission import overflow, rank
 from ledger.commands import (
     AddFact,
     ChangePolicy,
@@ -30,9 +34,11 @@ from ledger.commands import (
     RemoveFact,
 )
 from ledger.decide import RULES, decide
+from ledger.dedup import dedup_key
 from ledger.errors import CapError, ConfigError, NotFoundError
 from ledger.events import (
     Edit,
+    Fact,
     FactAdded,
     FactRevised,
     NewFact,
@@ -318,7 +324,7 @@ def test_an_answer_older_than_an_erasure_is_discarded_without_keeping_its_words(
     basis = story.memory.seq
     story.take((), "redaction")
     events = story.learn(new("secret"), basis=basis)
-    assert [type(e) for e in events] == [UpdateProposed, UpdateFailed]
+    assert [type(e) for e in events] == [UpdateFailed]
     assert b"secret" not in msgspec.json.encode(events)
 
 
@@ -500,6 +506,16 @@ def test_a_replacement_leads_to_the_document_by_the_fewest_events():
     assert [e.after.id for e in events if isinstance(e, FactRevised)] == ["fact_2_1"]
 
 
+def test_a_replacement_that_makes_a_fact_a_persons_makes_it_so():
+    story = given(None, *news("a", "b"))
+    mine = imported("a", 0, id="fact_2_0", by_hand=True, confidence=0.1)
+    story.do(ImportDocument(at="", candidates=doc(mine), replace=True), "import")
+    (fact,) = story.memory.in_order()
+    assert (fact.id, fact.by_hand, fact.confidence) == ("fact_2_0", True, 0.1)
+    story.do(ImportDocument(at="", candidates=doc(imported("a", 0, id="fact_2_0")), replace=True), "import")
+    assert story.memory.in_order()[0].by_hand
+
+
 def test_an_import_that_holds_garbage_takes_the_rest():
     story = given()
     command = ImportDocument(
@@ -545,3 +561,28 @@ def test_deciding_is_pure():
     command = msgspec.structs.replace(extract(new("d"), removal("fact_2_0"), basis=2), at=at(5))
     assert decide(story.memory, command) == decide(story.memory, command)
     assert msgspec.json.encode(story.memory) == before
+
+
+@drawn(st.text(st.characters(max_codepoint=127)).filter(lambda text: any(map(str.isalnum, text))))
+def test_a_text_in_ascii_has_the_key_that_it_has_in_a_text_that_is_not(text):
+    assert dedup_key(text) == dedup_key(f"{text}\u3002")
+
+
+ranked = st.builds(
+    Fact,
+    id=st.just("fact"),
+    content=st.just("x"),
+    category=st.just("context"),
+    confidence=st.sampled_from([0.5, 0.9]),
+    created_at=st.sampled_from([AT, at(1)]),
+    source=st.just("t1"),
+    seq=st.integers(1, 3),
+    place=st.integers(0, 3),
+    by_hand=st.booleans(),
+)
+
+
+@drawn(st.lists(ranked, max_size=12, unique_by=lambda fact: (fact.seq, fact.place)), st.integers(0, 12), st.booleans())
+def test_the_lowest_in_rank_give_way_and_people_s_facts_last_if_at_all(facts, cap, by_hand_too):
+    may_go = sorted((fact for fact in facts if by_hand_too or not fact.by_hand), key=lambda f: (f.by_hand, *rank(f)))
+    assert overflow(facts, cap, by_hand_too=by_hand_too) == may_go[: max(0, len(facts) - cap)]

@@ -293,6 +293,7 @@ def test_the_page_names_every_file(tmp_path: Path) -> None:
     (tmp_path / "users/ada/ledger.jsonl").write_bytes(b"torn")
     (tmp_path / "users/ada/memory.json").write_bytes(b"edited")
     memory.add_fact("runs")
+    memory.flush()
     made = {path.name for path in (tmp_path / "users/ada").iterdir()}
     assert made >= {"ledger.torn-1", "memory.json.edited-1", "transcript.jsonl"}
     assert {name for name in made if f"`{name}`" not in TEXT} == set()

@@ -355,6 +355,7 @@ class LedgerMachine(RuleBasedStateMachine):
         memory = self.live()
         assert self.memory.facts() == tuple(memory.in_order())
         path = self.home / self.scope.folder / "memory.json"
+        self.memory.flush()
         if memory.seq:
             assert path.read_bytes() == render(memory)
 

@@ -473,7 +473,7 @@ odd_messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(odd_messages | json_values, max_size=4))
 def test_whatever_comes_in_is_read_or_refused(messages):
     read = []

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,11 +37,11 @@ class Moody(JsonlStore):
         super().__init__(home)
         self.refused = threading.Event()
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         if self.mood is not None and stream.endswith("ledger"):
             self.refused.set()
             raise self.mood
-        super().append(stream, line, expected)
+        super().append_all(stream, lines, expected)
 
 
 class Shop:
@@ -551,7 +551,7 @@ def test_a_claim_waits_for_the_worker_that_is_at_the_thread(started):
 def test_a_claim_is_given_back_whatever_happens(shop, monkeypatch):
     shop.say()
 
-    def broken() -> None:
+    def broken(**_: object) -> None:
         raise StoreError("the disk is gone")
 
     with pytest.raises(StoreError), shop.producer.claim(shop.writer, "t"):
@@ -852,3 +852,61 @@ def test_a_status_tells_of_each_thread_when_it_is_due(home):
     told = {thread.thread: (thread.turns, thread.due_in) for thread in memory.status().pending}
     assert told == {"quiet": (2, None), "t": (6, 1.0)}
     assert clock.now() - FakeClock().now() == timedelta(seconds=24)
+
+
+# Leases
+
+
+def test_a_thread_that_another_process_learns_from_is_asked_about_once(tmp_path: Path) -> None:
+    gate = Gate(reply("Likes tea"))
+    clock = FakeClock()
+    one, other = Shop(tmp_path, gate, clock=clock), Shop(tmp_path, clock=clock)
+    one.say()
+    other.producer.notice(other.writer, "t")
+    clock.advance(30)
+    working = threading.Thread(target=one.producer.run_due)
+    working.start()
+    assert gate.entered.wait(PATIENCE)
+    assert other.producer.run_due() == 1
+    assert not other.producer.flush(0)
+    gate.opened.set()
+    working.join(PATIENCE)
+    assert other.after(1) == 1
+    assert other.asked() == []
+    assert other.producer.flush(0)
+    assert one.pending() == other.pending() == 0
+    assert one.asked() == ["t"]
+
+
+def test_a_thread_whose_learner_died_is_taken_over(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.say()
+    lease = shop.store.lease(shop.writer.ledger, "t")
+    lease.__enter__()
+    assert shop.after(30) == 1
+    assert shop.asked() == []
+    lease.__exit__(None, None, None)
+    assert shop.after(1) == 1
+    assert shop.asked() == ["t"]
+
+
+def test_here_and_now_waits_for_whoever_is_at_it_and_asks_only_about_what_is_left(tmp_path: Path) -> None:
+    gate, clock = Gate(reply("Likes tea")), FakeClock()
+    one = open_home(tmp_path, ScriptedModel(gate), clock=clock).memory("ada")
+    second = ScriptedModel()
+    other = open_home(tmp_path, second, clock=clock).memory("ada")
+    one.record("t", exchange("tea"))
+    working = threading.Thread(target=one.extract)
+    working.start()
+    assert gate.entered.wait(PATIENCE)
+    told: list[int] = []
+    waiting = threading.Thread(target=lambda: told.append(other.extract().updates))
+    waiting.start()
+    while not clock.slept:
+        assert waiting.is_alive()
+    gate.opened.set()
+    for thread in (working, waiting):
+        thread.join(PATIENCE)
+    assert told == [0]
+    assert second.prompts == []
+    assert [fact.content for fact in other.facts()] == ["Likes tea"]

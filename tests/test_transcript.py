@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.commit import Cause, Commit
 from ledger.errors import StoreError, WrongExpectedVersionError
-from ledger.events import TurnRange, TurnRecorded, TurnSuperseded
+from ledger.events import Redacted, TurnRange, TurnRecorded, TurnSuperseded
 from ledger.messages import Kept
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
@@ -54,6 +54,15 @@ class Conversation:
             )
             done += turns.last - turns.first + 1
         return done
+
+    def erase(self, *ordinals: int) -> None:
+        """Erase turns, as their redaction says."""
+        for n in ordinals:
+            turn = self.thread.turns[n - 1]
+            assert turn is not None
+            self.thread.redact(
+                Redacted("transcript", 1, 0, "turn", thread="t", n=n, turn=turn.id, size=len(turn.content))
+            )
 
     @property
     def standing(self) -> list[str]:
@@ -389,18 +398,19 @@ def test_a_crash_in_the_middle_of_a_delivery_with_ids_loses_and_doubles_nothing(
 
 
 class Tripping(JsonlStore):
-    """A store that fails at its nth append, once."""
+    """A store that appends one line after the other and fails at the nth, once."""
 
     def __init__(self, home: Path, fail_at: int, error: Exception) -> None:
         super().__init__(home)
         self._countdown = fail_at
         self._error = error
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
-        self._countdown -= 1
-        if self._countdown == 0:
-            raise self._error
-        super().append(stream, line, expected)
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        for number, line in enumerate(lines):
+            self._countdown -= 1
+            if self._countdown == 0:
+                raise self._error
+            super().append_all(stream, [line], expected + number)
 
 
 def writer(store: JsonlStore, scope: Scope | None = None) -> Writer:
@@ -511,3 +521,61 @@ def test_new_words_without_ids_are_recorded_whole_or_not_at_all_so_sending_them_
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS
     with one.state() as state:
         assert state.transcript.head.seq == 2
+
+
+# Turns that were erased
+
+
+@pytest.mark.parametrize(
+    ("said", "erased", "again", "standing"),
+    [
+        pytest.param(["aa", "bbb"], [1, 2], ["aa", "bbb"], [], id="the whole conversation"),
+        pytest.param(["aa", "bbb"], [1, 2], ["aa", "bbb", "c", "d"], ["c", "d"], id="and what came after"),
+        pytest.param(["aa", "bbb", "c"], [2], ["aa", "bbb", "c", "d"], ["aa", "c", "d"], id="one in the middle"),
+        pytest.param(["aa", "bbb", "c"], [3], ["bbb", "c", "d"], ["aa", "bbb", "d"], id="the end, from the tail"),
+        pytest.param(["aa", "bbb", "c"], [1], ["aa"], ["bbb", "c"], id="the first alone"),
+        pytest.param(["aa", "bbb"], [2], ["bbb"], ["aa"], id="the last alone"),
+        pytest.param(["aa", "bbb"], [1, 2], ["cccc", "ddddd"], ["cccc", "ddddd"], id="only what is new"),
+        pytest.param(["aa", "bbb", "c"], [1], ["aa", "bbb", "x"], ["bbb", "x"], id="an edit behind it"),
+    ],
+)
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_an_erased_turn_stays_out_when_it_is_sent_again(
+    said: list[str], erased: list[int], again: list[str], standing: list[str], with_ids: bool
+) -> None:
+    known: dict[str, str] = {}
+
+    def named(texts: list[str]) -> list[Kept]:
+        return [
+            Kept(role="user", content=text, id=known.setdefault(text, f"m{len(known)}") if with_ids else None)
+            for text in texts
+        ]
+
+    conversation = after(named(said))
+    conversation.erase(*erased)
+    conversation.send(*named(again))
+    wanted = ["bbb", "c", "x"] if with_ids and again == ["aa", "bbb", "x"] else standing
+    assert conversation.standing == wanted
+    conversation.send(*named(again))
+    assert conversation.standing == wanted
+
+
+def test_what_is_said_to_be_new_is_new_even_after_an_erasure() -> None:
+    conversation = after([Kept(role="user", content="aa")])
+    conversation.erase(1)
+    assert conversation.send(Kept(role="user", content="bb"), append=True) == 1
+    assert conversation.standing == ["bb"]
+
+
+@given(st.lists(st.sampled_from(["", "a", "bb", "ccc"]), max_size=6), st.data())
+def test_no_erased_turn_comes_back_with_its_whole_conversation(texts: list[str], data: st.DataObject) -> None:
+    said = [Kept(role="user", content=f"{text}!") for text in texts]
+    conversation = after(said)
+    ordinals = data.draw(st.sets(st.sampled_from(range(1, len(texts) + 1)))) if texts else set()
+    left = [turn.content for n, turn in enumerate(said, 1) if n not in ordinals]
+    if len(texts) == 1 and not ordinals:
+        return  # one alone is said again
+    conversation.erase(*ordinals)
+    new = data.draw(st.lists(st.sampled_from(["longer words", "even longer words"]), max_size=3))
+    conversation.send(*said, *(Kept(role="user", content=text) for text in new))
+    assert conversation.standing == left + new

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -433,11 +434,18 @@ def test_a_model_may_use_the_memory_it_is_asked_about(scene):
 # Two at once
 
 
+@pytest.fixture
+def no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine whose leases everybody gets: what is left is that no turn is covered twice."""
+    monkeypatch.setattr(JsonlStore, "lease", lambda *_: contextlib.nullcontext(enter_result=True))
+
+
 def covered(memory: MemoryHandle) -> list[int]:
     ranges = [entry.cause.turns for entry in memory.log() if entry.cause.turns is not None]
     return sorted(n for turns in ranges for n in range(turns.first, turns.last + 1))
 
 
+@pytest.mark.usefixtures("no_leases")
 def test_of_two_processes_at_one_thread_the_second_answer_is_refused_as_covered(tmp_path):
     clock = FakeClock()
     other = open_home(tmp_path, ScriptedModel(reply("from the other")), clock=clock).memory("ada")
@@ -455,6 +463,7 @@ def test_of_two_processes_at_one_thread_the_second_answer_is_refused_as_covered(
     assert one.verify().ok
 
 
+@pytest.mark.usefixtures("no_leases")
 def test_of_two_threads_of_one_process_one_answer_counts(tmp_path):
     gates = [Gate(reply("one")), Gate(reply("two"))]
     memory = open_home(tmp_path, ScriptedModel(*gates)).memory("ada")
@@ -473,6 +482,7 @@ def test_of_two_threads_of_one_process_one_answer_counts(tmp_path):
     assert memory.verify().ok
 
 
+@pytest.mark.usefixtures("no_leases")
 def test_a_failure_in_one_process_parks_nothing_that_another_has_learned_from(tmp_path):
     clock = FakeClock()
     other = open_home(tmp_path, ScriptedModel(reply("Likes tea")), clock=clock).memory("ada")
@@ -485,6 +495,7 @@ def test_a_failure_in_one_process_parks_nothing_that_another_has_learned_from(tm
     assert one.retry().updates == 0
 
 
+@pytest.mark.usefixtures("no_leases")
 def test_a_failure_over_more_turns_than_another_process_learned_from_can_be_retried(tmp_path):
     clock = FakeClock()
     gate = Gate(reply("Likes tea"))
@@ -553,10 +564,10 @@ class Refusing(JsonlStore):
 
     broken = True
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         if self.broken and stream.endswith("ledger"):
             raise StoreError("the disk is full")
-        super().append(stream, line, expected)
+        super().append_all(stream, lines, expected)
 
 
 def test_a_disk_that_refuses_leaves_the_turns_pending(tmp_path):
@@ -582,3 +593,26 @@ def test_every_fact_of_an_update_comes_in_one_commit_with_its_refusals(desk):
         event.candidate.place: event.rule for event in outcome.commit.events if isinstance(event, CandidateRejected)
     }
     assert rules == {"newFacts/1": "threshold", "newFacts/2": "malformed", "factsToRemove/0": "unknown_fact"}
+
+
+def test_what_somebody_else_retried_while_this_one_waited_is_not_tried_again(tmp_path):
+    clock = FakeClock()
+    gate = Gate(reply("Likes tea"))
+    one = open_home(tmp_path, ScriptedModel(ModelRejectedError("no"), gate), clock=clock).memory("ada")
+    second = ScriptedModel()
+    other = open_home(tmp_path, second, clock=clock).memory("ada")
+    one.record("t", exchange("tea"))
+    one.extract()
+    working = threading.Thread(target=one.retry)
+    working.start()
+    assert gate.entered.wait(PATIENCE)
+    told = []
+    waiting = threading.Thread(target=lambda: told.append(other.retry().updates))
+    waiting.start()
+    while not clock.slept:
+        assert waiting.is_alive()
+    gate.opened.set()
+    for thread in (working, waiting):
+        thread.join(PATIENCE)
+    assert (told, second.prompts) == ([0], [])
+    assert [fact.content for fact in other.facts()] == ["Likes tea"]

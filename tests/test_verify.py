@@ -4,73 +4,26 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from fakes import CountingSalts, open_home, reply
-from store.sealing import AT, as_file, by_hand, erase, offsets, sealed, slots
+from fakes import CountingSalts, FakeClock, open_home
+from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, answer, redacted, resealed, said
+from store.sealing import AT, as_file, by_hand, chain, erase, offsets, sealed, turn
 
-from ledger.commit import Cause, Draft, Head, head_of, inspect, seal
+from ledger.commit import Cause, Draft, head_of, inspect, seal
 from ledger.errors import StoreError
-from ledger.events import PolicyChanged, Redacted
+from ledger.events import PolicyChanged, Redacted, TurnRange
 from ledger.policy import Policy
 from ledger.scope import Scope
+from ledger.store import Record
 from ledger.store.jsonl import JsonlStore
 from ledger.writer import Writer
+from projections.stream_check import StreamCheck
 from projections.verify import Verification, verify
-
-USER = "ada"
-SCOPE = Scope(USER)
-LEDGER = "users/ada/ledger"
-TRANSCRIPT = "users/ada/transcript"
-
-
-class Home:
-    """A small memory on disk: four turns in two commits, six commits of what was learned, memory.json."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        home = open_home(path)
-        memory = home.memory(USER)
-        memory.record("t1", [{"role": "user", "content": "I live in Oslo.", "id": "m1"}, *said("Noted.", "m2")])
-        memory.record("t2", [{"role": "user", "content": "I run.", "id": "m3"}, *said("So I see.", "m4")])
-        memory.extract([answer("t1", "lives in Oslo"), answer("t2", "runs")])
-        for text in ("likes tea", "likes 咖啡", "has a cat"):
-            memory.add_fact(text)
-        home.close()
-        self.ledger = self.file(LEDGER).read_bytes().splitlines()
-        self.transcript = self.file(TRANSCRIPT).read_bytes().splitlines()
-        assert (len(self.ledger), len(self.transcript)) == (6, 2)
-
-    def file(self, stream: str) -> Path:
-        return self.path / f"{stream}.jsonl"
-
-    @property
-    def document(self) -> Path:
-        return self.path / "users/ada/memory.json"
-
-    def put(self, stream: str, lines: Iterable[bytes]) -> None:
-        self.file(stream).write_bytes(as_file(lines))
-
-    def verify(self, expect_head: str | None = None) -> Verification:
-        return verify(JsonlStore(self.path), SCOPE, document=self.document, expect_head=expect_head)
-
-    def problems(self) -> list[tuple[str, str, int, int]]:
-        found = self.verify()
-        assert not found.ok
-        assert all("\n" not in problem.message for problem in found.problems)
-        return [(problem.kind, problem.stream, problem.line, problem.byte) for problem in found.problems]
-
-
-def said(content: str, name: str) -> list[dict[str, object]]:
-    return [{"role": "assistant", "content": content, "id": name}]
-
-
-def answer(thread: str, *facts: str) -> object:
-    from ledger.extraction.recorded import RecordedReply
-
-    return RecordedReply(thread, reply(*facts))
 
 
 @pytest.fixture(scope="session")
@@ -178,6 +131,11 @@ def test_missing(home: Home, gone: int) -> None:
     assert str(gone + 1) in found.problems[0].message
 
 
+def test_missing_the_transcripts_first_line(home: Home) -> None:
+    home.put(TRANSCRIPT, home.transcript[1:])
+    assert home.problems() == [("missing", TRANSCRIPT, 1, 0)]
+
+
 def test_missing_more_than_one(home: Home) -> None:
     lines = [home.ledger[0], home.ledger[3], home.ledger[5]]
     home.put(LEDGER, lines)
@@ -242,17 +200,6 @@ def test_duplicate_seq_of_two_that_did_not_see_each_other(home: Home) -> None:
     assert home.problems() == [("duplicate_seq", LEDGER, 5, offsets(lines)[4])]
 
 
-def resealed(line: bytes, *, prev: str | None = None, replace: tuple[bytes, bytes] = (b"", b"")) -> bytes:
-    """What a forger writes: a line that is right in itself."""
-    contents, salts, envelope = slots(line)
-    return by_hand(
-        [content.replace(*replace) for content in contents],
-        after=Head(int(str(envelope["seq"])) - 1, prev or str(envelope["prev"])),
-        at=str(envelope["at"]),
-        salts=salts,
-    )
-
-
 @STREAMS
 def test_broken_prev(home: Home, stream: str) -> None:
     lines = lines_of(home, stream)
@@ -294,13 +241,6 @@ def test_a_transcript_rewritten_from_its_beginning_is_not_the_one_the_ledger_kno
     assert home.problems() == [("altered", TRANSCRIPT, 2, len(first) + 1)]
 
 
-def redacted(home: Home, stream: str, seq: int, index: int) -> list[bytes]:
-    """The ledger with a commit that explains an erasure."""
-    events = (Redacted(stream, seq, index, "fact"),)
-    line = seal(Draft(AT, Cause(kind="redaction"), events), head_of(home.ledger[-1]), CountingSalts())
-    return [*home.ledger, line]
-
-
 ERASABLE = pytest.mark.parametrize(
     ("stream", "seq", "index"), [(LEDGER, 4, 0), (LEDGER, 2, -1), (LEDGER, 2, 1), (TRANSCRIPT, 1, 1)]
 )
@@ -317,7 +257,7 @@ def test_unexplained_redaction(home: Home, stream: str, seq: int, index: int) ->
     for other in ((stream, seq, index + 1), (stream, seq + 1, index), ("users/bob/ledger", seq, index)):
         home.put(LEDGER, redacted(home, *other))
         home.put(stream, lines + redacted(home, *other)[-1:] if stream == LEDGER else lines)
-        assert home.problems() == [finding]
+        assert finding in home.problems()
 
 
 @ERASABLE
@@ -328,6 +268,59 @@ def test_a_redaction_that_is_explained_is_ok(home: Home, stream: str, seq: int, 
     lines[seq - 1] = erase(lines[seq - 1], index)
     home.put(stream, lines)
     assert home.verify().ok, home.verify().problems
+
+
+def test_unexplained_redaction_where_the_transcript_explains_itself(home: Home) -> None:
+    """Only the ledger's word counts: whoever can rewrite the transcript could excuse himself there."""
+    erased = erase(home.transcript[0], 1)
+    excuse = sealed(Redacted(TRANSCRIPT, 1, 1, "turn"), after=head_of(home.transcript[1]))
+    home.put(TRANSCRIPT, [erased, home.transcript[1], excuse])
+    assert home.problems() == [("unexplained_redaction", TRANSCRIPT, 1, 0)]
+
+
+def test_unexplained_redaction_that_is_explained_before_the_content_was_there(home: Home) -> None:
+    """A redaction that names its own commit, or a later one, can be no redaction."""
+    forged = sealed(Redacted(LEDGER, 7, 1, "fact"), Redacted(LEDGER, 8, 0, "fact"), after=head_of(home.ledger[-1]))
+    later = sealed(PolicyChanged(None, Policy()), after=head_of(forged), cause=Cause(kind="policy"))
+    lines = [*home.ledger, erase(forged, 1), erase(later, 0)]
+    home.put(LEDGER, lines)
+    starts = offsets(lines)
+    assert home.problems() == [("unexplained_redaction", LEDGER, n, starts[n - 1]) for n in (7, 8)]
+
+
+@ERASABLE
+def test_unexplained_redaction_is_also_one_that_came_to_nothing(home: Home, stream: str, seq: int, index: int) -> None:
+    """An erasure that was interrupted: the ledger says that it happened, and the content still stands."""
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, stream, seq, index))
+    assert home.problems() == [("unexplained_redaction", stream, seq, offsets(lines_of(home, stream))[seq - 1])]
+    message = home.verify().problems[0].message
+    assert "interrupted" in message
+    assert "opened next" in message
+    assert (f"event {index}" if index >= 0 else "the cause") in message
+
+
+def test_an_interrupted_erasure_is_told_once_for_the_stream(home: Home) -> None:
+    events = tuple(Redacted(LEDGER, seq, 0, "fact") for seq in (2, 4, 5, 6))
+    redaction = seal(Draft(AT, Cause(kind="redaction"), events), head_of(home.ledger[-1]), CountingSalts())
+    lines = [*home.ledger, redaction]
+    lines[1] = erase(lines[1], 0)
+    home.put(LEDGER, lines)
+    home.document.unlink()
+    assert home.problems() == [("unexplained_redaction", LEDGER, 4, offsets(lines)[3])]
+    assert "and 2 more" in home.verify().problems[0].message
+
+
+def test_a_redaction_that_names_no_event_at_all_hides_nothing(home: Home) -> None:
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, LEDGER, 4, 99))
+    assert home.verify().ok
+
+
+def test_missing_commits_that_a_redaction_names(home: Home) -> None:
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 3, 0))
+    assert home.problems() == [("missing", TRANSCRIPT, 3, len(as_file(home.transcript)))]
 
 
 def test_unexplained_redaction_with_a_false_digest_is_altered(home: Home) -> None:
@@ -360,6 +353,7 @@ def test_document_differs_while_it_lags_behind_and_says_so(home: Home) -> None:
     Writer(JsonlStore(home.path), SCOPE).memory()
     memory = open_home(home.path).memory(USER)
     memory.add_fact("plays Go")
+    memory.flush()
     assert home.verify().ok
     home.document.write_bytes(before)
     assert [kind for kind, *_ in home.problems()] == ["document_differs"]
@@ -375,6 +369,52 @@ def test_document_differs_where_it_cannot_be_read(home: Home) -> None:
     finally:
         home.document.rmdir()
         home.document.write_bytes(data)
+
+
+def test_document_differs_no_more_once_whoever_committed_has_written_it(home: Home) -> None:
+    older = home.document.read_bytes()
+    with open_home(home.path) as bs:
+        bs.memory(USER).add_fact("plays Go")
+    newer = home.document.read_bytes()
+    home.document.write_bytes(older)
+
+    class Late(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            home.document.write_bytes(newer)
+
+    clock = Late()
+    assert verify(JsonlStore(home.path), SCOPE, document=home.document, clock=clock).ok
+    assert 0.1 < sum(clock.slept) < 1
+
+
+def test_document_differs_at_once_where_it_cannot_be_that_it_lags_behind(home: Home) -> None:
+    home.document.write_bytes(b"{}")
+    clock = FakeClock()
+    assert not verify(JsonlStore(home.path), SCOPE, document=home.document, clock=clock).ok
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize("how", ["emptied", "deleted"])
+def test_document_differs_where_the_whole_ledger_is_gone(home: Home, how: str) -> None:
+    home.file(LEDGER).unlink() if how == "deleted" else home.file(LEDGER).write_bytes(b"")
+    assert [kind for kind, *_ in home.problems()] == ["document_differs"]
+
+
+def test_index_differs(home: Home) -> None:
+    def found(*told: str) -> Verification:
+        return verify(JsonlStore(home.path), SCOPE, document=home.document, index=lambda: told, clock=FakeClock())
+
+    assert found().ok
+    problems = found("fact fact_2_0 is not in it", "it stands on commit 9").problems
+    assert [(p.kind, p.stream, p.line, p.byte) for p in problems] == [("index_differs", "index.sqlite", 0, 0)] * 2
+    assert problems[1].message == "it stands on commit 9"
+
+
+def test_an_index_is_not_judged_by_a_damaged_ledger(home: Home) -> None:
+    home.put(LEDGER, home.ledger[1:])
+    found = verify(JsonlStore(home.path), SCOPE, index=lambda: pytest.fail("it was asked"))
+    assert [problem.kind for problem in found.problems] == ["missing"]
 
 
 def test_a_document_is_not_judged_by_a_damaged_ledger(home: Home) -> None:
@@ -449,7 +489,111 @@ def test_a_number_far_out_costs_no_time(home: Home) -> None:
     assert [(kind, line) for kind, _, line, _ in home.problems()] == [("missing", 7)]
 
 
+def test_a_thousand_findings_of_a_kind_are_told_and_the_others_counted(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.stream_check._MOST_TOLD", 2)
+    home.put(LEDGER, [*home.ledger[:1], b"a", b"b", b"c", b"d", b"e"])
+    home.put(TRANSCRIPT, [b"a", b"b"])
+    found = [problem for problem in home.verify().problems if problem.kind == "altered"]
+    assert [(problem.stream, problem.line) for problem in found] == [
+        *((LEDGER, line) for line in (2, 3, 4)),
+        *((TRANSCRIPT, line) for line in (1, 2)),
+    ]
+    assert found[2].message.endswith("2 more of this kind are not told")
+
+
+def test_a_line_costs_its_hash_and_no_more(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    store.path("t").write_bytes(as_file(chain(4_000)))
+    check = StreamCheck(store, "t")
+    tracemalloc.start()
+    assert sum(1 for _ in check.commits()) == 4_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(check.hashes) == 4_000
+    assert peak < 4_000 * 100  # it takes 150 kB; with a dict of texts it was 800
+
+
+# What the transcript says of itself.
+
+
+def turns_recorded(home: Home, first: int, last: int, *ordinals: int, thread: str = "t1") -> bytes:
+    cause = Cause(kind="record", thread=thread, turns=TurnRange(first, last))
+    return sealed(*(turn("said", n) for n in ordinals), after=head_of(home.transcript[-1]), cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "ordinals", "kind"),
+    [
+        (3, 4, (3, 4), None),
+        (4, 4, (4,), "missing"),
+        (2, 2, (2,), "altered"),
+        (1, 4, (1, 2, 3, 4), "altered"),
+        (3, 4, (3, 5), "altered"),
+        (3, 4, (4, 3), "altered"),
+        (3, 5, (4, 5), "altered"),
+        (3, 2, (), None),
+        (3, 1, (3,), "altered"),
+    ],
+)
+def test_turns_count_on_within_their_thread(
+    home: Home, first: int, last: int, ordinals: tuple[int, ...], kind: str | None
+) -> None:
+    home.put(TRANSCRIPT, [*home.transcript, turns_recorded(home, first, last, *ordinals)])
+    if kind is None:
+        assert home.verify().ok, home.verify().problems
+    else:
+        assert home.problems() == [(kind, TRANSCRIPT, 3, len(as_file(home.transcript)))]
+
+
+def test_turns_of_a_new_thread_begin_with_the_first(home: Home) -> None:
+    home.put(TRANSCRIPT, [*home.transcript, turns_recorded(home, 3, 3, 3, thread="t9")])
+    assert home.problems() == [("missing", TRANSCRIPT, 3, len(as_file(home.transcript)))]
+
+
+def test_behind_damage_nobody_can_tell_which_turns_come_next(home: Home) -> None:
+    third = turns_recorded(home, 3, 3, 3)
+    cause = Cause(kind="record", thread="t1", turns=TurnRange(4, 4))
+    fourth = sealed(turn("said", 4), after=head_of(third), cause=cause)
+    for damaged, kind in (([fourth], "missing"), ([third[:-1], fourth], "altered")):
+        home.put(TRANSCRIPT, [*home.transcript, *damaged])
+        assert home.problems() == [(kind, TRANSCRIPT, 3, len(as_file(home.transcript)))]
+
+
+def test_erased_turns_keep_their_ordinals(home: Home) -> None:
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+    more = turns_recorded(home, 3, 3, 3)
+    home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1], more])
+    home.document.unlink()
+    assert home.verify().ok, home.verify().problems
+
+
+def test_where_a_cause_was_erased_nobody_can_tell_which_turns_come_next(home: Home) -> None:
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 2, -1))
+    home.put(TRANSCRIPT, [home.transcript[0], erase(home.transcript[1], -1), turns_recorded(home, 7, 7, 7)])
+    home.document.unlink()
+    assert home.verify().ok, home.verify().problems
+
+
 # Whose it is, and by whom it can be read.
+
+
+def test_files_that_were_exchanged_are_told(home: Home) -> None:
+    home.put(LEDGER, home.transcript)
+    home.put(TRANSCRIPT, home.ledger)
+    problems = [problem[:3] for problem in home.problems()]
+    assert problems == [("altered", LEDGER, 1), ("altered", TRANSCRIPT, 1)]
+    assert "a transcript, not a ledger" in home.verify().problems[0].message
+
+
+@STREAMS
+@pytest.mark.parametrize("seq", [0, -1, 2**63, 2**64])
+def test_a_number_that_no_commit_can_have_is_damage(home: Home, stream: str, seq: int) -> None:
+    lines = lines_of(home, stream)
+    lines.append(by_hand([b'{"kind":"policy"}'], seq=seq, after=head_of(lines[-1])))
+    home.put(stream, lines)
+    assert home.problems() == [("altered", stream, len(lines), offsets(lines)[-2])]
 
 
 @STREAMS
@@ -492,8 +636,8 @@ class Meanwhile(JsonlStore):
         self._stream = stream
         self._happen: Callable[[], None] | None = happen
 
-    def read(self, stream: str, after: int = 0) -> Iterable[object]:  # type: ignore[override]
-        yield from super().read(stream, after)
+    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
+        yield from super().read(stream, after, byte=byte)
         if stream == self._stream and self._happen is not None:
             happen, self._happen = self._happen, None
             happen()
@@ -509,6 +653,61 @@ def test_what_is_written_meanwhile_is_no_problem(home: Home, stream: str) -> Non
     found = verify(Meanwhile(home.path, stream, learn_more), SCOPE, document=home.document)
     assert found.ok, found.problems
     assert home.verify().commits == 7
+
+
+class Erasing(JsonlStore):
+    """A store in which somebody erases: something happens while the one who asks for the lock waits for it."""
+
+    happen: Callable[[], None] = staticmethod(lambda: None)
+
+    def locked(self, stream: str) -> AbstractContextManager[None]:
+        self.happen()
+        return super().locked(stream)
+
+
+def test_an_erasure_meanwhile_is_no_problem(home: Home) -> None:
+    home.document.unlink()
+
+    def erase_a_turn() -> None:
+        home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+        home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1]])
+
+    found = verify(Meanwhile(home.path, LEDGER, erase_a_turn), SCOPE)
+    assert found.ok, found.problems
+
+
+def test_an_erasure_that_is_being_finished_is_no_problem(home: Home) -> None:
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+    store = Erasing(home.path)
+    store.happen = lambda: home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1]])
+    found = verify(store, SCOPE)
+    assert found.ok, found.problems
+
+
+def test_an_erasure_that_is_done_needs_no_lock(home: Home) -> None:
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+    home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1]])
+    store = Erasing(home.path)
+    store.happen = lambda: pytest.fail("it asked for the lock")
+    assert verify(store, SCOPE).ok
+
+
+def test_a_tail_that_is_torn_behind_what_was_read_is_not_told_at_another_line(home: Home) -> None:
+    home.document.unlink()
+    more = sealed(PolicyChanged(None, Policy()), after=head_of(home.ledger[-1]), cause=Cause(kind="policy"))
+    grown = as_file([*home.ledger, more]) + b"torn"
+    store = Meanwhile(home.path, LEDGER, lambda: home.file(LEDGER).write_bytes(grown) and None)
+    assert verify(store, SCOPE) == Verification(ok=True, commits=6, turns=4, problems=())
+
+
+def test_an_erasure_is_judged_where_the_lock_cannot_be_had(home: Home) -> None:
+    home.document.unlink()
+    home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+    with JsonlStore(home.path).locked(LEDGER):
+        found = verify(JsonlStore(home.path, lock_timeout=0, clock=FakeClock()), SCOPE)
+    assert [problem.kind for problem in found.problems] == ["unexplained_redaction"]
 
 
 # Damage at random.

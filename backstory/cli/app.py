@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli import asking, changing, conversations, facts, home
+from backstory.cli import asking, changing, conversations, facts, forgetting, home, mending
 from backstory.cli.group import Root
 from backstory.cli.page import aside, show_traceback
 from backstory.cli.session import Session
@@ -50,13 +50,16 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "revert": changing.revert,
         "rollback": changing.rollback,
         "clear": changing.clear,
+        "forget": forgetting.forget,
         "import": changing.import_,
         "export": changing.export,
+        "repair": mending.repair,
     },
     "Set up": {
         "policy": changing.policy,
         "config": home.config,
         "scopes": home.scopes,
+        "doctor": mending.doctor,
         "demo": home.demo,
     },
 }

@@ -90,7 +90,7 @@ def _follow(
         sys.stdout.flush()
 
     stream = memory.scope.stream(LEDGER)
-    wanted = None if fact is None else memory.why(fact).fact.id
+    wanted = None if fact is None else memory.fact_id(fact)
     head = memory.head()
     session.answered = True
     for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):

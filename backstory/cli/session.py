@@ -22,6 +22,9 @@ __all__ = ["Session", "progress", "session_of"]
 
 T = TypeVar("T")
 
+_LONG_INDEXING_KIB = 16 * 1024
+"""Less is indexed in about a second."""
+
 
 @dataclass
 class Session:
@@ -44,7 +47,12 @@ class Session:
 
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")
-        with Backstory.open(self.home, config=self.config, background=False, event_store=self.store) as bs:
+        with (
+            indexing() as told,
+            Backstory.open(
+                self.home, config=self.config, background=False, progress=told, event_store=self.store
+            ) as bs,
+        ):
             yield bs
 
     @contextmanager
@@ -78,6 +86,28 @@ def session_of(ctx: typer.Context) -> Session:
     if not isinstance(session, Session):
         raise TypeError("a verb was run without the options before it")
     return session
+
+
+@contextmanager
+def indexing() -> Iterator[Callable[[int, int], None]]:
+    """Show how far an index has come that is built on the way to an answer, where that takes long and somebody watches.
+
+    Yields what is to be told the bytes done and the bytes there are.
+    """
+    with contextlib.ExitStack() as shown:
+        step: Progress | None = None
+
+        def tell(done: int, total: int) -> None:
+            nonlocal step
+            if step is None and done < total:
+                step = shown.enter_context(progress("indexing the log, KiB", total >> 10, worth=_LONG_INDEXING_KIB))
+            if step is not None:
+                step(done >> 10)
+            if done >= total:
+                shown.pop_all().close()
+                step = None
+
+        yield tell
 
 
 @contextmanager

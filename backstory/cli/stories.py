@@ -60,7 +60,10 @@ def log_row(entry: LogEntry) -> Sequence[str]:
 
 def why_story(page: Page, told: Why) -> None:
     """Tell where a fact comes from: who added it, the words behind it, and what became of it."""
-    fact_lines(page, told.fact)
+    if told.fact is None:
+        page.line((told.id, "cyan"), ": what it said was erased; that it was there, and when, is still known.")
+    else:
+        fact_lines(page, told.fact)
     page.line()
     cause = told.added.cause
     page.line(
@@ -81,9 +84,14 @@ def why_story(page: Page, told: Why) -> None:
         page.line(("Since then", "bold"), ":")
         columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("what"), Column("", folds=True))
         page.table(columns, map(_history_row, later), indent=2)
-    if told.removed is not None:
-        seq = told.removed.seq
-        page.line((f"Gone since commit {seq}", "bold red"), f"; `backstory revert {seq}` would undo that.")
+    gone = told.removed
+    if gone is not None and gone.reason == "erased":
+        page.line((f"Erased with commit {gone.seq}", "bold red"), f" by {gone.actor}." if gone.actor else ".")
+    elif gone is not None:
+        by = f", by {gone.actor}" if gone.actor else ""
+        page.line(
+            (f"Gone since commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` would undo that."
+        )
     else:
         page.line(("It is in memory now.", "bold green"))
 
@@ -93,6 +101,7 @@ _HAPPENED = {
     "FactRemoved": "removed",
     "FactRevised": "revised",
     "CandidateRejected": "stayed",
+    "Redacted": "erased",
 }
 
 

@@ -6,7 +6,7 @@ engine needs to write two records atomically.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -39,10 +39,17 @@ class EventStore(Protocol):
             CorruptLogError: the stream's end is damaged.
         """
 
-    def read(self, stream: str, after: int = 0) -> Iterator[Record]:
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines that follow each other, with one write and one sync; otherwise as `append`.
+
+        Where an engine cannot do that at once, a part of them from the first on may be there after an error.
+        """
+
+    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there.
 
-        Lines are handed out unread: whether they are what was written is for the reader to check.
+        Lines are handed out unread: whether they are what was written is for the reader to check. `byte` is where the
+        reader was once told that the first of them begins; an engine that has no offsets passes it over.
 
         Raises:
             StoreError: it could not be read.
@@ -53,6 +60,15 @@ class EventStore(Protocol):
 
         Raises:
             StoreError: it could not be read.
+            CorruptLogError: that line is not what was written.
+        """
+
+    def settled_head(self, stream: str) -> Head:
+        """Return the head once it can neither be lost nor taken back: whoever is writing is waited for.
+
+        Raises:
+            LockTimeoutError: another process keeps the stream locked.
+            StoreError: it cannot be locked or synced here.
             CorruptLogError: that line is not what was written.
         """
 
@@ -67,6 +83,23 @@ class EventStore(Protocol):
             CorruptLogError: lines that were handed out, or were said to be there, are gone.
         """
 
+    def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
+        """Put other lines in the place of some, by seq, durably and all at once; nothing is left of what they replace.
+
+        Each must be the line it replaces with contents erased: same seq, same hash, and the hash still holds. The
+        caller holds the stream's lock.
+
+        Raises:
+            StoreError: it could not be written, or a line is no erasure of the one at its place; the stream is as it
+                was.
+        """
+
+    def edition(self, stream: str) -> str:
+        """Return a text that changes whenever lines that were there already are stored anew; "" for no stream.
+
+        As long as it stays the same, offsets hold.
+        """
+
     def size(self, stream: str) -> int:
         """Return how many bytes a stream takes; 0 where the engine cannot tell."""
 
@@ -79,3 +112,12 @@ class EventStore(Protocol):
         Raises:
             LockTimeoutError: another process keeps it.
         """
+
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
+        """Try to be the only one that works on something beside a stream; yields False while somebody else is.
+
+        It never waits, is not re-entrant, holds across processes, and dies with its holder.
+        """
+
+    def close(self) -> None:
+        """Let go of files and connections that are kept open; the store can be used again."""

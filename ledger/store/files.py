@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from ledger.errors import StoreError
 
-__all__ = ["count_lines", "last_line", "make_folder", "sync_folder", "translated", "write_whole"]
+__all__ = ["count_lines", "last_line", "make_folder", "refused", "sync_folder", "translated", "write_whole"]
 
 _CHUNK = 1 << 16
 
@@ -25,14 +24,29 @@ _HINTS = {
 }
 
 
-@contextmanager
-def translated(path: Path, what: str) -> Iterator[None]:
-    """Turn the operating system's refusals into ours, each with the place and a way out."""
-    try:
-        yield
-    except OSError as error:
-        hint = _HINTS.get(error.errno or 0, "check the disk")
-        raise StoreError(f"cannot {what} {path}: {error.strerror or error}; {hint}") from error
+class translated:  # noqa: N801 it is used as a function is
+    """Turn the operating system's refusals into ours, each with the place and a way out; a context manager."""
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: Path | str, what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise refused(self._path, self._what, error) from error
+
+
+def refused(path: Path | str, what: str, error: OSError) -> StoreError:
+    """Spell a refusal in our own words."""
+    hint = _HINTS.get(error.errno or 0, "check the disk")
+    return StoreError(f"cannot {what} {path}: {error.strerror or error}; {hint}")
 
 
 def write_whole(descriptor: int, data: bytes) -> None:

@@ -3,35 +3,40 @@
 `<stream>.jsonl` holds the lines, `<stream>.lock` is what flock is taken on (the log itself may be replaced by an
 erasure). An append is: lock, check the head, one write, one fdatasync; before a process's first append to a file the
 folders above it are synced. A last line without its line break was cut short by a crash: whoever holds the lock next
-moves it to `<stream>.torn-<n>` and says so. Damage anywhere else is for a person to judge.
+moves it to `<stream>.torn-<n>` and says so. Damage anywhere else is for a person to judge. An erasure writes a new file
+and puts it in the old one's place. Files stay open between two appends, since to open one costs more than to lock it.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
+import hashlib
 import logging
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from ledger.clock import Clock, SystemClock
 from ledger.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
-from ledger.errors import CorruptLogError, LockTimeoutError, WrongExpectedVersionError
+from ledger.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from ledger.store import Record
-from ledger.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
+from ledger.store.files import count_lines, last_line, sync_folder, translated, write_whole
+from ledger.store.locks import FileLocks, leased
 
 __all__ = ["JsonlStore"]
 
 _log = logging.getLogger(__name__)
 
-_LOCK_POLL_SECONDS = (0.0005, 0.02)
 _FOLLOW_POLL_SECONDS = 0.2
+_KEPT_OPEN = 128
+_REMEMBERED = 4096
+_MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
+"""What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -51,14 +56,6 @@ class _Cursor(msgspec.Struct, frozen=True):
     byte: int
 
 
-class _Hold:
-    """A stream's lock among the threads of this process; the one that has it may take it again."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.depth = 0
-
-
 class JsonlStore:
     """Keeps streams as files below `home`; safe for threads and for several processes at once.
 
@@ -67,14 +64,15 @@ class JsonlStore:
 
     def __init__(self, home: Path, *, lock_timeout: float = 10.0, clock: Clock | None = None) -> None:
         self.home = home.absolute()
-        self._lock_timeout = lock_timeout
+        self._prefix = f"{self.home}/"
         self._clock = clock or SystemClock()
         self._known: dict[str, _Known] = {}
         self._cursors: dict[str, _Cursor] = {}
         self._rooted: dict[str, int] = {}
         self._home_rooted = False
-        self._guard = threading.Lock()
-        self._holds: dict[str, _Hold] = {}
+        self._open: dict[str, tuple[int, int]] = {}
+        self._process = os.getpid()
+        self._locks = FileLocks(lock_timeout, self._clock)
 
     def __repr__(self) -> str:
         return f"JsonlStore({str(self.home)!r})"
@@ -86,18 +84,26 @@ class JsonlStore:
         """The file that holds a stream."""
         return self.home / f"{stream}.jsonl"
 
+    def _file(self, stream: str) -> str:
+        """The same as a plain text: every commit asks for it, and making a Path is a good part of what it costs."""
+        return f"{self._prefix}{stream}.jsonl"
+
     def append(self, stream: str, line: bytes, expected: int) -> None:
         """Append one line durably; see `EventStore.append`."""
-        path = self.path(stream)
+        self.append_all(stream, (line,), expected)
+
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines with one write and one sync; see `EventStore.append_all`."""
+        path = self._file(stream)
         with self.locked(stream), translated(path, "write"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor, stat = self._opened(stream, path)
             try:
-                head = self._head_for_writing(stream, descriptor)
+                head, size = self._head_for_writing(stream, descriptor, stat)
                 if head.seq != expected:
                     raise WrongExpectedVersionError(
                         f"{stream} is at {head.seq}, not at {expected}: read on and decide again", actual=head.seq
                     )
-                if prev_of(line) != head.hash:
+                if prev_of(lines[0]) != head.hash:
                     raise CorruptLogError(
                         f"{stream}: commit {head.seq} is not the one that was read: was the file exchanged?",
                         kind="broken_prev",
@@ -105,17 +111,40 @@ class JsonlStore:
                         line=head.seq,
                         byte=0,
                     )
-                self._root(stream, descriptor)
-                self._write(stream, descriptor, line + b"\n", head_of(line))
+                self._root(stream, stat.st_ino)
+                self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:
-                os.close(descriptor)
+                # Only here, under the stream's lock, can no other thread be writing through its descriptor.
+                if len(self._open) > _KEPT_OPEN:
+                    self._close(stream)
 
-    def _root(self, stream: str, descriptor: int) -> None:
+    def _opened(self, stream: str, path: str | Path) -> tuple[int, os.stat_result]:
+        """Return the file's descriptor, kept from the last time if it is still that of the file at the path."""
+        if self._process != os.getpid():
+            # What the parent has open goes on being the parent's.
+            self._open, self._process = {}, os.getpid()
+        kept = self._open.get(stream)
+        if kept is not None:
+            with suppress(FileNotFoundError):
+                stat = os.stat(path)  # noqa: PTH116
+                if stat.st_ino == kept[1]:
+                    return kept[0], stat
+            self._close(stream)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        stat = os.fstat(descriptor)
+        self._open[stream] = (descriptor, stat.st_ino)
+        return descriptor, stat
+
+    def _close(self, stream: str) -> None:
+        kept = self._open.pop(stream, None)
+        if kept is not None:
+            os.close(kept[0])
+
+    def _root(self, stream: str, inode: int) -> None:
         """Sync the folders that lead to a file, before the first line that this process adds to it.
 
         Not only at the file's birth: whoever made it, or a folder above it, may have died before syncing that.
         """
-        inode = os.fstat(descriptor).st_ino
         if self._rooted.get(stream) == inode:
             return
         folder = self.path(stream).parent
@@ -129,33 +158,35 @@ class JsonlStore:
             self._home_rooted = True
         self._rooted[stream] = inode
 
-    def _write(self, stream: str, descriptor: int, data: bytes, head: Head) -> None:
-        before = os.fstat(descriptor)
+    def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
         try:
             write_whole(descriptor, data)
             os.fdatasync(descriptor)
-        except OSError:
-            # Nobody was told that this line exists, so it must not be read either.
-            self._known.pop(stream, None)
-            self._cursors.pop(stream, None)
-            os.ftruncate(descriptor, before.st_size)
+        except BaseException:
+            # Nobody was told that these lines exist, so they must not be read either.
+            self._forget(stream)
+            os.ftruncate(descriptor, size)
             raise
-        self._learn(stream, os.fstat(descriptor), head)
-        self._cursors[stream] = _Cursor(before.st_ino, head.seq, before.st_size + len(data))
-
-    def _head_for_writing(self, stream: str, descriptor: int) -> Head:
-        """Find the head while holding the lock; a torn tail is moved aside first."""
         stat = os.fstat(descriptor)
+        self._learn(stream, stat, head)
+        _remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+
+    def _forget(self, stream: str) -> None:
+        self._known.pop(stream, None)
+        self._cursors.pop(stream, None)
+
+    def _head_for_writing(self, stream: str, descriptor: int, stat: os.stat_result) -> tuple[Head, int]:
+        """Find the head, and the byte behind it, while holding the lock; a torn tail is moved aside first."""
         known = self._recall(stream, stat)
         if known is not None:
-            return known
+            return known, stat.st_size
         line, end = last_line(descriptor, stat.st_size)
         head = self._parse_head(stream, descriptor, line, end)
         if end < stat.st_size:
             self._move_torn_tail(stream, descriptor, end, stat.st_size)
             stat = os.fstat(descriptor)
         self._learn(stream, stat, head)
-        return head
+        return head, end
 
     def _recall(self, stream: str, stat: os.stat_result) -> Head | None:
         known = self._known.get(stream)
@@ -164,7 +195,7 @@ class JsonlStore:
         return known.head
 
     def _learn(self, stream: str, stat: os.stat_result, head: Head) -> None:
-        self._known[stream] = _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head)
+        _remember(self._known, stream, _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head))
 
     def _parse_head(self, stream: str, descriptor: int, line: bytes, end: int) -> Head:
         """Read the head off the last whole line, which has to be what was written."""
@@ -206,54 +237,57 @@ class JsonlStore:
         os.fdatasync(descriptor)
         _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, len(tail), aside)
 
-    def read(self, stream: str, after: int = 0) -> Iterator[Record]:
+    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         """Yield the lines after a seq; see `EventStore.read`."""
-        path = self.path(stream)
+        path = self._file(stream)
         with translated(path, "read"):
             try:
-                file = path.open("rb")
+                file = open(path, "rb")  # noqa: PTH123, SIM115
             except FileNotFoundError:
                 return
             with file:
-                inode, seq, byte = self._start(stream, file, after)
+                inode, seq, start = self._start(stream, file, after, byte)
                 try:
                     for line in file:
                         if not line.endswith(b"\n"):
                             return
-                        start = byte
-                        seq, byte = seq + 1, byte + len(line)
+                        begin = start
+                        seq, start = seq + 1, start + len(line)
                         if seq > after:
-                            yield Record(line[:-1], start)
+                            yield Record(line[:-1], begin)
                 finally:
                     known = self._cursors.get(stream)
-                    if known is None or known.inode != inode or known.seq < seq:
-                        self._cursors[stream] = _Cursor(inode, seq, byte)
+                    # What somebody was told long ago is for them to check.
+                    if byte is None and (known is None or known.inode != inode or known.seq < seq):
+                        _remember(self._cursors, stream, _Cursor(inode, seq, start))
 
-    def _start(self, stream: str, file: BufferedReader, after: int) -> tuple[int, int, int]:
-        """Skip what was passed before, if it is still there: a line has to end where the cursor says."""
+    def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
+        """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
         inode = os.fstat(file.fileno()).st_ino
+        if byte is not None and _is_next(file, byte, after + 1):
+            return inode, after, file.seek(byte)
         cursor = self._cursors.get(stream)
         if cursor is None or cursor.inode != inode or cursor.seq > after:
             return inode, 0, 0
-        if cursor.byte and os.pread(file.fileno(), 1, cursor.byte - 1) != b"\n":
-            del self._cursors[stream]
+        if not _begins_line(file, cursor.byte):
+            self._cursors.pop(stream, None)
             return inode, 0, 0
-        file.seek(cursor.byte)
-        return inode, cursor.seq, cursor.byte
+        return inode, cursor.seq, file.seek(cursor.byte)
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
-        path = self.path(stream)
+        path = self._file(stream)
         with translated(path, "read"):
             try:
+                stat = os.stat(path)  # noqa: PTH116
+                known = self._recall(stream, stat)
+                if known is not None:
+                    return known
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
                 return EMPTY
             try:
                 stat = os.fstat(descriptor)
-                known = self._recall(stream, stat)
-                if known is not None:
-                    return known
                 line, end = last_line(descriptor, stat.st_size)
                 head = self._parse_head(stream, descriptor, line, end)
                 if end == stat.st_size:
@@ -262,12 +296,28 @@ class JsonlStore:
             finally:
                 os.close(descriptor)
 
+    def settled_head(self, stream: str) -> Head:
+        """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
+        path = self._file(stream)
+        with self.locked(stream), translated(path, "sync"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return EMPTY
+            try:
+                # Whoever wrote it may have died, or been interrupted, before its sync.
+                os.fdatasync(descriptor)
+                self._root(stream, os.fstat(descriptor).st_ino)
+            finally:
+                os.close(descriptor)
+            return self.head(stream)
+
     def size(self, stream: str) -> int:
         """Return how many bytes a stream takes."""
-        path = self.path(stream)
+        path = self._file(stream)
         with translated(path, "read"):
             try:
-                return path.stat().st_size
+                return os.stat(path).st_size  # noqa: PTH116
             except FileNotFoundError:
                 return 0
 
@@ -288,16 +338,9 @@ class JsonlStore:
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
-        names = []
         with translated(self.home, "read"):
-            for folder, _, files in os.walk(self.home, onerror=_unless_gone):
-                below = Path(folder).relative_to(self.home).as_posix()
-                for file in files:
-                    if file.endswith(".jsonl"):
-                        name = file.removesuffix(".jsonl") if below == "." else f"{below}/{file.removesuffix('.jsonl')}"
-                        if name.startswith(prefix):
-                            names.append(name)
-        yield from sorted(names)
+            names = sorted(_stream_names(str(self.home), prefix))
+        yield from names
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
@@ -318,61 +361,105 @@ class JsonlStore:
                 )
             self._clock.sleep(_FOLLOW_POLL_SECONDS)
 
-    @contextmanager
-    def locked(self, stream: str) -> Iterator[None]:
+    def close(self) -> None:
+        """Close what is kept open between two appends; the store can be used again."""
+        for stream in list(self._open):
+            with self.locked(stream):
+                self._close(stream)
+        self._locks.close()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            for descriptor, _ in self._open.values():
+                os.close(descriptor)
+
+    def locked(self, stream: str) -> AbstractContextManager[None]:
         """Hold the stream's lock; see `EventStore.locked`."""
-        path = self.home / f"{stream}.lock"
-        with self._guard:
-            hold = self._holds.setdefault(stream, _Hold())
-        if not hold.lock.acquire(timeout=self._lock_timeout):
-            raise LockTimeoutError(
-                f"{path} is still locked by another thread after {self._lock_timeout:g} s: try again"
-            )
-        try:
-            descriptor = self._flock(path) if hold.depth == 0 else None
-            hold.depth += 1
+        return self._locks.held(f"{self._prefix}{stream}.lock")
+
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
+        """Try to be the only one at work on something; see `EventStore.lease`."""
+        spelled = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return leased(self.home / f"{stream}.lease-{spelled}")
+
+    def edition(self, stream: str) -> str:
+        """Return the file's inode: an erasure puts another file in its place."""
+        path = self.path(stream)
+        with translated(path, "read"):
             try:
-                yield
-            finally:
-                hold.depth -= 1
-                if descriptor is not None:
-                    os.close(descriptor)
-        finally:
-            hold.lock.release()
+                return str(path.stat().st_ino)
+            except FileNotFoundError:
+                return ""
 
-    def _flock(self, path: Path) -> int:
-        """Open and lock the lock file; a lock on a file that is no longer the one at `path` would be nobody's."""
-        waited, pause = 0.0, _LOCK_POLL_SECONDS[0]
-        while True:
-            with translated(path, "lock"):
-                descriptor = _lock_now(path)
-            if descriptor is not None:
-                return descriptor
-            if waited >= self._lock_timeout:
-                raise LockTimeoutError(
-                    f"{path} is held by another process after {self._lock_timeout:g} s: "
-                    "end that process, or raise file_lock_timeout_seconds"
-                )
-            self._clock.sleep(pause)
-            waited += pause
-            pause = min(pause * 2, _LOCK_POLL_SECONDS[1])
+    def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
+        """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
+        path = self.path(stream)
+        with self.locked(stream), translated(path, "write"):
+            # What was moved aside cannot be told apart from what is to go: it holds the same words.
+            for moved in _MOVED_ASIDE:
+                for sidecar in path.parent.glob(moved.format(path.stem)):
+                    sidecar.unlink()
+            if not lines:
+                return
+            descriptor, stat = self._opened(stream, path)
+            self._head_for_writing(stream, descriptor, stat)
+            for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
+                sidecar.unlink()
+            fresh = path.with_name(f".{path.stem}.erasing")
+            target = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(target, "wb") as file:
+                    for seq, record in enumerate(self.read(stream), 1):
+                        line = lines.get(seq)
+                        if line is not None:
+                            _must_be_erasure(stream, seq, record.line, line)
+                        file.write((record.line if line is None else line) + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                fresh.rename(path)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
+            self._forget(stream)
+            self._close(stream)
+            sync_folder(path.parent)
 
 
-def _lock_now(path: Path) -> int | None:
-    """Return the locked lock file's descriptor; None while somebody else has it."""
-    make_folder(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+_T = TypeVar("_T")
+
+
+def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
+    """Note something about a stream, and of many streams let go of the oldest note."""
+    if len(known) >= _REMEMBERED and stream not in known:
+        with suppress(RuntimeError):
+            # Another thread may be noting something, too; then it is that one's turn.
+            known.pop(next(iter(known)), None)
+    known[stream] = what
+
+
+def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
+    """Whether the line of a seq begins where somebody was once told; an erasure may have moved it since."""
+    if not _begins_line(file, byte):
+        return False
+    file.seek(byte)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(path.stat(), os.fstat(descriptor)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
+        return head_of(file.readline()).seq == seq
+    except UNREADABLE:
+        return False
+    finally:
+        file.seek(0)
+
+
+def _begins_line(file: BufferedReader, byte: int) -> bool:
+    return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
+
+
+def _must_be_erasure(stream: str, seq: int, before: bytes, after: bytes) -> None:
+    """Hold a stub's line to the one it replaces: the same commit, and less of it."""
+    old, new = inspect(before), inspect(after)
+    same = (old.seq, old.at, old.prev, old.hash) == (new.seq, new.at, new.prev, new.hash)
+    if not (same and new.intact and set(new.erased) > set(old.erased)):
+        raise StoreError(f"{stream}: what should replace commit {seq} is no erasure of it; nothing was changed")
 
 
 def _sync_above_home(folder: Path) -> None:
@@ -385,6 +472,16 @@ def _sync_above_home(folder: Path) -> None:
             raise
 
 
-def _unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _stream_names(home: str, prefix: str) -> Iterator[str]:
+    """Walk through the folders in which a stream of that name can be; what is gone meanwhile is passed over."""
+    folders = [(home, "")]
+    while folders:
+        folder, below = folders.pop()
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{below}{entry.name}"
+                if entry.is_dir():
+                    if not entry.is_symlink() and (f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")):
+                        folders.append((entry.path, f"{name}/"))
+                elif name.endswith(".jsonl") and name.startswith(prefix):
+                    yield name.removesuffix(".jsonl")

@@ -503,6 +503,7 @@ def test_a_reply_with_more_items_than_a_memory_could_ever_want_is_refused():
     assert len(read({"newFacts": [{"content": "x"}] * 5_000})) == 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -607,7 +608,7 @@ def told_of(found: dict[str, object]) -> int:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=2 * settings().max_examples)
 @given(replies)
 @example({"newFacts": None})
 def test_every_item_of_every_list_ends_in_exactly_one_candidate(reply):
@@ -623,7 +624,7 @@ def test_every_item_of_every_list_ends_in_exactly_one_candidate(reply):
         repr(candidate).encode()
 
 
-@settings(max_examples=300)
+@settings(max_examples=2 * settings().max_examples)
 @given(values | replies, st.sampled_from(["%s", "<think>%s</think>%s", "```json\n%s", "%s</think>", '{"%s', "%s%s"]))
 def test_any_text_is_read_or_refused(value, around):
     try:
@@ -685,7 +686,7 @@ def test_a_broken_reply_changes_nothing_and_its_reason_is_recorded(memory, text)
     assert memory.verify().ok
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples // 3)
 @given(story=st.lists(replies, max_size=3))
 def test_whatever_a_reply_holds_the_ledger_stands(story, tmp_path_factory):
     memory = open_home(tmp_path_factory.mktemp("home")).memory("ada")

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import pytest
 from fakes import PATIENCE, FakeClock
-from store.sealing import as_file, chain, endless_chain, fill, sealed, turn
+from store.sealing import as_file, chain, endless_chain, erase, fill, sealed, turn
 
 from ledger.commit import EMPTY, head_of
-from ledger.errors import CorruptLogError, LockTimeoutError, WrongExpectedVersionError
+from ledger.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
 from ledger.store import EventStore
 from ledger.writer import read_commits
 
@@ -116,6 +116,145 @@ class EventStoreConformance:
             store.append(STREAM, line, number)
             sizes.append(store.size(STREAM))
         assert sizes == [0, 0] or (sizes[0] >= len(lines[0]) and sizes[1] >= sizes[0] + len(lines[1]))
+
+    # Several at once.
+
+    def test_lines_appended_together_are_as_if_appended_one_by_one(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(7)
+        store.append_all(STREAM, lines[:3], 0)
+        assert store.head(STREAM) == head_of(lines[2])
+        store.append(STREAM, lines[3], 3)
+        store.append_all(STREAM, lines[4:], 4)
+        for reader in (store, engine.open()):
+            assert lines_of(reader) == lines
+            assert reader.head(STREAM) == head_of(lines[-1])
+
+    def test_lines_on_another_version_than_expected_change_nothing(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(4)
+        engine.open().append(STREAM, lines[0], 0)
+        with pytest.raises(WrongExpectedVersionError):
+            store.append_all(STREAM, lines[2:], 2)
+        assert lines_of(store) == lines[:1]
+        store.append_all(STREAM, lines[1:], 1)
+        assert lines_of(store) == lines
+
+    # Reading on from a place.
+
+    def test_reading_on_from_a_place_that_was_told(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(6)
+        fill(store, STREAM, lines)
+        told = [record.byte for record in store.read(STREAM)]
+        for after in (0, 3, 5):
+            records = list(engine.open().read(STREAM, after, byte=told[after]))
+            assert [record.line for record in records] == lines[after:]
+            assert [record.byte for record in records] == told[after:]
+
+    @pytest.mark.parametrize("byte", ["another line", "inside a line", "behind everything", "the end"])
+    def test_a_place_that_does_not_hold_any_more_is_passed_over(
+        self, engine: Engine, store: EventStore, byte: str
+    ) -> None:
+        lines = chain(6)
+        fill(store, STREAM, lines)
+        told = [record.byte for record in store.read(STREAM)]
+        end = len(as_file(lines))
+        wrong = {"another line": told[1], "inside a line": told[3] + 5, "behind everything": end + 9, "the end": end}
+        for reader in (store, engine.open()):
+            for _ in range(2):
+                assert [record.line for record in reader.read(STREAM, 3, byte=wrong[byte])] == lines[3:]
+            assert lines_of(reader) == lines
+
+    # What cannot be taken back.
+
+    def test_a_settled_head_is_the_head_once_nobody_is_writing(self, engine: Engine, store: EventStore) -> None:
+        assert store.settled_head(STREAM) == EMPTY
+        lines = chain(3)
+        fill(store, STREAM, lines)
+        assert engine.open().settled_head(STREAM) == store.settled_head(STREAM) == head_of(lines[-1])
+        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        with store.locked(STREAM), pytest.raises(LockTimeoutError):
+            other.settled_head(STREAM)
+
+    # Erasing.
+
+    def test_an_erased_event_is_gone_and_the_chain_holds(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(5)
+        fill(store, STREAM, lines)
+        other = engine.open()
+        assert lines_of(other) == lines
+        before = store.edition(STREAM)
+        with store.locked(STREAM):
+            store.redact(STREAM, {2: erase(lines[1], 0), 4: erase(lines[3], 0)})
+        assert store.edition(STREAM) != before
+        wanted = [lines[0], erase(lines[1], 0), lines[2], erase(lines[3], 0), lines[4]]
+        for reader in (store, other, engine.open()):
+            assert lines_of(reader) == wanted
+            assert reader.head(STREAM) == head_of(lines[-1])
+            assert [commit.seq for commit in read_commits(reader, STREAM)] == [1, 2, 3, 4, 5]
+
+    def test_both_go_on_appending_after_an_erasure(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(5)
+        other = engine.open()
+        fill(store, STREAM, lines[:2])
+        other.append(STREAM, lines[2], 2)
+        with store.locked(STREAM):
+            store.redact(STREAM, {3: erase(lines[2], 0)})
+        other.append(STREAM, lines[3], 3)
+        store.append(STREAM, lines[4], 4)
+        assert lines_of(engine.open()) == [*lines[:2], erase(lines[2], 0), *lines[3:]]
+
+    def test_only_an_erasure_of_the_same_line_replaces_it(self, store: EventStore) -> None:
+        lines = chain(3)
+        fill(store, STREAM, lines)
+        before = store.edition(STREAM)
+        for instead in (lines[1], chain(2, text="other")[1], erase(lines[0], 0), erase(chain(2, text="x")[1], 0)):
+            with store.locked(STREAM), pytest.raises(StoreError, match="no erasure of it"):
+                store.redact(STREAM, {2: instead})
+        assert lines_of(store) == lines
+        assert store.edition(STREAM) == before
+
+    def test_an_edition_stays_while_lines_are_only_appended(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(3)
+        store.append(STREAM, lines[0], 0)
+        first = store.edition(STREAM)
+        store.append_all(STREAM, lines[1:], 1)
+        assert store.edition(STREAM) == engine.open().edition(STREAM) == first
+        assert store.edition("users/nobody/ledger") == ""
+
+    # Leases.
+
+    def test_a_lease_is_one_holders(self, engine: Engine, store: EventStore) -> None:
+        other = engine.open()
+        with store.lease(STREAM, "monday") as mine:
+            with other.lease(STREAM, "monday") as yours, other.lease(STREAM, "tuesday") as another:
+                assert (mine, yours, another) == (True, False, True)
+            with store.lease(STREAM, "monday") as again, other.lease("users/al/ledger", "monday") as elsewhere:
+                assert (again, elsewhere) == (False, True)
+        with other.lease(STREAM, "monday") as yours:
+            assert yours
+
+    def test_a_lease_is_no_lock(self, engine: Engine, store: EventStore) -> None:
+        with store.lease(STREAM, "monday"):
+            engine.open(lock_timeout=0.01, clock=FakeClock()).append(STREAM, chain(1)[0], 0)
+        assert lines_of(store) == chain(1)
+        assert list(store.streams()) == [STREAM]
+
+    def test_an_error_inside_ends_the_lease(self, engine: Engine, store: EventStore) -> None:
+        with pytest.raises(ZeroDivisionError), store.lease(STREAM, "monday"):
+            raise ZeroDivisionError
+        with engine.open().lease(STREAM, "monday") as mine:
+            assert mine
+
+    # Letting go.
+
+    def test_a_closed_store_can_be_used_again(self, store: EventStore) -> None:
+        lines = chain(3)
+        fill(store, STREAM, lines[:2])
+        store.close()
+        assert lines_of(store) == lines[:2]
+        store.append(STREAM, lines[2], 2)
+        store.close()
+        store.close()
+        assert lines_of(store) == lines
 
     # Expected version.
 

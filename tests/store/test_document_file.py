@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -44,10 +45,10 @@ def others(path: Path) -> dict[str, bytes]:
 
 def test_it_shows_the_memory(path: Path) -> None:
     file = DocumentFile(path, nothing)
-    file.write(memory("runs"))
+    file.write(render(memory("runs")))
     assert path.read_bytes() == render(memory("runs"))
     assert path.stat().st_mode & 0o777 == 0o600
-    file.write(memory("runs", "喜欢 tea"), memory("runs"))
+    file.write(render(memory("runs", "喜欢 tea")))
     assert path.read_bytes() == render(memory("runs", "喜欢 tea"))
     assert "喜欢 tea".encode() in path.read_bytes()
     assert others(path) == {}
@@ -55,18 +56,20 @@ def test_it_shows_the_memory(path: Path) -> None:
 
 def test_it_is_replaced_and_never_written_into(path: Path) -> None:
     file = DocumentFile(path, nothing)
-    file.write(memory("runs"))
+    file.write(render(memory("runs")))
     with path.open("rb") as reader:
-        file.write(memory("walks"), memory("runs"))
+        file.write(render(memory("walks")))
         assert reader.read() == render(memory("runs"))
 
 
-def test_what_is_right_is_left_alone(path: Path) -> None:
+def test_what_is_right_is_left_alone_and_only_its_time_says_that_it_was_looked_at(path: Path) -> None:
     file = DocumentFile(path, nothing)
-    file.write(memory("runs"))
+    file.write(render(memory("runs")))
+    os.utime(path, (1, 1))
     before = path.stat()
-    file.write(memory("runs"), memory("walks"))
-    assert path.stat() == before
+    file.write(render(memory("runs")))
+    assert path.stat().st_ino == before.st_ino
+    assert path.stat().st_mtime > before.st_mtime
 
 
 EDITS: dict[str, Callable[[bytes], bytes]] = {
@@ -82,16 +85,18 @@ EDITS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-@pytest.mark.parametrize("before", [memory("runs"), None], ids=["after a commit", "at the start"])
+@pytest.mark.parametrize("again", [False, True], ids=["after a commit", "at the start"])
 def test_what_a_person_wrote_is_moved_aside_and_reported(
-    path: Path, caplog: pytest.LogCaptureFixture, edit: Callable[[bytes], bytes], before: Memory | None
+    path: Path, caplog: pytest.LogCaptureFixture, edit: Callable[[bytes], bytes], again: bool
 ) -> None:
     file = DocumentFile(path, lambda moment: [memory("runs", at=moment)])
-    file.write(memory("runs"))
+    file.write(render(memory("runs")))
+    if again:
+        file = DocumentFile(path, lambda moment: [memory("runs", at=moment)])
     edited = edit(path.read_bytes())
     path.write_bytes(edited)
     with caplog.at_level(logging.WARNING, "projections.document"):
-        file.write(memory("runs", "likes tea", at=LATER), before)
+        file.write(render(memory("runs", "likes tea", at=LATER)))
     assert path.read_bytes() == render(memory("runs", "likes tea", at=LATER))
     assert others(path) == {"memory.json.edited-1": edited}
     assert "memory.json.edited-1" in caplog.text
@@ -102,7 +107,7 @@ def test_each_edit_is_kept(path: Path) -> None:
     file = DocumentFile(path, nothing)
     for number in range(3):
         path.write_bytes(b"edit %d" % number)
-        file.write(memory("runs"))
+        file.write(render(memory("runs")))
     assert others(path) == {f"memory.json.edited-{n + 1}": b"edit %d" % n for n in range(3)}
 
 
@@ -110,7 +115,7 @@ def test_a_file_that_lags_is_ours(path: Path) -> None:
     """Another process committed twice and died before it wrote the document."""
     path.write_bytes(render(memory("runs")))
     file = DocumentFile(path, lambda moment: [memory("runs")] if moment == AT else [])
-    file.write(memory("runs", "walks", "swims", at=LATER), memory("runs", "walks", at=LATER))
+    file.write(render(memory("runs", "walks", "swims", at=LATER)))
     assert path.read_bytes() == render(memory("runs", "walks", "swims", at=LATER))
     assert others(path) == {}
 
@@ -118,7 +123,39 @@ def test_a_file_that_lags_is_ours(path: Path) -> None:
 def test_a_file_that_lags_among_commits_of_one_time_is_ours(path: Path) -> None:
     path.write_bytes(render(memory("runs")))
     file = DocumentFile(path, lambda moment: [memory(), memory("runs"), memory("runs", "walks")])
-    file.write(memory("runs", "walks", "swims"), memory("runs", "walks"))
+    file.write(render(memory("runs", "walks", "swims")))
+    assert others(path) == {}
+
+
+def test_what_was_written_here_last_is_known_without_a_replay(path: Path) -> None:
+    def replay(moment: str) -> Iterable[Memory]:
+        raise AssertionError
+
+    file = DocumentFile(path, replay)
+    for text in ("runs", "walks", "swims"):
+        file.write(render(memory(text)))
+        assert file.judged(render(memory(text)))
+        assert not file.judged(render(memory("sleeps")))
+
+
+def test_an_edited_file_is_judged_once(path: Path) -> None:
+    asked = []
+
+    def replay(moment: str) -> Iterable[Memory]:
+        asked.append(moment)
+        return ()
+
+    path.write_bytes(render(memory("edited")))
+    file = DocumentFile(path, replay)
+    assert file.judged(render(memory("runs")))
+    file.write(render(memory("runs")))
+    assert asked == [AT]
+
+
+def test_an_edited_file_can_be_spared(path: Path) -> None:
+    path.write_bytes(b"edited")
+    DocumentFile(path, nothing).write(render(memory("runs")), spare_edits=True)
+    assert path.read_bytes() == b"edited"
     assert others(path) == {}
 
 
@@ -131,7 +168,7 @@ def test_what_is_saved_while_the_file_is_judged_is_kept(path: Path) -> None:
             path.write_bytes(b"saved just now")
         return [memory("runs")]
 
-    DocumentFile(path, judge).write(memory("walks", at=LATER))
+    DocumentFile(path, judge).write(render(memory("walks", at=LATER)))
     assert path.read_bytes() == render(memory("walks", at=LATER))
     assert others(path) == {"memory.json.edited-1": b"saved just now"}
 
@@ -139,20 +176,20 @@ def test_what_is_saved_while_the_file_is_judged_is_kept(path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_told_in_one_line(path: Path) -> None:
     path.mkdir()
     with pytest.raises(StoreError, match=r"cannot write .*memory\.json") as told:
-        DocumentFile(path, nothing).write(memory("runs"))
+        DocumentFile(path, nothing).write(render(memory("runs")))
     assert "\n" not in str(told.value)
 
 
 def test_a_write_that_fails_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = DocumentFile(path, nothing)
-    file.write(memory("runs"))
+    file.write(render(memory("runs")))
 
     def full(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(StoreError, match="No space left"):
-        file.write(memory("walks"), memory("runs"))
+        file.write(render(memory("walks")))
     assert path.read_bytes() == render(memory("runs"))
 
 
@@ -180,7 +217,8 @@ def test_the_shape_is_the_agreed_one() -> None:
 def test_a_memory_json_from_before_the_ledger_is_not_lost(tmp_path: Path) -> None:
     older = b'{"version":"1.0","lastUpdated":"","facts":[{"id":"fact_a","content":"from DeerFlow"}]}'
     (tmp_path / "memory.json").write_bytes(older)
-    open_home(tmp_path).memory().add_fact("runs")
+    with open_home(tmp_path) as home:
+        home.memory().add_fact("runs")
     assert (tmp_path / "memory.json.edited-1").read_bytes() == older
     assert b"runs" in (tmp_path / "memory.json").read_bytes()
 
@@ -188,9 +226,11 @@ def test_a_memory_json_from_before_the_ledger_is_not_lost(tmp_path: Path) -> Non
 def test_an_edit_between_two_commits_is_not_lost(tmp_path: Path) -> None:
     memory = open_home(tmp_path).memory()
     memory.add_fact("runs")
+    memory.flush()
     edited = (tmp_path / "memory.json").read_bytes().replace(b"runs", b"swims")
     (tmp_path / "memory.json").write_bytes(edited)
     memory.add_fact("walks")
+    memory.flush()
     assert (tmp_path / "memory.json.edited-1").read_bytes() == edited
     assert memory.verify().ok
 
@@ -202,9 +242,11 @@ def test_commits_of_one_moment_make_no_false_alarm(tmp_path: Path) -> None:
     states = []
     for text in ("one", "two", "three"):
         memory.add_fact(text)
+        memory.flush()
         states.append((tmp_path / "memory.json").read_bytes())
     (tmp_path / "memory.json").write_bytes(states[0])
-    open_home(tmp_path, clock=clock).memory().add_fact("four")
+    with open_home(tmp_path, clock=clock) as home:
+        home.memory().add_fact("four")
     assert not (tmp_path / "memory.json.edited-1").exists()
     assert memory.verify().ok
 
@@ -215,8 +257,10 @@ def test_the_commit_stands_where_the_document_cannot_be_written(
     (tmp_path / "memory.json").mkdir()
     memory = open_home(tmp_path).memory()
     assert memory.add_fact("runs").commit == 2
-    assert "commit 2" in caplog.text
+    assert memory.flush() is False
+    assert "the log of global" in caplog.text
     (tmp_path / "memory.json").rmdir()
     memory.add_fact("walks")
+    assert memory.flush() is True
     assert memory.verify().ok
     assert (tmp_path / "memory.json").is_file()

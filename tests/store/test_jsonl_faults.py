@@ -345,6 +345,7 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
 def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
     store = JsonlStore(small_disk / "home")
     fill(store, STREAM, chain(1))
+    store.close()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for writer in (store, JsonlStore(store.home)):
         with pytest.raises(StoreError, match="Read-only file system; the file system is read-only"):

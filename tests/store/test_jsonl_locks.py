@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, FakeClock
 from store.conformance import STREAM, lines_of
-from store.sealing import chain, fill
+from store.sealing import chain, erase, fill
 
 from ledger.errors import LockTimeoutError
 from ledger.events import FactAdded, TurnRecorded
@@ -166,16 +166,87 @@ def test_a_lock_on_a_file_that_was_taken_away_is_nobodys(home: Path, monkeypatch
         assert not is_free(path)
 
 
+def open_below(home: Path) -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(str(descriptor.readlink()))
+    return sorted(path for path in found if path.startswith(str(home)))
+
+
 def test_no_descriptor_is_left_behind(home: Path) -> None:
     store = JsonlStore(home, lock_timeout=0.01, clock=FakeClock())
     other = JsonlStore(home)
     fill(store, STREAM, chain(1))
-    before = sorted(Path("/proc/self/fd").iterdir())
     for _ in range(3):
         with other.locked(STREAM), pytest.raises(LockTimeoutError):
             store.append(STREAM, chain(1)[0], 0)
         store.head(STREAM), lines_of(store), store.torn_tail(STREAM)
-    assert sorted(Path("/proc/self/fd").iterdir()) == before
+        with store.lease(STREAM, "monday"), other.lease(STREAM, "monday"):
+            pass
+    lock, log = (str(home / f"{STREAM}.{kind}") for kind in ("lock", "jsonl"))
+    assert open_below(home) == sorted([lock, lock, log])
+    store.close()
+    assert open_below(home) == [lock]
+    del other
+    assert open_below(home) == []
+
+
+def test_of_many_streams_only_so_many_stay_open(home: Path) -> None:
+    store = JsonlStore(home)
+    for number in range(300):
+        fill(store, f"users/u{number}/ledger", chain(1))
+    assert len(open_below(home)) <= 2 * 130
+    store.close()
+    assert open_below(home) == []
+
+
+def test_an_erasure_leaves_nothing_that_was_moved_aside(home: Path) -> None:
+    store = JsonlStore(home)
+    fill(store, STREAM, lines := chain(2))
+    folder = store.path(STREAM).parent
+    for name in ("ledger.torn-1", "ledger.damaged-1", ".ledger.mending", ".ledger.copying", ".ledger.erasing"):
+        (folder / name).write_text("said 1")
+    with store.path(STREAM).open("ab") as file:
+        file.write(b"said 1, and torn")
+    with store.locked(STREAM):
+        store.redact(STREAM, {1: erase(lines[0], 0)})
+    assert sorted(path.name for path in folder.iterdir()) == ["ledger.jsonl", "ledger.lock"]
+    assert lines_of(store) == [erase(lines[0], 0), lines[1]]
+
+
+def test_a_lock_file_that_was_replaced_since_the_last_append_is_opened_anew(home: Path) -> None:
+    store, other = (JsonlStore(home, lock_timeout=0.01, clock=FakeClock()) for _ in range(2))
+    fill(store, STREAM, chain(1))
+    (home / f"{STREAM}.lock").unlink()
+    with other.locked(STREAM), pytest.raises(LockTimeoutError):
+        store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, chain(2)[1], 1)
+    assert lines_of(other) == chain(2)
+
+
+def in_a_fork(work: Callable[[], object]) -> bool:
+    """Whether a forked child got through some work."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 the exit code tells
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_child_has_locks_and_files_of_its_own(home: Path) -> None:
+    store = JsonlStore(home, lock_timeout=0.01, clock=FakeClock())
+    lines = chain(3)
+    fill(store, STREAM, lines[:1])
+    assert in_a_fork(lambda: store.append(STREAM, lines[1], 1))
+    assert lines_of(store) == lines[:2]
+    with store.locked(STREAM):
+        assert not in_a_fork(lambda: store.append(STREAM, lines[2], 2))
+    store.append(STREAM, lines[2], 2)
+    assert lines_of(store) == lines
 
 
 def test_two_processes_write_at_once_and_lose_nothing(home: Path) -> None:

@@ -1,0 +1,161 @@
+"""Whether size is felt: a scope of a million commits against one of a thousand, and a home of 100,000 scopes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from backstory.api import Backstory
+from benchmarks.rows import Row, in_turn, ms, times
+from ledger.commit import EMPTY, Cause, Draft, Head, head_of, seal
+from ledger.events import Event, Fact, FactAdded, FactRemoved, PolicyChanged, Turn, TurnRange, TurnRecorded
+from ledger.policy import Policy
+from ledger.scope import Scope
+
+__all__ = ["many_scopes", "one_scope"]
+
+_LIVE = 100
+_THREADS = 1_000
+
+
+def _at(n: int) -> str:
+    """The time of the n-th commit: one a second."""
+    day, second = divmod(n, 86_400)
+    month, day = divmod(day, 28)
+    return f"2026-{month + 1:02}-{day + 1:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"
+
+
+def _fact(seq: int) -> Fact:
+    return Fact(
+        id=f"fact_{seq}_0",
+        content=f"Ada keeps note {seq} about the long walks that she takes in the woods behind the house",
+        category="context",
+        confidence=0.9,
+        created_at=_at(seq),
+        source=f"thread-{seq % _THREADS}",
+        seq=seq,
+    )
+
+
+def _write(path: Path, drafts: Iterator[Draft]) -> None:
+    salts = itertools.count()
+    head: Head = EMPTY
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for draft in drafts:
+            line = seal(draft, head, lambda: f"{next(salts):032x}")
+            head = head_of(line)
+            file.write(line + b"\n")
+
+
+def _genesis(scope: Scope) -> Draft:
+    return Draft(_at(0), Cause(kind="genesis", user=scope.user), (PolicyChanged(None, Policy()),))
+
+
+def _ledger(commits: int) -> Iterator[Draft]:
+    """A memory at its cap: each commit learns from one turn, adds a fact and evicts the oldest."""
+    yield _genesis(Scope())
+    for seq in range(2, commits + 1):
+        n = (seq - 2) // _THREADS + 1
+        cause = Cause(kind="extraction", thread=f"thread-{seq % _THREADS}", turns=TurnRange(n, n), model="a-model")
+        gone: list[Event] = [FactRemoved(_fact(seq - _LIVE), "cap")] if seq > _LIVE + 1 else []
+        yield Draft(_at(seq), cause, (*gone, FactAdded(_fact(seq), "newFacts/0")))
+
+
+def _transcript(commits: int) -> Iterator[Draft]:
+    for seq in range(2, commits + 1):
+        n = (seq - 2) // _THREADS + 1
+        thread = f"thread-{seq % _THREADS}"
+        cause = Cause(kind="record", thread=thread, turns=TurnRange(n, n))
+        turn = Turn(
+            n=n, id=f"t{n}", role="user", content=f"I took walk {seq} in the woods.", at=_at(seq), anonymous=True
+        )
+        yield Draft(_at(seq), cause, (TurnRecorded(turn),))
+
+
+def _home(folder: Path, commits: int) -> None:
+    _write(folder / "ledger.jsonl", _ledger(commits))
+    _write(folder / "transcript.jsonl", _transcript(commits))
+
+
+def _opened(folder: Path) -> Callable[[], None]:
+    def work() -> None:
+        with Backstory.open(folder, background=False) as bs:
+            assert len(bs.memory().facts()) == _LIVE
+
+    return work
+
+
+def _each(work: Callable[[int], object], seqs: list[int]) -> float:
+    """Median seconds of one."""
+    took = []
+    for seq in seqs:
+        start = time.perf_counter()
+        work(seq)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took)
+
+
+def one_scope(commits: int) -> Iterator[Row]:
+    """Measure opening and asking, with a warm index, where both logs have so many commits."""
+    chosen = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large", Path(folder) / "small"
+        _home(large, commits)
+        _home(small, 1_000)
+        start = time.perf_counter()
+        _opened(large)()
+        built = time.perf_counter() - start
+        _opened(small)()
+        many, few = in_turn(_opened(large), _opened(small), rounds=31)
+        size = (large / "index.sqlite").stat().st_size / sum(p.stat().st_size for p in large.glob("*.jsonl"))
+        with Backstory.open(large, background=False) as bs:
+            memory = bs.memory()
+            seqs = [chosen.randrange(_LIVE + 2, commits) for _ in range(100)]
+            shown = _each(lambda seq: memory.document(at=seq), seqs)
+            then = _each(lambda seq: memory.document(at=_at(seq)), seqs)
+            why = _each(lambda seq: memory.why(f"fact_{seq}_0"), seqs)
+    name = f"{commits:,} commits"
+    yield Row(f"opening a scope of {name} / of 1,000, index warm", times(many / few), "≤ 1.5 ×")
+    yield Row("  opening, reading the facts and closing it", f"{ms(many)}, {ms(few)}")
+    yield Row(f"show --at a random commit, a random time, of {name}, p50", f"{ms(shown)}, {ms(then)}", "≤ 20 ms")
+    yield Row(f"why a random fact, of {name}, p50", ms(why), "≤ 5 ms")
+    yield Row("  building the index from nothing; its size / that of the logs", f"{ms(built)}; {times(size)}")
+
+
+def _scopes(folder: Path, count: int) -> None:
+    for number in range(count):
+        scope = Scope(f"user{number}")
+        added = Draft(_at(1), Cause(kind="manual", action="add"), (FactAdded(_fact(2)),))
+        _write(folder / scope.folder / "ledger.jsonl", iter([_genesis(scope), added]))
+
+
+def many_scopes(count: int) -> Iterator[Row]:
+    """Measure a home of so many scopes: to list them, and to open one of them against one of ten."""
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large", Path(folder) / "small"
+        _scopes(large, count)
+        _scopes(small, 10)
+        numbers = itertools.count()
+
+        def opening(home: Path, below: int) -> Callable[[], None]:
+            def work() -> None:
+                with Backstory.open(home, background=False) as bs:
+                    assert len(bs.memory(f"user{next(numbers) % below}").facts()) == 1
+
+            return work
+
+        many, few = in_turn(opening(large, count), opening(small, 10), rounds=31)
+        with Backstory.open(large, background=False) as bs:
+            os.sync()
+            start = time.perf_counter()
+            assert len(bs.scopes()) == count
+            listed = time.perf_counter() - start
+    yield Row(f"opening one scope of {count:,} / of 10", times(many / few), "1 ×")
+    yield Row(f"listing {count:,} scopes", ms(listed), "≤ 10 s")

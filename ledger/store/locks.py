@@ -1,0 +1,215 @@
+"""Locks on files: among the threads of a process, among processes, and gone with whoever holds them.
+
+A lock file stays open between two uses, since to open it costs more than to lock it; a lock on a file that is no longer
+the one at its path would be nobody's, so that is checked each time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from ledger.clock import Clock
+from ledger.errors import LockTimeoutError
+from ledger.store.files import make_folder, refused, translated
+
+__all__ = ["FileLocks", "leased"]
+
+_POLL_SECONDS = (0.0005, 0.02)
+_KEPT_OPEN = 128
+
+
+class _Hold:
+    """One lock among the threads of this process; the one that has it may take it again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.depth = 0
+        self.descriptor: int | None = None
+        self.file = (0, 0)
+        """Which file the descriptor is of: device and inode."""
+
+
+class FileLocks:
+    """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
+
+    Paths are plain texts: of what every commit pays for, making a Path was a good part.
+    """
+
+    def __init__(self, timeout: float, clock: Clock) -> None:
+        self._timeout = timeout
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._holds: dict[str, _Hold] = {}
+        self._open = 0
+        self._process = os.getpid()
+
+    def held(self, path: str) -> AbstractContextManager[None]:
+        """Hold the lock.
+
+        Raises:
+            LockTimeoutError: somebody else keeps it.
+            StoreError: the lock file cannot be made.
+        """
+        return _Held(self, path)
+
+    def take(self, path: str) -> _Hold:
+        """Take the lock, or take it again; see `held`."""
+        hold = self._hold(path)
+        if not hold.lock.acquire(timeout=self._timeout):
+            raise LockTimeoutError(f"{path} is still locked by another thread after {self._timeout:g} s: try again")
+        try:
+            if hold.depth == 0:
+                self._lock(path, hold)
+        except BaseException:
+            hold.lock.release()
+            raise
+        hold.depth += 1
+        return hold
+
+    def give_back(self, hold: _Hold) -> None:
+        """Let go of the lock as often as it was taken."""
+        try:
+            hold.depth -= 1
+            if hold.depth == 0:
+                self._unlock(hold)
+        finally:
+            hold.lock.release()
+
+    def close(self) -> None:
+        """Close the lock files that nobody holds; they are opened again when they are needed."""
+        with self._guard:
+            holds = list(self._holds.values())
+        for hold in holds:
+            if hold.lock.acquire(blocking=False):
+                try:
+                    if hold.depth == 0:
+                        self._close(hold)
+                finally:
+                    hold.lock.release()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            for hold in self._holds.values():
+                self._close(hold)
+
+    def _hold(self, path: str) -> _Hold:
+        with self._guard:
+            if self._process != os.getpid():
+                self._forget_parent()
+            return self._holds.setdefault(path, _Hold())
+
+    def _forget_parent(self) -> None:
+        """After a fork parent and child share each open lock file, and with it the lock: the child opens its own."""
+        for hold in self._holds.values():
+            if hold.descriptor is not None:
+                os.close(hold.descriptor)
+        self._holds = {}
+        self._open = 0
+        self._process = os.getpid()
+
+    def _lock(self, path: str, hold: _Hold) -> None:
+        waited, pause = 0.0, _POLL_SECONDS[0]
+        while True:
+            try:
+                if self._try(path, hold):
+                    return
+            except OSError as error:
+                raise refused(path, "lock", error) from error
+            if waited >= self._timeout:
+                raise LockTimeoutError(
+                    f"{path} is held by another process after {self._timeout:g} s: "
+                    "end that process, or raise file_lock_timeout_seconds"
+                )
+            self._clock.sleep(pause)
+            waited += pause
+            pause = min(pause * 2, _POLL_SECONDS[1])
+
+    def _try(self, path: str, hold: _Hold) -> bool:
+        if hold.descriptor is None:
+            make_folder(Path(path).parent)
+            hold.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._open += 1
+            opened = os.fstat(hold.descriptor)
+            hold.file = (opened.st_dev, opened.st_ino)
+        try:
+            fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            now = os.stat(path)  # noqa: PTH116
+            if (now.st_dev, now.st_ino) == hold.file:
+                return True
+        except BlockingIOError:
+            return False
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            self._close(hold)
+            raise
+        self._close(hold)
+        return False
+
+    def _unlock(self, hold: _Hold) -> None:
+        if self._open > _KEPT_OPEN:
+            self._close(hold)
+        elif hold.descriptor is not None:
+            fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
+
+    def _close(self, hold: _Hold) -> None:
+        if hold.descriptor is not None:
+            os.close(hold.descriptor)
+            hold.descriptor = None
+            self._open -= 1
+
+
+class _Held:
+    """A lock for the length of a block; plain, since every commit takes one."""
+
+    __slots__ = ("_hold", "_locks", "_path")
+
+    def __init__(self, locks: FileLocks, path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._hold = self._locks.take(self._path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._locks.give_back(self._hold)
+
+
+@contextmanager
+def leased(path: Path) -> Iterator[bool]:
+    """Try to hold a lease, once, without waiting; its file is gone when it ends, and harmless where it was left."""
+    with translated(path, "lock"):
+        descriptor = _take(path)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def _take(path: Path) -> int | None:
+    make_folder(path.parent)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

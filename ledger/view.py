@@ -1,0 +1,269 @@
+"""A scope's two streams, folded: memory, what is covered, and what was said.
+
+It goes on from the newest snapshot, where there is one, and otherwise from the first commit. What an erasure took away
+is folded into everything that came after it, so a view that meets one starts over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ledger.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, unseal
+from ledger.coverage import Coverage
+from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
+from ledger.events import Redacted
+from ledger.memory import Fold, Memory
+from ledger.scope import LEDGER, TRANSCRIPT, Scope
+from ledger.snapshot import Origin, Place, Snapshots
+from ledger.store import EventStore
+from ledger.transcript import Thread, Transcript
+
+__all__ = ["View", "read_commits"]
+
+
+def read_commits(store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None) -> Iterator[Commit]:
+    """Yield the commits after a head, each checked against the chain; `byte` as for `EventStore.read`.
+
+    Raises:
+        CorruptLogError: at the first line that is not what was written.
+    """
+    for commit, _ in _read(store, stream, after, byte):
+        yield commit
+
+
+def _read(store: EventStore, stream: str, after: Head, byte: int | None) -> Iterator[tuple[Commit, int]]:
+    """Yield the commits after a head, and the byte behind each."""
+    head = after
+    for record in store.read(stream, after.seq, byte=byte):
+        commit = unseal(record.line, head, stream=stream, byte=record.byte)
+        head = commit.head
+        yield commit, record.byte + len(record.line) + 1
+
+
+class _MetErasureError(Exception):
+    """A redaction came after the snapshot that a view stands on."""
+
+
+class View:
+    """What a scope's streams say, as far as they were read; not safe for threads."""
+
+    def __init__(self, store: EventStore, scope: Scope, snapshots: Snapshots | None = None) -> None:
+        self._store = store
+        self._scope = scope
+        self._snapshots = snapshots
+        self.beginnings = 0
+        """How often it has started over."""
+        self.ledger = scope.stream(LEDGER)
+        self.transcript_stream = scope.stream(TRANSCRIPT)
+        self._begin(None)
+
+    def start_over(self, *, from_first: bool = False) -> None:
+        """Let go of everything; the next refresh reads on from the newest snapshot, or from the first commit."""
+        self._begin(None)
+        self._begun = from_first
+
+    def _go_on(self) -> None:
+        """Go on from the newest snapshot, once: whoever only makes a view need not wait for it."""
+        if not self._begun and self._snapshots is not None:
+            self._begin(self._snapshots.origin())
+        self._begun = True
+
+    def _begin(self, origin: Origin | None) -> None:
+        self.beginnings += 1
+        self._begun = False
+        self._origin = origin
+        self.memory = Memory() if origin is None else origin.memory
+        self.head = EMPTY if origin is None else origin.ledger
+        self._byte = None if origin is None else origin.ledger_end
+        self._transcript_byte = None if origin is None else origin.transcript_end
+        self.coverage = Coverage(0 if origin is None else origin.cleared)
+        self.redacted: list[Redacted] = []
+        """Every redaction that was met on the way from the first commit."""
+        self.transcript = Transcript()
+        if origin is not None and self._snapshots is not None:
+            earlier = _Earlier(self._store, self, self._snapshots, origin)
+            self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, earlier)
+
+    # Reading on.
+
+    def refresh_ledger(self) -> None:
+        """Take in what was appended to the ledger.
+
+        Raises:
+            CorruptLogError: it is damaged, or shorter than it was.
+        """
+        self._go_on()
+        known, now = self.head, self._store.head(self.ledger)
+        if now == known:
+            return
+        now = self._settled(self.ledger, now)
+        _must_not_shrink(self.ledger, known, now)
+        try:
+            self._read_ledger()
+        except _MetErasureError:
+            self.start_over(from_first=True)
+            try:
+                self.refresh_transcript()
+                self._read_ledger()
+            except BaseException:
+                self.start_over()
+                raise
+        except BaseException:
+            if not known.seq:
+                # Half of it has been taken in.
+                self.start_over()
+            raise
+
+    def _read_ledger(self) -> None:
+        commits: Iterable[tuple[Commit, int]] = _read(self._store, self.ledger, self.head, self._byte)
+        if self.head.seq:
+            # All of it is looked at first: what is known must outlive a log that was damaged or exchanged behind it.
+            commits = list(commits)
+        fold, head, byte = Fold(self.memory), self.head, self._byte
+        for commit, end in commits:
+            if commit.seq == 1:
+                self._must_be_ours(self.ledger, commit)
+            if commit.cause.kind == "redaction":
+                self._meet_erasure(commit)
+            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+            self._cover(commit)
+            head, byte = commit.head, end
+        # All at once: a head that is ahead of its memory would never be made good.
+        self.memory, self.head, self._byte = fold.memory(), head, byte
+
+    def _meet_erasure(self, commit: Commit) -> None:
+        if self._origin is not None or self.memory.seq:
+            raise _MetErasureError
+        redacted = [event for event in commit.events if isinstance(event, Redacted)]
+        self.redacted += redacted
+        if any(event.thread is not None for event in redacted):
+            self.refresh_transcript()
+        for event in redacted:
+            thread = self.transcript.threads.get(event.thread or "")
+            if thread is not None:
+                thread.redact(event)
+
+    def _cover(self, commit: Commit) -> None:
+        if self._origin is not None and commit.cause.thread is not None:
+            # What is known of the thread from before has to be there first.
+            self.transcript.threads.get(commit.cause.thread)
+        self.coverage.apply(commit)
+
+    def refresh_transcript(self) -> None:
+        """Take in what was appended to the transcript; see `refresh_ledger`."""
+        self._go_on()
+        now = self._store.head(self.transcript_stream)
+        if now == self.transcript.head:
+            return
+        now = self._settled(self.transcript_stream, now)
+        _must_not_shrink(self.transcript_stream, self.transcript.head, now)
+        for commit, end in _read(self._store, self.transcript_stream, self.transcript.head, self._transcript_byte):
+            if commit.seq == 1:
+                self._must_be_ours(self.transcript_stream, commit)
+            self.transcript.apply(commit)
+            self._transcript_byte = end
+
+    def _settled(self, stream: str, now: Head) -> Head:
+        """What somebody else has written may still be cut off again, if its sync fails: that must not be believed."""
+        try:
+            return self._store.settled_head(stream)
+        except (StoreError, LockTimeoutError):
+            # A home that cannot be written can be read all the same, and so can one that is being rewritten.
+            return now
+
+    def _must_be_ours(self, stream: str, first: Commit) -> None:
+        owner = Scope(first.cause.user, first.cause.agent)
+        if owner != self._scope:
+            raise CorruptLogError(
+                f"{stream} is the log of {owner}, not of {self._scope}: put it back where it belongs",
+                kind="altered",
+                stream=stream,
+                line=1,
+                byte=0,
+            )
+
+    # What this process itself decided.
+
+    def take(self, commit: Commit) -> None:
+        """Take in a commit of the ledger that follows the head; where it ends in the store, the store knows."""
+        fold = Fold(self.memory)
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        self._cover(commit)
+        self.memory, self.head, self._byte = fold.memory(), commit.head, None
+
+    def take_said(self, commit: Commit) -> None:
+        """Take in a commit of the transcript that follows its head."""
+        self.transcript.apply(commit)
+        self._transcript_byte = None
+
+
+def _must_not_shrink(stream: str, known: Head, now: Head) -> None:
+    if known.seq and now.seq <= known.seq:
+        cut = now.seq < known.seq
+        what = f"now ends at {now.seq}: its tail was cut off" if cut else "is another now: the file was exchanged"
+        raise CorruptLogError(
+            f"{stream} ended at {known.seq} and {what}; restore the file from a copy, then open it again",
+            kind="missing" if cut else "broken_prev",
+            stream=stream,
+            line=now.seq + cut,
+            byte=0,
+        )
+
+
+class _Earlier:
+    """The threads up to the moment that a view goes on from, each folded from its own lines when it is asked for."""
+
+    def __init__(self, store: EventStore, view: View, snapshots: Snapshots, origin: Origin) -> None:
+        self._store = store
+        self._view = view
+        self._coverage = view.coverage
+        self._snapshots = snapshots
+        self._origin = origin
+
+    def names(self) -> Sequence[str]:
+        """See `Earlier.names`."""
+        return self._snapshots.threads(self._origin)
+
+    def unsettled(self) -> Sequence[str]:
+        """See `Earlier.unsettled`."""
+        return self._snapshots.unsettled(self._origin)
+
+    def load(self, name: str) -> Thread | None:
+        """See `Earlier.load`; what the ledger says of the thread is taken into the coverage."""
+        learned, said = self._snapshots.places(name, self._origin)
+        ledger = self._commits(self._view.ledger, learned, self._origin.ledger)
+        transcript = self._commits(self._view.transcript_stream, said, self._origin.transcript)
+        thread = Thread(name)
+        for commit in transcript:
+            if commit.cause.thread == name:
+                thread.take(commit)
+        for commit in ledger:
+            if commit.cause.thread == name:
+                self._coverage.apply(commit)
+            for event in commit.events:
+                if isinstance(event, Redacted) and event.thread == name:
+                    thread.redact(event)
+        if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
+            # Erased since the origin; the view starts over with its next look, and what it does now must know it, too.
+            for commit in read_commits(self._store, self._view.ledger, self._origin.ledger):
+                for event in commit.events:
+                    if isinstance(event, Redacted) and event.thread == name:
+                        thread.redact(event)
+        return thread if thread.turns or thread.superseded else None
+
+    def _commits(self, stream: str, places: Sequence[Place], until: Head) -> list[Commit]:
+        """Read the lines at some places; if one of them is not there, read everything instead."""
+        commits = [self._at(stream, place) for place in places]
+        found = [commit for commit in commits if commit is not None]
+        if len(found) == len(places):
+            return found
+        return [commit for commit in read_commits(self._store, stream) if commit.seq <= until.seq]
+
+    def _at(self, stream: str, place: Place) -> Commit | None:
+        record = next(self._store.read(stream, place.seq - 1, byte=place.byte), None)
+        try:
+            if record is None or not (found := inspect(record.line)).intact or found.seq != place.seq:
+                return None
+            return decode(record.line)
+        except UNREADABLE:
+            return None

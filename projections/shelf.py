@@ -1,0 +1,260 @@
+"""Keys in order, in one SQLite file, where damage is always noticed.
+
+SQLite does not check what it reads: after a flipped bit it may find another row, or none. So nothing is kept by the
+row. A *leaf* holds all keys of one stretch, from `lo` to below `hi`, under a checksum, and the leaves of a space follow
+each other without a gap, from the empty key to the end. Wherever a lookup lands, the leaf itself proves that it is the
+one in which the key would be; so what is not there is known not to be there.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Changes", "DamagedError", "Shelf"]
+
+Changes = Mapping[int, Mapping[bytes, bytes | None]]
+"""By space: what each key is to hold; None takes it away."""
+
+_LEAF_BYTES = 8 * 1024
+_ENTRY_BYTES = 4
+"""What an entry takes beside its key and value, about."""
+
+_CACHE_KIB = 4096
+_BUSY_SECONDS = 1.0
+_FASTEST = 1
+
+_TABLES = (
+    "CREATE TABLE leaf(space INTEGER NOT NULL, lo BLOB NOT NULL, hi BLOB, sum INTEGER NOT NULL, data BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX leaf_by_lo ON leaf(space, lo)",
+)
+_COLUMNS = "SELECT rowid, space, lo, hi, sum, data FROM leaf"
+_AT = f"{_COLUMNS} WHERE space = ? AND lo <= ? ORDER BY lo DESC LIMIT 1"
+_BEFORE = f"{_COLUMNS} WHERE space = ? AND lo < ? ORDER BY lo DESC LIMIT 1"
+
+
+class DamagedError(Exception):
+    """What was read is not what was written; the file is worth nothing any more."""
+
+
+class _Leaf(msgspec.Struct):
+    """All keys of one stretch, in order, and what they hold; `hi` is None in the last leaf of a space."""
+
+    row: int
+    space: int
+    lo: bytes
+    hi: bytes | None
+    keys: list[bytes]
+    values: list[bytes]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes]])
+
+
+class Shelf:
+    """An SQLite connection to leaves; `path` None is a file of SQLite's own that nobody else sees.
+
+    One thread at a time, and nobody else meanwhile: who may use it when is for the owner to settle.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Open it.
+
+        Raises:
+            sqlite3.Error: it cannot be opened, or is no such file.
+        """
+        import sqlite3
+
+        self.path = path
+        self.inode = None if path is None else path.stat().st_ino
+        name = "" if path is None else f"file:{quote(str(path))}?mode=rw"
+        self._db = sqlite3.connect(
+            name, uri=path is not None, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
+        self._close = weakref.finalize(self, _close, self._db, os.getpid())
+        # What ends with the interpreter may still have something to ask at its end.
+        self._close.atexit = False
+        self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        # Pages that are let go are wiped: neither content nor an old leaf may be found in them.
+        self._db.execute("PRAGMA secure_delete = ON")
+
+    @classmethod
+    def new(cls, spaces: Iterable[int]) -> Shelf:
+        """Make one that nobody else sees, with spaces that hold nothing yet."""
+        shelf = cls(None)
+        for statement in _TABLES:
+            shelf._db.execute(statement)
+        for space in spaces:
+            shelf._insert(space, b"", None, [], [])
+        return shelf
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._close()
+
+    def copy(self) -> Shelf:
+        """Make a copy that nobody else sees."""
+        other = Shelf(None)
+        self._db.backup(other._db)
+        return other
+
+    def save(self, path: Path) -> None:
+        """Write a copy to a file that is not there yet, for its owner only.
+
+        Raises:
+            OSError, sqlite3.Error: it cannot be written.
+        """
+        import sqlite3
+
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        target = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._db.backup(target)
+        finally:
+            target.close()
+
+    # Reading.
+
+    def get(self, space: int, key: bytes) -> bytes | None:
+        """Return what a key holds.
+
+        Raises:
+            DamagedError, sqlite3.Error: as all that read.
+        """
+        leaf = self._leaf(space, key)
+        at = bisect_left(leaf.keys, key)
+        return leaf.values[at] if at < len(leaf.keys) and leaf.keys[at] == key else None
+
+    def ascending(self, space: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and what they hold, from a key on."""
+        at: bytes | None = start
+        while at is not None:
+            leaf = self._leaf(space, at)
+            first = bisect_left(leaf.keys, start)
+            yield from zip(leaf.keys[first:], leaf.values[first:], strict=True)
+            at = leaf.hi
+
+    def descending(self, space: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and what they hold, from a key back."""
+        leaf = self._leaf(space, start)
+        while True:
+            end = bisect_right(leaf.keys, start)
+            yield from zip(reversed(leaf.keys[:end]), reversed(leaf.values[:end]), strict=True)
+            if not leaf.lo:
+                return
+            before = self._read(_BEFORE, space, leaf.lo)
+            if before.hi != leaf.lo:
+                raise DamagedError("a leaf is missing")
+            leaf = before
+
+    def _leaf(self, space: int, key: bytes) -> _Leaf:
+        leaf = self._read(_AT, space, key)
+        if key < leaf.lo or (leaf.hi is not None and key >= leaf.hi):
+            raise DamagedError("a leaf is missing")
+        return leaf
+
+    def _read(self, statement: str, space: int, key: bytes) -> _Leaf:
+        found = self._db.execute(statement, (space, key)).fetchone()
+        match found:
+            case (int(row), int(stated), bytes(lo), bytes() | None as hi, int(told), bytes(data)):
+                if stated != space or told != _sum(space, lo, hi, data):
+                    raise DamagedError("a checksum does not match")
+                keys, values = _decoder.decode(zlib.decompress(data))
+                return _Leaf(row, space, lo, hi, keys, values)
+            case _:
+                raise DamagedError("a leaf is missing")
+
+    # Writing.
+
+    def write(self, changes: Changes) -> None:
+        """Make changes, all of them or none.
+
+        Raises:
+            DamagedError: what was there is not what was written.
+            sqlite3.Error: it cannot be written.
+        """
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for space, changed in changes.items():
+                self._write(space, sorted(changed.items()))
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(Exception):
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _write(self, space: int, changed: Sequence[tuple[bytes, bytes | None]]) -> None:
+        keys = [key for key, _ in changed]
+        start = 0
+        while start < len(changed):
+            leaf = self._leaf(space, keys[start])
+            end = len(keys) if leaf.hi is None else bisect_left(keys, leaf.hi, start)
+            entries: dict[bytes, bytes | None] = dict(zip(leaf.keys, leaf.values, strict=True))
+            entries |= dict(changed[start:end])
+            kept = sorted((key, value) for key, value in entries.items() if value is not None)
+            self._replace(leaf, [key for key, _ in kept], [value for _, value in kept])
+            start = end
+
+    def _replace(self, leaf: _Leaf, keys: list[bytes], values: list[bytes]) -> None:
+        cuts = _cuts(keys, values, even=leaf.hi is not None)
+        fences = [leaf.lo, *(keys[cut] for cut in cuts), leaf.hi]
+        starts = [0, *cuts, len(keys)]
+        for number, start in enumerate(starts[:-1]):
+            end = starts[number + 1]
+            lo, hi = fences[number] or b"", fences[number + 1]
+            if number == 0:
+                data = _packed(keys[start:end], values[start:end])
+                changed = (hi, _sum(leaf.space, lo, hi, data), data, leaf.row)
+                self._db.execute("UPDATE leaf SET hi = ?, sum = ?, data = ? WHERE rowid = ?", changed)
+            else:
+                self._insert(leaf.space, lo, hi, keys[start:end], values[start:end])
+
+    def _insert(self, space: int, lo: bytes, hi: bytes | None, keys: list[bytes], values: list[bytes]) -> None:
+        data = _packed(keys, values)
+        row = (space, lo, hi, _sum(space, lo, hi, data), data)
+        self._db.execute("INSERT INTO leaf(space, lo, hi, sum, data) VALUES(?, ?, ?, ?, ?)", row)
+
+
+def _close(db: sqlite3.Connection, owner: int) -> None:
+    # A connection that came along through a fork is the parent's: to close it here could undo what the parent writes.
+    if os.getpid() == owner:
+        db.close()
+
+
+def _packed(keys: list[bytes], values: list[bytes]) -> bytes:
+    return zlib.compress(_encoder.encode((keys, values)), _FASTEST)
+
+
+def _sum(space: int, lo: bytes, hi: bytes | None, data: bytes) -> int:
+    bounds = _encoder.encode((space, lo, hi))
+    return zlib.crc32(data, zlib.crc32(bounds))
+
+
+def _cuts(keys: Sequence[bytes], values: Sequence[bytes], *, even: bool) -> list[int]:
+    """Say where to part what is too much for one leaf; where keys only ever grow, all leaves but the last are full."""
+    sizes = [len(key) + len(value) + _ENTRY_BYTES for key, value in zip(keys, values, strict=True)]
+    total = sum(sizes)
+    if total <= 2 * _LEAF_BYTES:
+        return []
+    most = total / (total // _LEAF_BYTES) if even else _LEAF_BYTES
+    cuts, size = [], 0.0
+    for number, one in enumerate(sizes):
+        if number and size + one > most:
+            cuts.append(number)
+            size = 0
+        size += one
+    return cuts

@@ -1,0 +1,270 @@
+"""Threads of one process on one scope: they share a sync, and none of them is told of what is not there."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, CountingSalts, FakeClock
+from store.sealing import chain
+
+from ledger.commands import AddFact, Clear
+from ledger.commit import EMPTY, Cause, Commit, head_of, unseal
+from ledger.desk import _Decided
+from ledger.errors import StoreError, WrongExpectedVersionError
+from ledger.events import FactAdded, NewFact
+from ledger.group import Group
+from ledger.memory import Memory
+from ledger.messages import Kept
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.writer import Writer, read_commits
+from projections.replay import replay
+
+ADA = Scope("ada")
+
+
+class Paced(JsonlStore):
+    """A store whose writes wait at a gate, and say how many lines each of them took."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, lock_timeout=PATIENCE)
+        self.open = threading.Event()
+        self.open.set()
+        self.waiting = threading.Semaphore(0)
+        self.batches: list[int] = []
+        self.error: BaseException | None = None
+
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        self.waiting.release()
+        assert self.open.wait(PATIENCE)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        super().append_all(stream, lines, expected)
+        self.batches.append(len(lines))
+
+
+def add(writer: Writer, text: str) -> Commit:
+    fact = NewFact(place="facts/0", content=text, confidence=0.9)
+    return writer.commit(AddFact(at="", fact=fact), Cause(kind="manual", action="add"))
+
+
+def writer_on(store: JsonlStore, **settings: object) -> Writer:
+    return Writer(store, ADA, clock=FakeClock(), salts=CountingSalts(), **settings)  # type: ignore[arg-type]
+
+
+class Crew:
+    """Threads that each do one thing while a write is held up; `queued` tells how many lines wait behind it."""
+
+    def __init__(self, store: Paced, writer: Writer) -> None:
+        self.store = store
+        self.writer = writer
+        self.pool = ThreadPoolExecutor(16)
+        self.first = None
+
+    def hold(self) -> object:
+        self.store.open.clear()
+        first = self.pool.submit(add, self.writer, "the first")
+        assert self.store.waiting.acquire(timeout=PATIENCE)
+        return first
+
+    def queue(self, texts: Sequence[str]) -> list[object]:
+        futures = []
+        for number, text in enumerate(texts, 1):
+            futures.append(self.pool.submit(add, self.writer, text))
+            while len(self.writer._desk.learned.group._waiting) < number:
+                assert not futures[-1].done()
+        return futures
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Paced:
+    store = Paced(tmp_path)
+    add(writer_on(store), "before")
+    while store.waiting.acquire(blocking=False):
+        pass
+    store.batches.clear()
+    return store
+
+
+def test_what_is_decided_while_a_sync_lasts_shares_the_next_one(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    others = crew.queue([f"fact {n}" for n in range(9)])
+    store.open.set()
+    seqs = [future.result(PATIENCE).seq for future in [first, *others]]
+    assert seqs == list(range(3, 13))
+    assert store.batches == [1, 9]
+    assert writer.memory() == replay(JsonlStore(store.home), ADA)
+    assert len(writer.memory().facts) == 11
+
+
+def test_nobody_reads_what_is_not_durable(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    reading = crew.pool.submit(writer.memory)
+    assert not reading.done()
+    store.open.set()
+    assert len(reading.result(PATIENCE).facts) == 2
+    first.result(PATIENCE)  # type: ignore[attr-defined]
+
+
+def test_a_failed_sync_fails_its_group_and_what_was_decided_on_it_is_decided_again(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    others = crew.queue([f"fact {n}" for n in range(4)])
+    store.error = StoreError("the disk is full")
+    store.open.set()
+    with pytest.raises(StoreError, match="full"):
+        first.result(PATIENCE)  # type: ignore[attr-defined]
+    assert sorted(future.result(PATIENCE).seq for future in others) == [3, 4, 5, 6]
+    facts = {fact.content for fact in writer.memory().facts.values()}
+    assert facts == {"before", *(f"fact {n}" for n in range(4))}
+    assert writer.memory() == replay(JsonlStore(store.home), ADA)
+
+
+def test_somebody_else_between_decision_and_write_costs_a_second_decision(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    others = crew.queue(["said twice", "another"])
+    add(writer_on(JsonlStore(store.home)), "said twice")
+    store.open.set()
+    for future in (first, *others):
+        future.result(PATIENCE)
+    contents = sorted(fact.content for fact in writer.memory().facts.values())
+    assert contents == ["another", "before", "said twice", "the first"]
+    assert writer.memory() == replay(JsonlStore(store.home), ADA)
+
+
+def test_listeners_hear_of_every_commit_once_in_order_and_of_none_that_failed(store: Paced) -> None:
+    heard: list[tuple[int, int, int]] = []
+
+    def listen(scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:
+        heard.append((before.seq, commit.seq, after.seq))
+        assert len(after.facts) == len(before.facts) + sum(isinstance(e, FactAdded) for e in commit.events)
+        writer.memory()
+
+    writer = writer_on(store, listeners=(listen,))
+    crew = Crew(store, writer)
+    first = crew.hold()
+    others = crew.queue([f"fact {n}" for n in range(5)])
+    store.error = StoreError("the disk is full")
+    store.open.set()
+    with pytest.raises(StoreError):
+        first.result(PATIENCE)  # type: ignore[attr-defined]
+    for future in others:
+        future.result(PATIENCE)
+    crew.pool.shutdown()
+    assert sorted(heard) == heard == [(n - 1, n, n) for n in range(3, 8)]
+
+
+def test_a_clear_pins_only_words_that_are_durable(store: Paced) -> None:
+    writer = writer_on(store)
+    store.open.clear()
+    with ThreadPoolExecutor(2) as pool:
+        said = pool.submit(writer.record, "t", [Kept(role="user", content="hello", id="m1")])
+        assert store.waiting.acquire(timeout=PATIENCE)
+        cleared = pool.submit(writer.commit, Clear(at=""), Cause(kind="clear"))
+        store.error = StoreError("the disk is full")
+        store.open.set()
+        with pytest.raises(StoreError):
+            said.result(PATIENCE)
+        pin = cleared.result(PATIENCE).cause.transcript
+    assert pin is not None
+    assert pin.seq == 0
+
+
+def test_a_long_delivery_is_one_write_and_whole_or_not_at_all(store: Paced) -> None:
+    writer = writer_on(store)
+    messages = [Kept(role="user", content=f"word {n}", id=f"m{n}") for n in range(450)]
+    store.error = StoreError("the disk is full")
+    with pytest.raises(StoreError):
+        writer.record("t", messages)
+    assert list(read_commits(store, writer.transcript_stream)) == []
+    assert writer.record("t", messages).turns == 450
+    assert store.batches == [3]
+
+
+def test_what_was_decided_on_a_line_that_failed_is_never_written(store: Paced) -> None:
+    group = Group(store, "users/ada/other")
+    first, second = chain(2)
+    store.error = StoreError("the disk is full")
+    with pytest.raises(StoreError):
+        group.settle(group.add(first, unseal(first, EMPTY, stream="other", byte=0), 0))
+    late = group.add(second, unseal(second, head_of(first), stream="other", byte=0), 0)
+    assert isinstance(late.error, WrongExpectedVersionError)
+    again = group.add(first, unseal(first, EMPTY, stream="other", byte=0), group.failures)
+    group.settle(again)
+    assert [record.line for record in store.read("users/ada/other")] == [first]
+
+
+def test_a_line_that_does_not_follow_those_that_wait_is_refused_and_let_go_of(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    (second,) = crew.queue(["the second"])
+    astray = unseal(chain(1)[0], EMPTY, stream="other", byte=0)
+    with writer._mutex:
+        ticket = writer._learned.group.add(chain(1)[0], astray, writer._learned.failures)
+        writer._learned.decided.append(_Decided(ticket))
+        writer._learned.decided[-1].folded = True
+    assert isinstance(ticket.error, WrongExpectedVersionError)
+    store.open.set()
+    for future in (first, second):
+        future.result(PATIENCE)
+    assert sorted(fact.content for fact in writer.memory().facts.values()) == ["before", "the first", "the second"]
+    assert writer._learned.decided == deque()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+def test_a_leader_that_is_interrupted_takes_nobody_with_it_forever(store: Paced, kind: type[BaseException]) -> None:
+    writer = writer_on(store)
+    store.error = kind()
+    with pytest.raises(kind):
+        add(writer, "interrupted")
+    assert add(writer, "and on").seq == 3
+
+
+def test_two_writers_with_threads_each_lose_nothing_and_enter_nothing_twice(tmp_path: Path) -> None:
+    # With salts that count both would write the very same lines.
+    writers = [Writer(JsonlStore(tmp_path, lock_timeout=PATIENCE), ADA, clock=FakeClock()) for _ in range(2)]
+
+    def work(who: int) -> None:
+        writer = writers[who % 2]
+        for number in range(10):
+            add(writer, f"shared {number}")
+            writer.record("t", [Kept(role="user", content=f"{who} {number}", id=f"{who}-{number}")])
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, who) for who in range(8)]:
+            done.result(PATIENCE)
+    for writer in writers:
+        memory = writer.memory()
+        assert sorted(fact.content for fact in memory.facts.values()) == sorted(f"shared {n}" for n in range(10))
+        assert memory == replay(JsonlStore(tmp_path), ADA)
+        with writer.state() as state:
+            assert len(state.transcript.threads["t"].turns) == 80
+    assert len(list(read_commits(writers[0].store, writers[0].ledger))) == 1 + 80
+
+
+def test_an_engine_that_wrote_a_part_counts_what_is_there(tmp_path: Path) -> None:
+    class LineByLine(JsonlStore):
+        def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+            super().append_all(stream, lines[:1], expected)
+            if len(lines) > 1:
+                raise WrongExpectedVersionError("somebody else was quicker", actual=expected + 1)
+
+    writer = writer_on(LineByLine(tmp_path))
+    messages = [Kept(role="user", content=f"word {n}") for n in range(450)]
+    assert writer.record("t", messages).turns == 450
+    with writer.state() as state:
+        assert [turn.content for turn in state.transcript.threads["t"].standing()] == [m.content for m in messages]

@@ -1,0 +1,553 @@
+"""memory.json and the index follow the ledger a moment behind it, exact on flush and close, and in nobody's way."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, CountingSalts, FakeClock, open_home
+
+from ledger.commands import AddFact
+from ledger.commit import Cause
+from ledger.errors import StoreError
+from ledger.events import NewFact
+from ledger.memory import Memory
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from ledger.writer import Writer
+from projections.document import DocumentFile, render
+from projections.keeper import DELAY_SECONDS, Keeper
+from projections.replay import memories_when, replay
+
+SCOPE = Scope("ada")
+NEVER = 3600.0
+LONG_AGO = (1, 1)
+IN_A_YEAR = (9e9, 9e9)
+
+
+class Index:
+    """A read model that only counts how often it was told to catch up."""
+
+    def __init__(self) -> None:
+        self.caught_up = 0
+
+    def catch_up(self) -> None:
+        self.caught_up += 1
+
+
+class Bench:
+    """A scope on disk, its writer, and its keeper."""
+
+    def __init__(self, home: Path, *, delay: float = NEVER, store: JsonlStore | None = None) -> None:
+        self.store = store or JsonlStore(home)
+        self.path = home / SCOPE.folder / "memory.json"
+        self.index = Index()
+        self.replays: list[str] = []
+        self.keeper = Keeper(
+            self.store, lambda scope: home / scope.folder / "memory.json", self._when, index=self._index, delay=delay
+        )
+        self.writer = Writer(self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.keeper.note])
+        self.keeper.watch(self.writer)
+
+    def _when(self, scope: Scope, moment: str) -> Iterable[Memory]:
+        self.replays.append(moment)
+        return memories_when(self.store, scope, moment)
+
+    def _index(self, scope: Scope) -> Index:
+        return self.index
+
+    def add(self, text: str) -> None:
+        fact = NewFact(place="newFacts/0", content=text, confidence=0.9, by_hand=True)
+        self.writer.commit(AddFact(at="", fact=fact), Cause(kind="manual", action="add"))
+
+    def exact(self) -> bool:
+        return self.path.exists() and self.path.read_bytes() == render(replay(JsonlStore(self.store.home), SCOPE))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.keeper.close()
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was written to any memory.json, in order."""
+    done: list[bytes] = []
+    write = DocumentFile.write
+
+    def noted(self: DocumentFile, data: bytes, *, spare_edits: bool = False) -> None:
+        write(self, data, spare_edits=spare_edits)
+        done.append(data)
+
+    monkeypatch.setattr(DocumentFile, "write", noted)
+    return done
+
+
+# When.
+
+
+def test_a_commit_does_not_wait_for_the_file_and_a_flush_does(bench: Bench) -> None:
+    bench.add("runs")
+    assert not bench.path.exists()
+    assert bench.keeper.flush(bench.writer)
+    assert bench.exact()
+
+
+def test_the_file_follows_by_itself_within_a_tenth_of_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DELAY_SECONDS < 0.1
+    shown = threading.Event()
+    write = DocumentFile.write
+
+    def told(self: DocumentFile, data: bytes, *, spare_edits: bool = False) -> None:
+        write(self, data, spare_edits=spare_edits)
+        shown.set()
+
+    monkeypatch.setattr(DocumentFile, "write", told)
+    bench = Bench(tmp_path, delay=0)
+    for text in ("runs", "walks"):
+        shown.clear()
+        bench.add(text)
+        assert shown.wait(PATIENCE)
+        bench.keeper.flush(bench.writer)
+        assert bench.exact()
+    bench.keeper.close()
+
+
+def test_a_burst_of_commits_is_shown_once(bench: Bench, writes: list[bytes]) -> None:
+    for number in range(20):
+        bench.add(f"fact {number}")
+    bench.keeper.close()
+    assert len(writes) == 1
+    assert bench.exact()
+
+
+def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.add("runs")
+    commit, memory = object(), Memory()
+    for name in ("head", "size", "locked", "read"):
+        monkeypatch.setattr(JsonlStore, name, lambda *_: pytest.fail("the store was asked"))
+    monkeypatch.setattr("projections.keeper.render", lambda *_: pytest.fail("it was rendered"))
+    for _ in range(3):
+        bench.keeper.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
+    monkeypatch.undo()
+
+
+def test_reading_starts_no_thread(bench: Bench) -> None:
+    bench.writer.memory()
+    bench.keeper.flush(bench.writer)
+    assert bench.keeper._work.thread is None
+    bench.add("runs")
+    assert bench.keeper._work.thread is not None
+
+
+def test_closing_ends_the_thread_and_closing_again_does_nothing(bench: Bench) -> None:
+    bench.add("runs")
+    thread = bench.keeper._work.thread
+    bench.keeper.close()
+    assert thread is not None
+    assert not thread.is_alive()
+    assert bench.exact()
+    bench.keeper.close()
+
+
+def test_a_commit_that_is_noted_after_the_end_is_shown_at_once(bench: Bench) -> None:
+    bench.keeper.close()
+    bench.add("runs")
+    assert bench.exact()
+
+
+def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> None:
+    memory = open_home(tmp_path).memory("ada")
+    memory.add_fact("runs")
+    memory.flush()
+    thread = memory._engine.keeper._work.thread
+    assert thread is not None
+    del memory
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+# What.
+
+
+def test_commits_of_another_process_are_shown_too(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(tmp_path)
+    bench.add("runs")
+    other.add("walks")
+    bench.keeper.flush(bench.writer)
+    assert bench.exact()
+    bench.add("swims")
+    other.keeper.flush(other.writer)
+    assert bench.exact()
+    other.keeper.close()
+
+
+def test_what_is_committed_while_the_lock_is_waited_for_is_shown_however_often_that_happens(tmp_path: Path) -> None:
+    class Contended(JsonlStore):
+        @contextmanager
+        def locked(self, stream: str) -> Iterator[None]:
+            if threading.current_thread() is flushing:
+                other.add(f"walks {next(count)}")
+            with super().locked(stream):
+                yield
+
+    count, flushing = itertools.count(), None
+    other, bench = Bench(tmp_path), Bench(tmp_path, store=Contended(tmp_path))
+    bench.add("runs")
+    flushing = threading.current_thread()
+    bench.keeper.flush(bench.writer)
+    flushing = None
+    assert b"walks 0" in bench.path.read_bytes()
+    assert bench.exact()
+    bench.keeper.close()
+    other.keeper.close()
+
+
+def test_a_file_that_another_process_wrote_meanwhile_is_known_without_a_replay(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(tmp_path)
+    for number in range(3):
+        for each in (bench, other):
+            each.add(f"{number} of {id(each)}")
+            each.keeper.flush(each.writer)
+            assert bench.exact()
+    assert bench.replays == []
+    assert not list(bench.path.parent.glob("*.edited-*"))
+    other.keeper.close()
+
+
+def test_an_edited_file_is_moved_aside_with_the_next_commit_and_not_before(bench: Bench) -> None:
+    bench.add("runs")
+    bench.keeper.flush(bench.writer)
+    bench.path.write_bytes(b"edited")
+    bench.keeper.flush(bench.writer)
+    assert bench.path.read_bytes() == b"edited"
+    bench.add("walks")
+    bench.keeper.flush(bench.writer)
+    assert bench.exact()
+    assert (bench.path.parent / "memory.json.edited-1").read_bytes() == b"edited"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that is to catch up whenever the logs have grown by 64 KiB."""
+    monkeypatch.setattr("projections.keeper._INDEX_BYTES", 1 << 16)
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_index_catches_up_when_the_logs_have_grown_by_so_much(bench: Bench) -> None:
+    bench.add("short")
+    bench.keeper.flush(bench.writer)
+    assert bench.index.caught_up == 0
+    for _ in range(20):
+        bench.add(os.urandom(2000).hex())
+    bench.keeper.flush(bench.writer)
+    assert bench.index.caught_up == 1
+    bench.add("short too")
+    bench.keeper.flush(bench.writer)
+    assert bench.index.caught_up == 1
+    bench.keeper.close()
+    assert bench.index.caught_up == 2
+
+
+@pytest.mark.usefixtures("soon")
+def test_an_index_of_nothing_new_is_left_alone_at_the_end(bench: Bench) -> None:
+    for _ in range(20):
+        bench.add(os.urandom(2000).hex())
+    bench.keeper.flush(bench.writer)
+    bench.keeper.close()
+    assert bench.index.caught_up == 1
+
+
+# When something goes wrong.
+
+
+def test_what_cannot_be_written_is_logged_and_tried_again_with_the_next_commit(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.path.mkdir(parents=True)
+    bench.add("runs")
+    assert not bench.keeper.flush(bench.writer)
+    assert "user ada" in caplog.text
+    assert "memory.json" in caplog.text
+    bench.path.rmdir()
+    bench.add("walks")
+    assert bench.keeper.flush(bench.writer)
+    assert bench.exact()
+
+
+def test_what_could_not_be_written_is_tried_again_at_the_end(bench: Bench) -> None:
+    bench.path.mkdir(parents=True)
+    bench.add("runs")
+    bench.keeper.flush(bench.writer)
+    bench.path.rmdir()
+    bench.keeper.close()
+    assert bench.exact()
+
+
+def test_what_cannot_be_written_at_the_end_is_logged_and_not_raised(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.path.mkdir(parents=True)
+    bench.add("runs")
+    bench.keeper.close()
+    assert "memory.json" in caplog.text
+
+
+def test_a_fault_does_not_end_the_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projections.keeper.render", lambda _: 1 / 0)
+    bench.add("runs")
+    assert not bench.keeper.flush(bench.writer)
+    monkeypatch.undo()
+    bench.add("walks")
+    assert bench.keeper.flush(bench.writer)
+    assert bench.exact()
+
+
+@pytest.mark.usefixtures("soon")
+def test_an_index_that_cannot_catch_up_is_told_again_at_the_end(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> None:
+        raise StoreError("the index is locked")
+
+    working, bench.index.catch_up = bench.index.catch_up, refuse  # type: ignore[method-assign]
+    for _ in range(20):
+        bench.add(os.urandom(2000).hex())
+    bench.keeper.flush(bench.writer)
+    assert bench.exact()
+    assert "the index is locked" in caplog.text
+    bench.index.catch_up = working  # type: ignore[method-assign]
+    bench.keeper.close()
+    assert bench.index.caught_up == 1
+
+
+# What a process that was killed has left.
+
+
+def lagging(home: Path, *, by: tuple[float, float] = LONG_AGO) -> Bench:
+    """A bench on a home whose memory.json is one commit behind."""
+    first = Bench(home)
+    first.add("runs")
+    first.keeper.flush(first.writer)
+    before = first.path.read_bytes()
+    first.add("walks")
+    first.keeper.close()
+    first.path.write_bytes(before)
+    os.utime(first.path, by)
+    return Bench(home)
+
+
+@pytest.mark.parametrize("age", [LONG_AGO, IN_A_YEAR], ids=["older than the log", "from before the clock was set back"])
+def test_a_file_that_lags_is_made_good_when_the_home_is_closed(tmp_path: Path, age: tuple[float, float]) -> None:
+    bench = lagging(tmp_path, by=age)
+    assert not bench.exact()
+    bench.keeper.close()
+    assert bench.exact()
+    assert not list(bench.path.parent.glob("*.edited-*"))
+
+
+def test_a_file_of_the_same_moment_as_the_log_is_looked_at(tmp_path: Path) -> None:
+    """A clock ticks slowly: a commit may follow what shows the one before it within the same tick."""
+    lagging(tmp_path).keeper.close()
+    log, path = (tmp_path / SCOPE.folder / name for name in ("ledger.jsonl", "memory.json"))
+    path.unlink()
+    path.write_bytes(b'{"lastUpdated":""}')
+    os.utime(log, ns=(10**18, 10**18))
+    os.utime(path, ns=(10**18, 10**18))
+    assert list(Bench(tmp_path).keeper._work._doubtful) == [SCOPE]
+
+
+def test_a_missing_file_comes_back(tmp_path: Path) -> None:
+    lagging(tmp_path).keeper.close()
+    (tmp_path / SCOPE.folder / "memory.json").unlink()
+    bench = Bench(tmp_path)
+    bench.keeper.close()
+    assert bench.exact()
+
+
+def test_a_file_that_is_younger_than_the_log_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lagging(tmp_path).keeper.close()
+    os.utime(tmp_path / SCOPE.folder / "ledger.jsonl", LONG_AGO)
+    monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
+    Bench(tmp_path).keeper.close()
+
+
+def test_opening_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lagging(tmp_path)
+    monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
+    assert list(Bench(tmp_path).keeper._work._doubtful) == [SCOPE]
+    monkeypatch.undo()
+
+
+def test_a_file_that_a_person_edited_is_left_where_it_is_until_the_next_commit(tmp_path: Path) -> None:
+    bench = lagging(tmp_path)
+    bench.path.write_bytes(b"edited")
+    os.utime(bench.path, LONG_AGO)
+    bench.keeper.close()
+    assert bench.path.read_bytes() == b"edited"
+    assert not list(bench.path.parent.glob("*.edited-*"))
+
+
+def test_where_nothing_can_be_written_a_reader_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = lagging(tmp_path)
+    before = bench.path.read_bytes()
+
+    def refuse(*_: object) -> None:
+        raise StoreError("cannot lock: Read-only file system")
+
+    monkeypatch.setattr(JsonlStore, "locked", refuse)
+    with caplog.at_level(logging.DEBUG, "projections.keeper"):
+        bench.keeper.close()
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
+    assert "Read-only" in caplog.text
+    assert bench.path.read_bytes() == before
+
+
+def test_verify_finds_nothing_once_a_scope_was_opened_and_flushed(tmp_path: Path) -> None:
+    lagging(tmp_path)
+    with open_home(tmp_path) as home:
+        memory = home.memory("ada")
+        assert memory.flush()
+        assert memory.verify().ok
+
+
+def test_a_home_that_holds_no_memory_is_left_empty(tmp_path: Path) -> None:
+    with open_home(tmp_path / "new") as home:
+        home.memory("ada").flush()
+    assert not (tmp_path / "new").exists()
+
+
+# Other processes.
+
+STORY = """
+import os, sys, threading
+from pathlib import Path
+from backstory import Backstory
+from projections.document import DocumentFile, render
+
+home = Path(sys.argv[1])
+memory = Backstory.open(home, background=False).memory("ada")
+memory.add_fact("runs")
+"""
+
+
+def run(home: Path, story: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", STORY + story, str(home)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def is_exact(home: Path) -> bool:
+    return (home / SCOPE.folder / "memory.json").read_bytes() == render(replay(JsonlStore(home), SCOPE))
+
+
+def test_a_program_that_ends_without_closing_leaves_an_exact_file(tmp_path: Path) -> None:
+    run(tmp_path, 'memory.add_fact("walks")')
+    assert is_exact(tmp_path)
+
+
+def test_a_forked_child_goes_on_by_itself(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+child = os.fork()
+if not child:
+    memory.add_fact("walks")
+    os._exit(0 if memory.flush() and b"walks" in (home / "users/ada/memory.json").read_bytes() else 1)
+assert os.waitpid(child, 0)[1] == 0
+memory.add_fact("swims")
+memory.flush()
+""",
+    )
+    assert is_exact(tmp_path)
+
+
+def test_a_child_forked_in_the_middle_of_the_parents_work_does_not_hang(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+from projections import keeper
+keeper._FORK_PATIENCE_SECONDS = 0
+busy, over, write = threading.Event(), threading.Event(), DocumentFile.judged
+
+def slow(self, data):
+    if threading.current_thread() is not threading.main_thread():
+        busy.set()
+        over.wait()
+    return write(self, data)
+
+DocumentFile.judged = slow
+memory.add_fact("walks")
+busy.wait()
+child = os.fork()
+if not child:
+    memory.add_fact("swims")
+    os._exit(0 if memory.flush() and b"swims" in (home / "users/ada/memory.json").read_bytes() else 1)
+assert os.waitpid(child, 0)[1] == 0
+over.set()
+memory.flush()
+""",
+    )
+    assert is_exact(tmp_path)
+
+
+def test_a_fork_waits_until_nothing_is_half_done(tmp_path: Path) -> None:
+    """A child that was forked while a lock file is locked would share the lock, and keep it."""
+    run(
+        tmp_path,
+        """
+entered, forking, left = threading.Event(), threading.Event(), threading.Event()
+os.register_at_fork(before=forking.set)
+replace = DocumentFile._replace
+
+def slow(self, data):
+    entered.set()
+    forking.wait()
+    replace(self, data)
+    left.set()
+
+DocumentFile._replace = slow
+memory.add_fact("walks")
+entered.wait()
+child = os.fork()
+if not child:
+    os._exit(0 if left.is_set() else 1)
+assert os.waitpid(child, 0)[1] == 0
+""",
+    )
+    assert is_exact(tmp_path)
+
+
+# Erasing.
+
+
+def test_a_purge_takes_every_copy_away_and_the_file_comes_back(bench: Bench) -> None:
+    bench.add("runs")
+    bench.keeper.flush(bench.writer)
+    bench.path.write_bytes(b"edited")
+    bench.add("walks")
+    bench.keeper.flush(bench.writer)
+    bench.path.with_name(".memory.json.new").write_bytes(b"half")
+    with bench.store.locked(bench.writer.ledger):
+        bench.keeper.purge(SCOPE)
+    assert not list(bench.path.parent.glob("*memory.json*"))
+    bench.keeper.close()
+    assert bench.exact()
+
+
+def test_a_purge_that_cannot_be_done_is_an_error(bench: Bench) -> None:
+    bench.path.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"cannot remove .*memory\.json"):
+        bench.keeper.purge(SCOPE)
