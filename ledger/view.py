@@ -31,10 +31,14 @@ def read_commits(store: EventStore, stream: str, after: Head = EMPTY, *, byte: i
         yield commit
 
 
-def _read(store: EventStore, stream: str, after: Head, byte: int | None) -> Iterator[tuple[Commit, int]]:
-    """Yield the commits after a head, and the byte behind each."""
+def _read(
+    store: EventStore, stream: str, after: Head, byte: int | None, until: Head | None = None
+) -> Iterator[tuple[Commit, int]]:
+    """Yield the commits after a head, as far as another if one is given, and the byte behind each."""
     head = after
     for record in store.read(stream, after.seq, byte=byte):
+        if until is not None and head.seq >= until.seq:
+            return
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         yield commit, record.byte + len(record.line) + 1
@@ -93,18 +97,17 @@ class View:
             CorruptLogError: it is damaged, or shorter than it was.
         """
         self._go_on()
-        known, now = self.head, self._store.head(self.ledger)
+        known, now = self.head, self._settled(self.ledger, self.head)
         if now == known:
             return
-        now = self._settled(self.ledger, now)
         _must_not_shrink(self.ledger, known, now)
         try:
-            self._read_ledger()
+            self._read_ledger(now)
         except _MetErasureError:
             self.start_over(from_first=True)
             try:
                 self.refresh_transcript()
-                self._read_ledger()
+                self._read_ledger(now)
             except BaseException:
                 self.start_over()
                 raise
@@ -114,8 +117,8 @@ class View:
                 self.start_over()
             raise
 
-    def _read_ledger(self) -> None:
-        commits: Iterable[tuple[Commit, int]] = _read(self._store, self.ledger, self.head, self._byte)
+    def _read_ledger(self, until: Head) -> None:
+        commits: Iterable[tuple[Commit, int]] = _read(self._store, self.ledger, self.head, self._byte, until)
         if self.head.seq:
             # All of it is looked at first: what is known must outlive a log that was damaged or exchanged behind it.
             commits = list(commits)
@@ -152,19 +155,22 @@ class View:
     def refresh_transcript(self) -> None:
         """Take in what was appended to the transcript; see `refresh_ledger`."""
         self._go_on()
-        now = self._store.head(self.transcript_stream)
-        if now == self.transcript.head:
+        stream, known = self.transcript_stream, self.transcript.head
+        now = self._settled(stream, known)
+        if now == known:
             return
-        now = self._settled(self.transcript_stream, now)
-        _must_not_shrink(self.transcript_stream, self.transcript.head, now)
-        for commit, end in _read(self._store, self.transcript_stream, self.transcript.head, self._transcript_byte):
+        _must_not_shrink(stream, known, now)
+        for commit, end in _read(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
-                self._must_be_ours(self.transcript_stream, commit)
+                self._must_be_ours(stream, commit)
             self.transcript.apply(commit)
             self._transcript_byte = end
 
-    def _settled(self, stream: str, now: Head) -> Head:
-        """What somebody else has written may still be cut off again, if its sync fails: that must not be believed."""
+    def _settled(self, stream: str, known: Head) -> Head:
+        """Return how far a stream may be read: what others have written may be cut off again if its sync fails."""
+        now = self._store.head(stream)
+        if now == known:
+            return now
         try:
             return self._store.settled_head(stream)
         except (StoreError, LockTimeoutError):

@@ -9,9 +9,11 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.handle import MemoryHandle
+from ledger.commit import Head
 from ledger.errors import CorruptLogError, ModelRejectedError
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
+from ledger.view import View
 from projections.index import ScopeIndex
 
 ADA = Scope("ada")
@@ -138,3 +140,49 @@ def test_words_said_after_a_transcript_was_cut_short_are_learned_from(home: Path
     assert [fact.content for fact in other.facts()] == ["Likes tea", "Likes milk", "Likes juice"]
     assert "missing" in {problem.kind for problem in other.verify().problems}
     assert told(other) == replayed(home)
+
+
+class HalfWritten(JsonlStore):
+    """Shows a last line of each stream that is there and not yet synced: readers may see it, and it may go again."""
+
+    half_written = False
+
+    def head(self, stream: str) -> Head:
+        head = super().head(stream)
+        return Head(head.seq + 1, "0" * 64) if self.half_written else head
+
+    def settled_head(self, stream: str) -> Head:
+        self.half_written = False
+        return super().settled_head(stream)
+
+
+def test_a_line_that_was_cut_off_before_its_sync_is_no_exchanged_file(home: Path) -> None:
+    one = opened(home, reply("Likes tea"))
+    one.record("t", exchange("tea"))
+    one.extract()
+    store = HalfWritten(home)
+    view = View(store, ADA)
+    view.refresh_transcript()
+    view.refresh_ledger()
+    known = view.head, view.transcript.head
+    for refresh in (view.refresh_transcript, view.refresh_ledger):
+        store.half_written = True
+        refresh()
+    assert (view.head, view.transcript.head) == known
+
+
+def test_what_is_written_after_the_head_was_settled_is_not_read_with_it(home: Path) -> None:
+    one = opened(home)
+    one.record("t", exchange("tea"))
+
+    class Overtaken(JsonlStore):
+        def settled_head(self, stream: str) -> Head:
+            head = super().settled_head(stream)
+            one.record("t", exchange("coffee"))
+            return head
+
+    view = View(Overtaken(home), ADA)
+    view.refresh_transcript()
+    assert view.transcript.head.seq == 1
+    view.refresh_transcript()
+    assert view.transcript.head.seq == 2
