@@ -1,4 +1,4 @@
-"""Who may be in memory: threshold, duplicates, the cap, and the order in which facts give way.
+"""Who may be in memory: threshold, duplicates and the cap.
 
 Pure functions, used by every command that lets facts in or takes the rules anew.
 """
@@ -6,29 +6,43 @@ Pure functions, used by every command that lets facts in or takes the rules anew
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from functools import partial
 from operator import attrgetter
+from typing import TypeAlias
 
 import msgspec
 
-from ledger.commands import proposed_fields
+from ledger.commands import merged_fields, proposed_fields
 from ledger.dedup import dedup_key
-from ledger.events import Candidate, CandidateRejected, Fact, FactAdded, FactRemoved, LedgerEvent, NewFact, Removal
+from ledger.events import (
+    Candidate,
+    CandidateRejected,
+    Consolidation,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    LedgerEvent,
+    NewFact,
+    Removal,
+)
 from ledger.memory import Memory
-from ledger.policy import CATEGORIES, Policy
+from ledger.policy import CATEGORIES
+from ledger.ranking import Ranking
 
 __all__ = [
     "Admission",
     "Dropped",
+    "Newcomer",
     "Verdict",
     "admit",
     "admitted",
     "newborn",
-    "overflow",
-    "rank",
     "refusals_of",
     "sweep",
 ]
+
+Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
+"""A candidate, and the fact that it would become."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -49,50 +63,28 @@ class Dropped(msgspec.Struct, frozen=True):
 class Admission(msgspec.Struct, frozen=True):
     """What became of a batch: facts that enter, facts that give way, and refusals by place."""
 
-    added: tuple[tuple[NewFact, Fact], ...]
+    added: tuple[Newcomer, ...]
     evicted: tuple[Dropped, ...]
     refused: dict[str, Verdict]
-
-
-def rank(fact: Fact) -> tuple[float, str, int, int]:
-    """The order in which facts stay: higher confidence, then newer, then later born. Total within a scope."""
-    return (fact.confidence, fact.created_at, fact.seq, fact.place)
 
 
 # Getters, since these are asked of every fact of a full memory.
 _content: Callable[[Fact], str] = attrgetter("content")
 _id: Callable[[Fact], str] = attrgetter("id")
-# As `rank`, with people's facts above all others.
-_rank: Callable[[Fact], tuple[bool, float, str, int, int]] = attrgetter(
-    "by_hand", "confidence", "created_at", "seq", "place"
-)
 
 
-def _spelled(fact: Fact) -> str:
-    return f"confidence {fact.confidence:g}, created {fact.created_at}"
-
-
-def overflow(facts: Iterable[Fact], cap: int, *, by_hand_too: bool = False) -> list[Fact]:
-    """Return the facts that give way so that at most `cap` stay, lowest rank first.
-
-    Facts entered by hand are never named, unless `by_hand_too`: then they go last. Fewer than needed are returned where
-    not enough may go.
-    """
-    everyone = list(facts)
-    over = len(everyone) - cap
-    if over <= 0:
-        return []
-    pool = everyone if by_hand_too else [fact for fact in everyone if not fact.by_hand]
-    return nsmallest(over, pool, key=_rank)
-
-
-def _dedup(newcomers: Sequence[tuple[NewFact, Fact]], held: Mapping[str, str], refused: dict[str, Verdict]) -> None:
+def _dedup(
+    newcomers: Sequence[Newcomer],
+    held: Mapping[str, str],
+    refused: dict[str, Verdict],
+    key_of: Callable[[str], str],
+) -> None:
     """Refuse what a live fact already says, and of several newcomers that say the same all but the strongest."""
-    best: dict[str, tuple[NewFact, Fact]] = {}
+    best: dict[str, Newcomer] = {}
     for candidate, fact in newcomers:
         if candidate.place in refused:
             continue
-        key = dedup_key(fact.content)
+        key = key_of(fact.content)
         if (holder := held.get(key)) is not None:
             refused[candidate.place] = Verdict("duplicate", f"{holder} already says this")
         elif (other := best.get(key)) is None:
@@ -106,49 +98,52 @@ def _dedup(newcomers: Sequence[tuple[NewFact, Fact]], held: Mapping[str, str], r
 
 
 def _cap(
-    staying: Collection[Fact], cap: int, newcomers: Sequence[tuple[NewFact, Fact]], refused: dict[str, Verdict]
+    staying: Collection[Fact], ranking: Ranking, newcomers: Sequence[Newcomer], refused: dict[str, Verdict]
 ) -> tuple[Dropped, ...]:
     """Refuse the newcomers that would not survive the cap; return the facts of old that give way to the others."""
+    cap = ranking.policy.max_facts
     entering = [(candidate, fact) for candidate, fact in newcomers if candidate.place not in refused]
     over = len(staying) + len(entering) - cap
     if over <= 0 or not entering:
         return ()
-    leaving = {fact.id for fact in overflow([*staying, *(fact for _, fact in entering)], cap)}
+    leaving = {fact.id for fact in ranking.overflow([*staying, *(fact for _, fact in entering)])}
     for candidate, fact in entering:
         if fact.id in leaving:
             refused[candidate.place] = Verdict(
-                "cap", f"memory holds {cap} facts at most, and the others rank above it ({_spelled(fact)})"
+                "cap", f"memory holds {cap} facts at most, and the others rank above it ({ranking.spelled(fact)})"
             )
     # Where not enough may go, people's facts alone fill the memory: the last to come find no room.
     settled = [candidate for candidate, fact in entering if fact.id not in leaving]
     for candidate in settled[len(settled) - (over - len(leaving)) :]:
         refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
-    return tuple([Dropped(fact, "cap", _spelled(fact)) for fact in staying if fact.id in leaving])
+    return tuple([Dropped(fact, "cap", ranking.spelled(fact)) for fact in staying if fact.id in leaving])
 
 
 def admit(
     memory: Memory,
-    newcomers: Sequence[tuple[NewFact, Fact]],
+    newcomers: Sequence[Newcomer],
+    ranking: Ranking,
     removals: Sequence[Removal] = (),
     refused: Mapping[str, Verdict] | None = None,
 ) -> Admission:
     """Let newcomers in: removals first, then duplicates, then the cap.
 
-    A removal stands or falls with its replacement, so a refused newcomer may bring an old fact back, whose words and
-    whose room may refuse another; the rounds end because each refuses somebody. `refused` holds what earlier rules
-    refused, by place; the result holds those and its own.
+    A removal stands or falls with its replacement, and the sources of a merged fact go only where it enters: so a
+    refused newcomer may bring old facts back, whose words and whose room may refuse another; the rounds end because
+    each refuses somebody. `refused` holds what earlier rules refused, by place; the result holds those and its own.
     """
     verdicts = dict(refused or {})
+    key_of: Callable[[str], str] = partial(dedup_key, notion=memory.policy.dedup_key)
     while True:
         before = len(verdicts)
-        gone = {removal.id for removal in removals if removal.place not in verdicts}
+        gone = _going(newcomers, removals, verdicts)
         staying = [fact for fact in memory.facts.values() if fact.id not in gone] if gone else memory.facts.values()
-        held = dict(zip(map(dedup_key, map(_content, staying)), map(_id, staying), strict=True))
+        held = dict(zip(map(key_of, map(_content, staying)), map(_id, staying), strict=True))
         evicted: tuple[Dropped, ...] = ()
-        _dedup(newcomers, held, verdicts)
+        _dedup(newcomers, held, verdicts, key_of)
         _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
-            evicted = _cap(staying, memory.policy.max_facts, newcomers, verdicts)
+            evicted = _cap(staying, ranking, newcomers, verdicts)
             _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
             break
@@ -156,8 +151,17 @@ def admit(
     return Admission(added, evicted, verdicts)
 
 
+def _going(newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: Mapping[str, Verdict]) -> set[str]:
+    """Name the facts that make room, as far as nothing is refused yet."""
+    gone = {removal.id for removal in removals if removal.place not in verdicts}
+    for candidate, _ in newcomers:
+        if isinstance(candidate, Consolidation) and candidate.place not in verdicts:
+            gone.update(candidate.sources)
+    return gone
+
+
 def _bind_replacements(
-    newcomers: Sequence[tuple[NewFact, Fact]], removals: Sequence[Removal], verdicts: dict[str, Verdict]
+    newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: dict[str, Verdict]
 ) -> None:
     places = {candidate.place for candidate, _ in newcomers}
     for removal in removals:
@@ -174,28 +178,28 @@ def _bind_replacements(
             )
 
 
-def sweep(facts: Iterable[Fact], policy: Policy, *, by_hand_too: bool) -> list[Dropped]:
+def sweep(facts: Iterable[Fact], ranking: Ranking, *, by_hand_too: bool) -> list[Dropped]:
     """Return the facts that a policy does not allow to stay together: under the threshold, double, over the cap."""
+    policy = ranking.policy
     dropped: list[Dropped] = []
     kept: dict[str, Fact] = {}
-    for fact in sorted(facts, key=_rank, reverse=True):
-        key = dedup_key(fact.content)
+    for fact in sorted(facts, key=ranking.key, reverse=True):
+        key = dedup_key(fact.content, policy.dedup_key)
         if not fact.by_hand and fact.confidence < policy.fact_confidence_threshold:
-            dropped.append(Dropped(fact, "threshold", _spelled(fact)))
+            dropped.append(Dropped(fact, "threshold", ranking.spelled(fact)))
         elif key in kept:
             dropped.append(Dropped(fact, "duplicate", f"{kept[key].id} says the same"))
         else:
             kept[key] = fact
     dropped += [
-        Dropped(fact, "cap", _spelled(fact))
-        for fact in overflow(kept.values(), policy.max_facts, by_hand_too=by_hand_too)
+        Dropped(fact, "cap", ranking.spelled(fact)) for fact in ranking.overflow(kept.values(), by_hand_too=by_hand_too)
     ]
     return dropped
 
 
 def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
     """Make the fact that a candidate would become; its id comes from the commit's seq and the candidate's place."""
-    seq, index = memory.seq + 1, _index(candidate.place)
+    seq, index = memory.seq + 1, int(candidate.place.rpartition("/")[2])
     return Fact(
         id=f"fact_{seq}_{index}",
         content=candidate.content,
@@ -209,20 +213,20 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
         source_error=candidate.source_error,
         expected_valid_days=candidate.expected_valid_days,
         evidence=candidate.evidence,
+        confirmations=candidate.confirmations,
+        confirmed_at=candidate.confirmed_at,
+        consolidated_from=candidate.consolidated_from,
     )
-
-
-def _index(place: str) -> int:
-    return int(place.rpartition("/")[2])
 
 
 def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
     """Spell an admission as events: who gives way, then who enters; `stated` as in `proposed_fields`."""
     events: list[LedgerEvent] = [FactRemoved(d.fact, d.rule, detail=d.detail) for d in admission.evicted]
-    events += [
-        FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=stated))
-        for candidate, fact in admission.added
-    ]
+    for candidate, fact in admission.added:
+        if isinstance(candidate, NewFact):
+            events.append(FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=stated)))
+        else:
+            events.append(FactAdded(fact, candidate.place, merged_fields(candidate, fact)))
     return events
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.admission import Verdict, admit, admitted, newborn, overflow, refusals_of
+from ledger.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from ledger.commands import AddFact, EditFact, ImportDocument, proposed_fields
 from ledger.dedup import dedup_key
 from ledger.events import (
@@ -23,6 +23,7 @@ from ledger.events import (
 )
 from ledger.memory import Memory
 from ledger.policy import CATEGORIES
+from ledger.ranking import Ranking
 
 __all__ = ["add_by_hand", "edit_by_hand", "merge_document", "replace_document"]
 
@@ -31,7 +32,7 @@ def add_by_hand(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     """Enter a person's fact, or refuse it as a duplicate or for want of room."""
     candidate = command.fact
     fact = msgspec.structs.replace(newborn(memory, candidate, command.at, "manual"), by_hand=True)
-    admission = admit(memory, [(candidate, fact)])
+    admission = admit(memory, [(candidate, fact)], Ranking(memory.policy, command.at, command.heat))
     if (verdict := admission.refused.get(candidate.place)) is not None:
         return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
     return admitted(admission, stated=False)
@@ -52,8 +53,10 @@ def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     )
     if after == before:
         return [CandidateRejected(edit, "unchanged", "the fact already says exactly this")]
-    key = dedup_key(after.content)
-    holder = next((f for f in memory.facts.values() if f.id != before.id and dedup_key(f.content) == key), None)
+    notion = memory.policy.dedup_key
+    key = dedup_key(after.content, notion)
+    others = (fact for fact in memory.facts.values() if fact.id != before.id)
+    holder = next((fact for fact in others if dedup_key(fact.content, notion) == key), None)
     if holder is not None:
         return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
     restated = {
@@ -115,14 +118,15 @@ def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
 def merge_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
     """Take a document in beside what is there."""
     taken = set(memory.facts)
-    newcomers = []
+    newcomers: list[Newcomer] = []
     for candidate in command.candidates:
         if isinstance(candidate, NewFact):
             fact = _imported(memory, candidate, command.at, taken)
             taken.add(fact.id)
             newcomers.append((candidate, fact))
     refused = {c.place: verdict for c in command.candidates if (verdict := _screen_import(memory, c))}
-    admission = admit(memory, newcomers, refused=refused)
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    admission = admit(memory, newcomers, ranking, refused=refused)
     events = _sections(memory, command) + admitted(admission, stated=True)
     return events + refusals_of(command.candidates, admission.refused)
 
@@ -131,7 +135,8 @@ def replace_document(memory: Memory, command: ImportDocument) -> list[LedgerEven
     """Make memory what a document says, by the fewest events that lead there."""
     refused: dict[str, Verdict] = {}
     chosen = _chosen(memory, command, refused)
-    crowded = {fact.id for fact in overflow((fact for _, fact in chosen), memory.policy.max_facts, by_hand_too=True)}
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    crowded = {fact.id for fact in ranking.overflow((fact for _, fact in chosen), by_hand_too=True)}
     events: list[LedgerEvent] = []
     for candidate, fact in chosen:
         before = memory.facts.get(fact.id)
@@ -164,7 +169,7 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
                 if live is not None and live.id not in taken
                 else _imported(memory, candidate, command.at, taken | set(memory.facts))
             )
-            key = dedup_key(fact.content)
+            key = dedup_key(fact.content, memory.policy.dedup_key)
             if key in said:
                 refused[candidate.place] = Verdict("duplicate", f"{said[key]} of the same document says this")
                 continue
@@ -183,4 +188,6 @@ def _restated(live: Fact, candidate: NewFact) -> Fact:
         source_error=candidate.source_error,
         expected_valid_days=candidate.expected_valid_days,
         by_hand=live.by_hand or candidate.by_hand,
+        confirmations=max(live.confirmations, candidate.confirmations),
+        confirmed_at=candidate.confirmed_at or live.confirmed_at,
     )

@@ -12,10 +12,13 @@ from typing import TypeAlias
 import msgspec
 
 from ledger.events import (
+    Access,
     Candidate,
     CandidateRejected,
+    Consolidation,
     Edit,
     Event,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -31,6 +34,7 @@ from ledger.events import (
 from ledger.policy import Policy
 
 __all__ = [
+    "CONSOLIDATIONS",
     "AddFact",
     "ChangePolicy",
     "Clear",
@@ -38,20 +42,33 @@ __all__ = [
     "EditFact",
     "Extract",
     "FailUpdate",
+    "Fields",
     "ImportDocument",
     "Proposal",
     "RemoveFact",
     "Revert",
     "RollBack",
     "candidates_of",
+    "labels_of",
+    "merged_fields",
     "proposed_fields",
 ]
 
 
+CONSOLIDATIONS = "factsToConsolidate/"
+"""How the places of consolidations begin, whose outcome is a fact as well."""
+
+Fields: TypeAlias = dict[str, str | int | float | bool | None]
+"""Fields of a candidate by their names."""
+
+_LABELS = ("scope", "durability", "authority")
+
+
 class _Command(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` is when it is asked: ISO 8601, UTC, microseconds."""
+    """`at` is when it is asked: ISO 8601, UTC, microseconds; `heat` tells what facts were used of late, by id."""
 
     at: str
+    heat: dict[str, Access] = {}
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -63,12 +80,16 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Extract(_Command, frozen=True):
-    """Merge a model's proposal, made from `thread` on the memory of commit `basis`; None in `shown` is every fact."""
+    """Merge a model's proposal, made from `thread` on the memory of commit `basis`.
+
+    `shown` are the facts it saw, None is every one; `stale` those it was asked to review, None is whatever is due.
+    """
 
     thread: str
     proposal: Proposal
     basis: int
     shown: tuple[str, ...] | None = None
+    stale: tuple[str, ...] | None = None
     covered: bool = False
 
 
@@ -144,7 +165,7 @@ Command: TypeAlias = (
 
 
 def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
-    return NewFact(
+    told = NewFact(
         place=place,
         content=fact.content,
         category=fact.category,
@@ -152,48 +173,95 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
         evidence=fact.evidence,
         source_error=fact.source_error,
         expected_valid_days=fact.expected_valid_days,
-        id=fact.id if stated else None,
-        at=fact.created_at if stated else None,
-        source=fact.source if stated else None,
-        by_hand=fact.by_hand if stated else False,
+    )
+    if not stated:
+        return told
+    return msgspec.structs.replace(
+        told,
+        id=fact.id,
+        at=fact.created_at,
+        source=fact.source,
+        by_hand=fact.by_hand,
+        confirmations=fact.confirmations,
+        confirmed_at=fact.confirmed_at,
+        consolidated_from=fact.consolidated_from,
     )
 
 
-def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> dict[str, str | int | float | bool | None]:
+def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> Fields:
     """Name the fields in which a candidate differs from the fact that came of it.
 
     `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give.
     """
-    told = _told(fact, candidate.place, stated=stated)
+    return _different(candidate, _told(fact, candidate.place, stated=stated))
+
+
+def _merged(fact: Fact, place: str) -> Consolidation:
+    return Consolidation(
+        place=place,
+        sources=fact.consolidated_from,
+        content=fact.content,
+        category=fact.category,
+        confidence=fact.confidence,
+    )
+
+
+def merged_fields(candidate: Consolidation, fact: Fact) -> Fields:
+    """Name the fields in which a candidate differs from the fact that its sources were merged into."""
+    return _different(candidate, _merged(fact, candidate.place))
+
+
+def _different(candidate: NewFact | Consolidation, told: NewFact | Consolidation) -> Fields:
     return {
         name: getattr(candidate, name)
-        for name in NewFact.__struct_fields__
+        for name in candidate.__struct_fields__
         if getattr(candidate, name) != getattr(told, name)
     }
+
+
+def labels_of(candidate: NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation) -> dict[str, str]:
+    """Return the labels that a model gave a candidate, by their names."""
+    return {name: label for name in _LABELS if (label := getattr(candidate, name)) is not None}
 
 
 def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
     match event:
         case CandidateRejected():
             return event.candidate
+        case FactAdded(place=str(place), fact=fact) if place.startswith(CONSOLIDATIONS):
+            return msgspec.structs.replace(_merged(fact, place), **event.proposed)
         case FactAdded(place=str(place)):
             return msgspec.structs.replace(_told(event.fact, place, stated=stated), **event.proposed)
         case FactRemoved(place=str(place)):
-            return Removal(place=place, id=event.fact.id, reason=event.note, replacement=event.replacement)
-        case FactRevised(place=str(place), after=after) if stated:
-            return msgspec.structs.replace(_told(after, place, stated=True), **event.proposed)
-        case FactRevised(place=str(place), change="confirmed"):
-            return Reinforcement(place=place, id=event.after.id)
-        case FactRevised(place=str(place), change="edited", before=before, after=after):
+            return Removal(
+                place=place, id=event.fact.id, reason=event.note, replacement=event.replacement, **event.labels
+            )
+        case FactRevised(place=str(place)):
+            return _revision_of(event, place, stated=stated)
+        case SummaryUpdated(place=str(place)):
+            text = event.after.summary if event.proposed is None else event.proposed
+            at = event.after.updated_at if stated else None
+            return NewSummary(place=place, summary=text, at=at, **event.labels)
+        case _:
+            return None
+
+
+def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate | None:
+    before, after = event.before, event.after
+    if stated:
+        return msgspec.structs.replace(_told(after, place, stated=True), **event.proposed)
+    match event.change:
+        case "confirmed":
+            return msgspec.structs.replace(Reinforcement(place=place, id=after.id), **event.proposed)
+        case "extended":
+            return msgspec.structs.replace(Extension(place=place, id=after.id, days=0), **event.proposed)
+        case "edited":
             changed = {
                 name: getattr(after, name)
                 for name in ("content", "category", "confidence")
                 if getattr(after, name) != getattr(before, name)
             }
             return Edit(place=place, id=after.id, **(changed | event.proposed))
-        case SummaryUpdated(place=str(place)):
-            text = event.after.summary if event.proposed is None else event.proposed
-            return NewSummary(place=place, summary=text, at=event.after.updated_at if stated else None)
         case _:
             return None
 

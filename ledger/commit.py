@@ -19,7 +19,7 @@ import msgspec
 import orjson
 
 from ledger.errors import CorruptLogError, StoreError
-from ledger.events import Event, TurnRange
+from ledger.events import Access, Event, TurnRange
 from ledger.sanitize import Json
 
 __all__ = [
@@ -64,8 +64,9 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
 
     `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction; in a transcript,
     record. `turns` are those of `thread` that this commit covers; a clear covers everything up to `transcript`, the
-    transcript's head when the update was made. `target`, `force`, `replace`, `action` and `fact` are what of the
-    command is not said in the events, so that it can be decided again. No cause ever holds content.
+    transcript's head when the update was made. `signals` are those that were seen in the conversation. `target`,
+    `force`, `replace`, `action`, `fact` and `heat` (by fact id) are what of the command is not said in the events, so
+    that it can be decided again. No cause ever holds content.
     """
 
     kind: str
@@ -85,6 +86,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     force: bool = False
     replace: bool = False
     digest: str | None = None
+    signals: tuple[str, ...] = ()
+    heat: dict[str, Access] = {}
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -10,12 +10,15 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 
+from ledger.commands import labels_of
 from ledger.dedup import dedup_key
 from ledger.events import (
     Candidate,
     CandidateRejected,
+    Consolidation,
     Edit,
     Event,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -101,23 +104,28 @@ def _category(category: str | None) -> Iterator[str]:
 
 
 def _candidate_texts(candidate: Candidate) -> Iterator[str]:
+    if not isinstance(candidate, Edit | Unread):
+        # A label is a word of ours, or else of the model's.
+        yield from labels_of(candidate).values()
     match candidate:
         case NewFact():
             yield candidate.content
             yield from _category(candidate.category)
-            labels = (candidate.source_error, candidate.scope, candidate.durability, candidate.authority)
-            yield from filter(None, labels)
-        case Removal(reason=str(reason)):
+            yield candidate.source_error or ""
+        case Removal(reason=str(reason)) | Extension(reason=str(reason)):
             yield reason
         case NewSummary():
             yield candidate.summary
+        case Consolidation():
+            yield candidate.content
+            yield from _category(candidate.category)
         case Edit():
             yield from _category(candidate.category)
             yield candidate.content or ""
         case Unread():
             yield from _quoted(candidate.text)
             yield from _quoted(candidate.detail)
-        case Removal() | Reinforcement():
+        case Removal() | Reinforcement() | Extension():
             pass
 
 
@@ -134,8 +142,10 @@ def asides(event: Event) -> Iterator[str]:
             yield from _proposed(event.proposed)
         case FactRemoved():
             yield event.note or ""
+            yield from event.labels.values()
         case SummaryUpdated():
             yield from (event.before.summary, event.after.summary, event.proposed or "")
+            yield from event.labels.values()
         case CandidateRejected():
             yield from _candidate_texts(event.candidate)
         case UpdateFailed():

@@ -29,6 +29,7 @@ from ledger.events import FactRemoved, LedgerEvent, PolicyChanged, Section, Summ
 from ledger.memory import Memory
 from ledger.merge import merge_update
 from ledger.policy import Policy, check_policy
+from ledger.ranking import Ranking
 from ledger.undo import plan_revert, plan_rollback
 
 __all__ = ["RULES", "decide"]
@@ -36,6 +37,7 @@ __all__ = ["RULES", "decide"]
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "malformed": "the item is not in the agreed shape",
+        "gate": "its labels say that it is no lasting statement about the user",
         "empty": "it says nothing",
         "upload": "it only says that a file was uploaded",
         "threshold": "its confidence is under the policy's threshold",
@@ -45,7 +47,11 @@ RULES: Mapping[str, str] = MappingProxyType(
         "by_hand": "a person entered the fact it refers to, so a model may not touch it",
         "repeated": "the same update already asks for it",
         "replacement_refused": "what was to replace the fact was itself refused",
-        "gone": "the fact it confirms leaves memory in the same update",
+        "removal_refused": "the fact that it was to replace stays, for its removal was refused by the gate",
+        "not_due": "the fact it reviews is not up for review",
+        "sources": "the facts it would merge may not be merged",
+        "limit": "an update may do this only so often, and others come first",
+        "gone": "the fact it confirms or extends leaves memory in the same update",
         "unchanged": "memory already says exactly this",
         "older": "the imported section is older than the one in memory",
         "disabled": "this kind of change is not enabled",
@@ -104,7 +110,8 @@ def _clear(memory: Memory) -> tuple[LedgerEvent, ...]:
 
 def _change_policy(memory: Memory, command: ChangePolicy) -> tuple[LedgerEvent, ...]:
     policy = check_policy(command.policy)
-    dropped = sweep(memory.facts.values(), policy, by_hand_too=False)
+    ranking = Ranking(policy, command.at, command.heat)
+    dropped = sweep(memory.facts.values(), ranking, by_hand_too=False)
     if len(memory.facts) - len(dropped) > policy.max_facts:
         kept = sum(fact.by_hand for fact in memory.facts.values())
         raise CapError(

@@ -15,11 +15,14 @@ from ledger.policy import Policy
 
 __all__ = [
     "DOCUMENT_SECTIONS",
+    "Access",
     "Candidate",
     "CandidateRejected",
+    "Consolidation",
     "Edit",
     "Erased",
     "Event",
+    "Extension",
     "Fact",
     "FactAdded",
     "FactRemoved",
@@ -62,7 +65,8 @@ class Fact(_Value, frozen=True, kw_only=True):
 
     `source` is the thread it came from, `manual` or `import`; `evidence` the ids of the turns cited; `seq` and `place`
     say which commit gave birth to it and where in that commit's proposal it stood, which is its rank by birth.
-    `by_hand` facts are a person's and out of a model's reach. Times are ISO 8601, UTC, microseconds.
+    `by_hand` facts are a person's and out of a model's reach. `consolidated_from` names the facts that were merged
+    into it. Times are ISO 8601, UTC, microseconds.
     """
 
     id: str
@@ -79,6 +83,14 @@ class Fact(_Value, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     confirmations: int = 0
     confirmed_at: str | None = None
+    consolidated_from: tuple[str, ...] = ()
+
+
+class Access(_Value, frozen=True):
+    """How much a fact was used of late, and when it was used last; each use adds 1 to a heat that cools with time."""
+
+    heat: float
+    at: str
 
 
 class Section(_Value, frozen=True):
@@ -104,25 +116,33 @@ class _Candidate(_Value, frozen=True, tag_field="kind"):
     place: str
 
 
-class NewFact(_Candidate, frozen=True, kw_only=True, tag="newFact"):
-    """A fact proposed, as it was proposed; `at` and `id` only where an imported document states them."""
+class _Labelled(_Candidate, frozen=True, kw_only=True):
+    """A model's candidate with what the model says of its reach: see the rule `gate`."""
+
+    scope: str | None = None
+    durability: str | None = None
+    authority: str | None = None
+
+
+class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
+    """A fact proposed, as it was proposed; `id` and what follows it only where an imported document states it."""
 
     content: str
     category: str = "context"
     confidence: float = 0.5
     evidence: tuple[str, ...] = ()
-    source_error: str | None = None
     expected_valid_days: int | None = None
-    scope: str | None = None
-    durability: str | None = None
-    authority: str | None = None
+    source_error: str | None = None
     id: str | None = None
     at: str | None = None
     source: str | None = None
     by_hand: bool = False
+    confirmations: int = 0
+    confirmed_at: str | None = None
+    consolidated_from: tuple[str, ...] = ()
 
 
-class Removal(_Candidate, frozen=True, kw_only=True, tag="removal"):
+class Removal(_Labelled, frozen=True, kw_only=True, tag="removal"):
     """A fact to remove; `replacement` is the index in `newFacts` of what takes its place."""
 
     id: str
@@ -130,17 +150,34 @@ class Removal(_Candidate, frozen=True, kw_only=True, tag="removal"):
     replacement: int | None = None
 
 
-class NewSummary(_Candidate, frozen=True, kw_only=True, tag="newSummary"):
+class NewSummary(_Labelled, frozen=True, kw_only=True, tag="newSummary"):
     """A section's new text; `place` names the section, `at` is stated by imported documents only."""
 
     summary: str
     at: str | None = None
 
 
-class Reinforcement(_Candidate, frozen=True, kw_only=True, tag="reinforcement"):
+class Reinforcement(_Labelled, frozen=True, kw_only=True, tag="reinforcement"):
     """A fact confirmed by what was said."""
 
     id: str
+
+
+class Extension(_Labelled, frozen=True, kw_only=True, tag="extension"):
+    """A fact that is up for review and still holds: it is to be left alone for so many `days` more."""
+
+    id: str
+    days: int
+    reason: str | None = None
+
+
+class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
+    """Several facts to be merged into one; without a `confidence` the merged fact has the highest of its sources."""
+
+    sources: tuple[str, ...]
+    content: str
+    category: str | None = None
+    confidence: float | None = None
 
 
 class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
@@ -159,7 +196,7 @@ class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
     detail: str
 
 
-Candidate: TypeAlias = NewFact | Removal | NewSummary | Reinforcement | Edit | Unread
+Candidate: TypeAlias = NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation | Edit | Unread
 
 
 # Events of the ledger. One that settles a candidate carries its `place`; the proposal is rebuilt from these.
@@ -183,8 +220,9 @@ class FactAdded(_Event, frozen=True):
 class FactRemoved(_Event, frozen=True):
     """A fact left memory; the event holds it whole.
 
-    `reason`: model, hand, cap, threshold, duplicate, clear, import, revert, rollback. `note` is the model's own reason,
-    `replacement` the index it gave, `detail` what an eviction was ranked by.
+    `reason`: model, stale, consolidated, hand, cap, threshold, duplicate, clear, import, revert, rollback. `note` is
+    the model's own reason, `replacement` the index and `labels` the labels it gave. `detail` is what an eviction was
+    ranked by, or the id of the fact that a merged one went into.
     """
 
     fact: Fact
@@ -193,6 +231,7 @@ class FactRemoved(_Event, frozen=True):
     note: str | None = None
     replacement: int | None = None
     detail: str | None = None
+    labels: dict[str, str] = {}
 
 
 class FactRevised(_Event, frozen=True):
@@ -211,7 +250,8 @@ class FactRevised(_Event, frozen=True):
 class SummaryUpdated(_Event, frozen=True):
     """A section was rewritten: both texts, both times.
 
-    `proposed` is the candidate's own text where a sentence was scrubbed from it, so nothing vanishes without a trace.
+    `proposed` is the candidate's own text where a sentence was scrubbed from it, so nothing vanishes without a trace;
+    `labels` are those that the model gave.
     """
 
     section: str
@@ -219,19 +259,22 @@ class SummaryUpdated(_Event, frozen=True):
     after: Section
     place: str | None = None
     proposed: str | None = None
+    labels: dict[str, str] = {}
 
 
 class UpdateProposed(_Event, frozen=True):
     """A model answered.
 
     `basis` is the seq of the memory it was shown; `shown` the fact ids it saw, None for every fact of the basis;
-    `digest` the sha256 of its raw text and `size` that text's characters.
+    `stale` the ids it was asked to review, None where nobody was asked and whatever is due may be reviewed; `digest`
+    the sha256 of its raw text and `size` that text's characters.
     """
 
     basis: int
     digest: str
     size: int
     shown: tuple[str, ...] | None = None
+    stale: tuple[str, ...] | None = None
 
 
 class CandidateRejected(_Event, frozen=True):

@@ -6,15 +6,19 @@ that no prefix of a commit's events ever exceeds the cap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
-from ledger.admission import Verdict, admit, admitted, newborn, refusals_of
-from ledger.commands import Extract
+from ledger.admission import Admission, Newcomer, Verdict, admit, admitted, newborn, refusals_of
+from ledger.commands import Extract, Fields, labels_of
 from ledger.events import (
     Candidate,
     CandidateRejected,
+    Consolidation,
+    Extension,
+    Fact,
     FactRemoved,
     FactRevised,
     LedgerEvent,
@@ -24,48 +28,44 @@ from ledger.events import (
     Removal,
     Section,
     SummaryUpdated,
-    Unread,
     UpdateFailed,
     UpdateProposed,
 )
 from ledger.memory import BARRIERS, Memory
-from ledger.uploads import is_upload_event, scrub_uploads
+from ledger.ranking import Ranking
+from ledger.review import days_since, lifetime, longest_lifetime, review_from
+from ledger.screening import screen
+from ledger.uploads import scrub_uploads
 
 __all__ = ["merge_update", "too_late"]
 
 _MAX_CONFIRMATIONS = 1_000
-_NOT_ENABLED = frozenset({"staleFactsToRemove", "staleFactsToExtend", "factsToConsolidate"})
+_FIRST_MERGED = 10_000
+"""Merged facts count from here within their commit: a reply holds fewer new facts than that."""
 
 
 def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     """Settle every candidate of a model's answer, each in exactly one event."""
     proposal = command.proposal
-    events: list[LedgerEvent] = [UpdateProposed(command.basis, proposal.digest, proposal.size, command.shown)]
+    told = UpdateProposed(command.basis, proposal.digest, proposal.size, command.shown, command.stale)
     if (barrier := too_late(memory, command)) is not None:
         if barrier.rule == "redaction":
             return [_left_out(proposal.candidates, barrier)]
-        return events + _discard(proposal.candidates, barrier)
-    refused = {
-        candidate.place: verdict
-        for candidate in proposal.candidates
-        if (verdict := _screen(memory, candidate, command))
-    }
-    refused |= _repeated(proposal.candidates, refused)
+        return [told, *_discard(proposal.candidates, barrier)]
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    refused = screen(memory, command, ranking)
     removals = [c for c in proposal.candidates if isinstance(c, Removal)]
-    newcomers = [
-        (c, newborn(memory, c, command.at, command.thread)) for c in proposal.candidates if isinstance(c, NewFact)
+    newcomers = [newcomer for c in proposal.candidates for newcomer in _newcomers(memory, c, command, refused)]
+    admission = admit(memory, newcomers, ranking, removals, refused)
+    refused = admission.refused | _outlived(proposal.candidates, admission, removals)
+    settled = [_settled(memory, c, command) for c in proposal.candidates if c.place not in refused]
+    return [
+        told,
+        *chain.from_iterable(settled),
+        *_sources_of(memory, admission),
+        *admitted(admission, stated=False),
+        *refusals_of(proposal.candidates, refused),
     ]
-    admission = admit(memory, newcomers, removals, refused)
-    going = {removal.id for removal in removals if removal.place not in admission.refused}
-    going |= {dropped.fact.id for dropped in admission.evicted}
-    refused = admission.refused | {
-        c.place: Verdict("gone", f"{c.id} leaves memory in the same update")
-        for c in proposal.candidates
-        if isinstance(c, Reinforcement) and c.place not in admission.refused and c.id in going
-    }
-    events += _settled(memory, proposal.candidates, refused, command)
-    events += admitted(admission, stated=False)
-    return events + refusals_of(proposal.candidates, refused)
 
 
 def too_late(memory: Memory, command: Extract) -> Verdict | None:
@@ -93,91 +93,113 @@ def _discard(candidates: Sequence[Candidate], barrier: Verdict) -> list[LedgerEv
     return [CandidateRejected(candidate, rule, barrier.detail) for candidate in candidates]
 
 
-def _screen(memory: Memory, candidate: Candidate, command: Extract) -> Verdict | None:
-    """Refuse what can be refused by looking at one candidate alone."""
+def _newcomers(
+    memory: Memory, candidate: Candidate, command: Extract, refused: dict[str, Verdict]
+) -> tuple[Newcomer, ...]:
+    """Return the fact that a candidate would become; none where it is no fact, or none can be made of it."""
+    if isinstance(candidate, NewFact):
+        fact = newborn(memory, candidate, command.at, command.thread)
+        longest = longest_lifetime(memory.policy)
+        if fact.expected_valid_days is not None and fact.expected_valid_days > longest:
+            fact = msgspec.structs.replace(fact, expected_valid_days=longest)
+        return ((candidate, fact),)
+    if isinstance(candidate, Consolidation) and candidate.place not in refused:
+        return ((candidate, _merged(memory, candidate, command)),)
+    return ()
+
+
+def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
+    """Make the fact that takes the place of its sources.
+
+    It is as certain as the best of them at most, as old as the youngest, and up for review when the first of them is.
+    """
+    sources = [memory.facts[source] for source in candidate.sources]
+    index = _FIRST_MERGED + int(candidate.place.rpartition("/")[2])
+    most_certain = max(fact.confidence for fact in sources)
+    stated = most_certain if candidate.confidence is None else candidate.confidence
+    youngest = max(map(review_from, sources))
+    left = min(lifetime(fact, memory.policy) - days_since(review_from(fact), youngest) for fact in sources)
+    errors = dict.fromkeys(fact.source_error for fact in sources if fact.source_error)
+    return Fact(
+        id=f"fact_{memory.seq + 1}_{index}",
+        content=candidate.content,
+        category=sources[0].category,
+        confidence=min(stated, most_certain),
+        created_at=youngest,
+        source=command.thread,
+        seq=memory.seq + 1,
+        place=index,
+        source_error="\n".join(errors) or None,
+        expected_valid_days=min(max(1, int(left)), longest_lifetime(memory.policy)),
+        evidence=tuple(dict.fromkeys(chain.from_iterable(fact.evidence for fact in sources))),
+        confirmations=max(fact.confirmations for fact in sources),
+        consolidated_from=candidate.sources,
+    )
+
+
+def _outlived(candidates: Sequence[Candidate], admission: Admission, removals: Sequence[Removal]) -> dict[str, Verdict]:
+    """Refuse to confirm or extend what leaves memory in the same update."""
+    going = {removal.id for removal in removals if removal.place not in admission.refused}
+    going |= {dropped.fact.id for dropped in admission.evicted}
+    for candidate, _ in admission.added:
+        if isinstance(candidate, Consolidation):
+            going.update(candidate.sources)
+    return {
+        c.place: Verdict("gone", f"{c.id} leaves memory in the same update")
+        for c in candidates
+        if isinstance(c, Reinforcement | Extension) and c.place not in admission.refused and c.id in going
+    }
+
+
+def _sources_of(memory: Memory, admission: Admission) -> list[LedgerEvent]:
+    """Take out what was merged, before what it was merged into comes in."""
+    return [
+        FactRemoved(memory.facts[source], "consolidated", detail=fact.id)
+        for candidate, fact in admission.added
+        if isinstance(candidate, Consolidation)
+        for source in candidate.sources
+    ]
+
+
+def _settled(memory: Memory, candidate: Candidate, command: Extract) -> list[LedgerEvent]:
+    """Spell what a candidate that stands does, where it is no new fact."""
     match candidate:
-        case _ if candidate.place.partition("/")[0] in _NOT_ENABLED:
-            return Verdict("disabled", "this kind of change is not enabled")
-        case Unread():
-            return Verdict("malformed", candidate.detail)
-        case NewFact():
-            return _screen_fact(memory, candidate)
-        case NewSummary():
-            return _screen_summary(memory, candidate)
-        case Removal() | Reinforcement():
-            return _screen_reference(memory, candidate, command)
+        case NewSummary(place=section, summary=proposed):
+            text, scrubbed = scrub_uploads(proposed)
+            before, after = memory.section(section), Section(text, command.at)
+            told = proposed if scrubbed else None
+            return [SummaryUpdated(section, before, after, section, told, labels_of(candidate))]
+        case Removal(place=place):
+            reason = "stale" if place.startswith("stale") else "model"
+            return [
+                FactRemoved(
+                    memory.facts[candidate.id],
+                    reason,
+                    place,
+                    candidate.reason,
+                    candidate.replacement,
+                    labels=labels_of(candidate),
+                )
+            ]
+        case Reinforcement():
+            fact = memory.facts[candidate.id]
+            confirmed = msgspec.structs.replace(
+                fact, confirmations=min(fact.confirmations + 1, _MAX_CONFIRMATIONS), confirmed_at=command.at
+            )
+            return [FactRevised(fact, confirmed, "confirmed", candidate.place, {**labels_of(candidate)})]
+        case Extension():
+            return [_extended(memory, candidate, command)]
         case _:
-            return Verdict("malformed", "a model cannot ask for this")
+            return []
 
 
-def _screen_fact(memory: Memory, candidate: NewFact) -> Verdict | None:
-    threshold = memory.policy.fact_confidence_threshold
-    if not candidate.content:
-        return Verdict("empty", "the fact has no text")
-    if is_upload_event(candidate.content):
-        return Verdict("upload", "that a file was uploaded is no fact about the user")
-    if candidate.confidence < threshold:
-        return Verdict("threshold", f"confidence {candidate.confidence:g} is under the threshold of {threshold:g}")
-    return None
-
-
-def _screen_summary(memory: Memory, candidate: NewSummary) -> Verdict | None:
-    if not candidate.summary:
-        return Verdict("empty", "the section's new text is empty")
-    text, _ = scrub_uploads(candidate.summary)
-    if not text:
-        return Verdict("upload", "nothing but uploads was said in it")
-    if text == memory.section(candidate.place).summary:
-        return Verdict("unchanged", "the section already says exactly this")
-    return None
-
-
-def _screen_reference(memory: Memory, candidate: Removal | Reinforcement, command: Extract) -> Verdict | None:
-    fact = memory.facts.get(candidate.id)
-    if fact is None:
-        return Verdict("unknown_fact", "no live fact has this id")
-    if fact.seq > command.basis if command.shown is None else fact.id not in command.shown:
-        return Verdict("unknown_fact", "the model was not shown this fact")
-    if fact.by_hand:
-        return Verdict("by_hand", "a person entered this fact; only a person changes it")
-    return None
-
-
-def _repeated(candidates: Sequence[Candidate], refused: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Refuse the second and later mention of one fact by the same kind of change."""
-    seen: dict[tuple[type, str], str] = {}
-    repeated: dict[str, Verdict] = {}
-    for candidate in candidates:
-        if isinstance(candidate, Removal | Reinforcement) and candidate.place not in refused:
-            first = seen.setdefault((type(candidate), candidate.id), candidate.place)
-            if first != candidate.place:
-                repeated[candidate.place] = Verdict("repeated", f"{first} already asks for this")
-    return repeated
-
-
-def _settled(
-    memory: Memory, candidates: Sequence[Candidate], refused: Mapping[str, Verdict], command: Extract
-) -> list[LedgerEvent]:
-    events: list[LedgerEvent] = []
-    for candidate in candidates:
-        if candidate.place in refused:
-            continue
-        match candidate:
-            case NewSummary(place=section, summary=proposed):
-                text, scrubbed = scrub_uploads(proposed)
-                after = Section(text, command.at)
-                events.append(
-                    SummaryUpdated(section, memory.section(section), after, section, proposed if scrubbed else None)
-                )
-            case Removal():
-                fact = memory.facts[candidate.id]
-                events.append(FactRemoved(fact, "model", candidate.place, candidate.reason, candidate.replacement))
-            case Reinforcement():
-                fact = memory.facts[candidate.id]
-                after_fact = msgspec.structs.replace(
-                    fact, confirmations=min(fact.confirmations + 1, _MAX_CONFIRMATIONS), confirmed_at=command.at
-                )
-                events.append(FactRevised(fact, after_fact, "confirmed", candidate.place))
-            case _:
-                pass
-    return events
+def _extended(memory: Memory, candidate: Extension, command: Extract) -> LedgerEvent:
+    """Leave a fact alone for so many days from now; what it was asked for cannot be told from what came of it."""
+    fact = memory.facts[candidate.id]
+    passed = int(days_since(review_from(fact), command.at))
+    days = min(passed + candidate.days, memory.policy.staleness_max_extension_days)
+    after = msgspec.structs.replace(fact, expected_valid_days=days)
+    told: Fields = {"days": candidate.days, **labels_of(candidate)}
+    if candidate.reason is not None:
+        told["reason"] = candidate.reason
+    return FactRevised(fact, after, "extended", candidate.place, told)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ledger.admission import rank, sweep
+from ledger.admission import sweep
 from ledger.commands import Revert, RollBack
 from ledger.dedup import dedup_key
 from ledger.errors import ConflictError
@@ -28,6 +28,7 @@ from ledger.events import (
     SummaryUpdated,
 )
 from ledger.memory import Memory
+from ledger.ranking import Ranking
 
 __all__ = ["Note", "Undo", "plan_revert", "plan_rollback"]
 
@@ -64,7 +65,8 @@ def _core(fact: Fact) -> Fact:
 class _Plan:
     """The undo of one commit, event by event, last to first, on working copies of today's memory."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, command: Revert) -> None:
+        self.command = command
         self.policy = memory.policy
         self.facts = dict(memory.facts)
         self.sections = dict(memory.sections)
@@ -142,7 +144,7 @@ class _Plan:
         """Let the facts back in that may be, and spell the difference as events."""
         self._return(self._keep_keys_apart())
         self._leave_out_for_want_of_room()
-        dropped = sweep(self.facts.values(), self.policy, by_hand_too=True)
+        dropped = sweep(self.facts.values(), self._ranking(), by_hand_too=True)
         for drop in dropped:
             self.conflicts.append(Note(drop.rule, f"has no place under the policy: {drop.detail}", fact=drop.fact.id))
             del self.facts[drop.fact.id]
@@ -150,11 +152,17 @@ class _Plan:
         changes = _difference(self.today, self.facts, self.sections, "revert", rules)
         return Undo((*changes, *self.others), tuple(self.superseded), tuple(self.conflicts))
 
+    def _ranking(self) -> Ranking:
+        return Ranking(self.policy, self.command.at, self.command.heat)
+
+    def _key(self, fact: Fact) -> str:
+        return dedup_key(fact.content, self.policy.dedup_key)
+
     def _keep_keys_apart(self) -> dict[str, str]:
         """A fact changed back may meet one that took its words meanwhile: the holder stays, the fact stays as it is."""
-        holders = {dedup_key(f.content): f.id for i, f in self.facts.items() if self.today.facts.get(i) == f}
+        holders = {self._key(f): f.id for i, f in self.facts.items() if self.today.facts.get(i) == f}
         for fact_id, fact in list(self.facts.items()):
-            holder = holders.setdefault(dedup_key(fact.content), fact_id)
+            holder = holders.setdefault(self._key(fact), fact_id)
             if holder != fact_id:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact_id))
                 self.facts[fact_id] = self.today.facts[fact_id]
@@ -162,7 +170,7 @@ class _Plan:
 
     def _return(self, holders: dict[str, str]) -> None:
         for fact in self.restore:
-            holder = holders.setdefault(dedup_key(fact.content), fact.id)
+            holder = holders.setdefault(self._key(fact), fact.id)
             if holder == fact.id:
                 self.facts[fact.id] = fact
             else:
@@ -175,7 +183,7 @@ class _Plan:
         the room, and would have evicted the same facts.
         """
         over = len(self.facts) - self.policy.max_facts
-        returning = sorted((fact for fact in self.evicted if fact.id in self.facts), key=rank)
+        returning = sorted((fact for fact in self.evicted if fact.id in self.facts), key=self._ranking().key)
         for fact in returning[: max(0, over)]:
             del self.facts[fact.id]
             self.superseded.append(Note("room", "was evicted, and there is no room for it today", fact=fact.id))
@@ -223,7 +231,7 @@ def plan_revert(memory: Memory, command: Revert) -> Undo:
         ConflictError: something was erased after the command was made; it may hold that.
     """
     _must_be_fresh(memory, command)
-    plan = _Plan(memory)
+    plan = _Plan(memory, command)
     # What an erasure says again was there before it: taking the erasure back would lose that, and bring nothing back.
     erasure = any(isinstance(event, Redacted) for event in command.events)
     for event in command.events[:1] if erasure else reversed(command.events):
@@ -240,7 +248,8 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
         ConflictError: as `plan_revert`.
     """
     _must_be_fresh(memory, command)
-    dropped = sweep(command.facts, memory.policy, by_hand_too=True)
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    dropped = sweep(command.facts, ranking, by_hand_too=True)
     gone = {drop.fact.id for drop in dropped}
     facts = {fact.id: fact for fact in command.facts if fact.id not in gone}
     notes = tuple(

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -32,11 +32,11 @@ from ledger.erasure import (
     plan_erasure,
 )
 from ledger.errors import CapError, UnavailableError, WrongExpectedVersionError
-from ledger.events import Event, Redacted, TurnRange
+from ledger.events import Access, Event, Redacted, TurnRange
 from ledger.group import Ticket
 from ledger.memory import Memory
 from ledger.merge import too_late
-from ledger.policy import Policy, check_policy
+from ledger.policy import Policy, PolicyValue, check_policy
 from ledger.scope import Scope
 from ledger.snapshot import Snapshots
 from ledger.store import EventStore
@@ -61,7 +61,12 @@ What it raises is logged and never passed on: the commit stands, whatever become
 Purge = Callable[[Scope], None]
 """Deletes every read model of a scope that may hold content, while both of its streams are locked."""
 
+Heat = Callable[[], Mapping[str, Access]]
+"""Tells which facts were used of late, by their ids."""
+
 Salts = Callable[[], str]
+
+_C = TypeVar("_C", bound=Command)
 
 
 def random_salt() -> str:
@@ -98,10 +103,11 @@ class Writer:
         *,
         clock: Clock | None = None,
         salts: Salts = random_salt,
-        policy: Mapping[str, int | float | str] | None = None,
+        policy: Mapping[str, PolicyValue] | None = None,
         listeners: Sequence[Listener] = (),
         snapshots: Snapshots | None = None,
         purge: Purge | None = None,
+        heat: Heat | None = None,
     ) -> None:
         self.store = store
         self.scope = scope
@@ -111,6 +117,7 @@ class Writer:
         """A policy that is known to say what configuration asks for."""
         self._listeners = tuple(listeners)
         self._purge = purge
+        self._heat = heat
         self._desk = desk = Desk(store, scope, snapshots, salts, self._complete_erasure)
         self._mutex, self._view, self._learned, self._said = desk.mutex, desk.view, desk.learned, desk.said
         self._announcing = threading.Lock()
@@ -194,6 +201,12 @@ class Writer:
             self._announce()
             return ticket.commit
 
+    def dated(self, command: _C) -> _C:
+        """Return a command as it would be decided now, for a preview."""
+        memory = self.memory()
+        at = max(spell_moment(self.clock.now()), memory.at)
+        return msgspec.structs.replace(command, at=at, heat=self._heat_of(memory))
+
     def put_policy_in_force(self) -> None:
         """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
         while True:
@@ -210,7 +223,9 @@ class Writer:
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
         memory = self._view.memory
         at = max(moment, memory.at)
-        command = msgspec.structs.replace(command, at=at)
+        heat = self._heat_of(memory)
+        command = msgspec.structs.replace(command, at=at, heat=heat)
+        cause = msgspec.structs.replace(cause, heat=heat)
         if isinstance(command, Extract):
             thread = self._view.transcript.threads.get(command.thread) or Thread(command.thread)
             covered = cause.turns is not None and self._view.coverage.covers(thread, cause.turns)
@@ -222,6 +237,12 @@ class Writer:
         if isinstance(command, Clear):
             cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _heat_of(self, memory: Memory) -> dict[str, Access]:
+        """What was used of late, where the policy in force asks for it: a commit records all it was decided on."""
+        if self._heat is None or memory.policy.fact_eviction_policy != "hybrid":
+            return {}
+        return {fact_id: access for fact_id, access in self._heat().items() if fact_id in memory.facts}
 
     def _append(self, cause: Cause, at: str, events: tuple[Event, ...]) -> Ticket:
         return self._desk.add(self._learned, self._view.head, Draft(at, cause, events))

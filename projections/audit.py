@@ -17,8 +17,10 @@ from ledger.errors import NotFoundError
 from ledger.events import (
     Candidate,
     CandidateRejected,
+    Consolidation,
     Edit,
     Event,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -238,6 +240,10 @@ def _content(candidate: Candidate) -> str:
             return f"remove {fact_id}: {reason}" if reason else f"remove {fact_id}"
         case Reinforcement(id=fact_id):
             return f"confirm {fact_id}"
+        case Extension(id=fact_id, days=days):
+            return f"keep {fact_id} for {days} days more"
+        case Consolidation(content=content):
+            return content
         case Edit(id=fact_id, content=content):
             return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
         case Unread(text=text):

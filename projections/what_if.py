@@ -37,10 +37,10 @@ from ledger.events import (
     UpdateProposed,
 )
 from ledger.memory import Fold, Memory
+from ledger.policy import PolicyValue
+from ledger.ranking import Ranking
 
-__all__ = ["PolicyValue", "decide_again"]
-
-PolicyValue = int | float | str
+__all__ = ["decide_again"]
 
 
 class _History:
@@ -54,6 +54,10 @@ class _History:
 
     def command(self, commit: Commit) -> Command | None:
         """Rebuild the command of a commit against this history; None where its recorded outcome stands."""
+        command = self._command(commit)
+        return command and msgspec.structs.replace(command, heat=commit.cause.heat)
+
+    def _command(self, commit: Commit) -> Command | None:
         cause, at = commit.cause, commit.at
         match cause.kind:
             case "genesis" | "policy":
@@ -91,6 +95,7 @@ def _extraction(commit: Commit) -> Command | None:
         proposal=Proposal(candidates_of(commit.events), proposed.digest, proposed.size),
         basis=proposed.basis,
         shown=proposed.shown,
+        stale=proposed.stale,
         covered=covered,
     )
 
@@ -160,7 +165,8 @@ def _carried_over(commit: Commit, memory: Memory, recorded: Fold, overrides: Map
             events.append(event)
             fold.apply(event)
     after = fold.memory()
-    dropped = sweep(after.facts.values(), after.policy, by_hand_too=False)
+    ranking = Ranking(after.policy, commit.at, commit.cause.heat)
+    dropped = sweep(after.facts.values(), ranking, by_hand_too=False)
     return events + [FactRemoved(drop.fact, drop.rule, detail=drop.detail) for drop in dropped]
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -18,6 +19,8 @@ from ledger.errors import ReplyError
 from ledger.events import (
     DOCUMENT_SECTIONS,
     Candidate,
+    Consolidation,
+    Extension,
     NewFact,
     NewSummary,
     Reinforcement,
@@ -46,24 +49,39 @@ _MAX_BROKEN = 20
 _MAX_DIGITS = 4_000
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
+_MAX_SOURCES = 1_000
 
 
 class _Item(BaseModel):
+    """The fields that an item stands on are strict; the rest is taken where it can be read and left out where not."""
+
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _NewFact(_Item):
-    """The fields that a fact stands on are strict; the rest is taken where it can be read and left out where not."""
+class _Labelled(_Item):
+    scope: str | None = None
+    durability: str | None = None
+    authority: str | None = None
 
+    @field_validator("scope", "durability", "authority", mode="before")
+    @classmethod
+    def _label(cls, value: object) -> str | None:
+        return clip(value.strip(), MAX_NAME) if isinstance(value, str) and value.strip() else None
+
+
+class _Labels(TypedDict):
+    scope: str | None
+    durability: str | None
+    authority: str | None
+
+
+class _NewFact(_Labelled):
     content: str
     category: str = "context"
     confidence: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
     evidence: tuple[str, ...] = ()
     source_error: str | None = Field(default=None, alias="sourceError")
     expected_valid_days: int | None = Field(default=None, alias="expectedValidDays")
-    scope: str | None = None
-    durability: str | None = None
-    authority: str | None = None
 
     @field_validator("evidence", mode="before")
     @classmethod
@@ -71,7 +89,7 @@ class _NewFact(_Item):
         cited = value if isinstance(value, list) else [value]
         return tuple(str(c) for c in cited if isinstance(c, str | int) and not isinstance(c, bool))[:_MAX_EVIDENCE]
 
-    @field_validator("source_error", "scope", "durability", "authority", mode="before")
+    @field_validator("source_error", mode="before")
     @classmethod
     def _text(cls, value: object) -> str | None:
         return value if isinstance(value, str) and value.strip() else None
@@ -84,17 +102,37 @@ class _NewFact(_Item):
         return int(value) if 0 < value < _MAX_DAYS and value == int(value) else None
 
 
-class _Removal(_Item):
+class _Reference(_Labelled):
     id: str
+
+
+class _Removal(_Reference):
     reason: str | None = None
     replacement: int | None = Field(default=None, alias="replacementFactIndex", ge=0)
 
 
-class _Reference(_Item):
-    id: str
+class _Extension(_Reference):
+    days: int = Field(alias="extendByDays", gt=0, lt=_MAX_DAYS)
+    reason: str | None = None
 
 
-class _Section(_Item):
+class _Merged(_Labelled):
+    content: str
+    category: str | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+
+
+class _Consolidation(_Item):
+    sources: tuple[str, ...] = Field(alias="sourceIds", max_length=_MAX_SOURCES)
+    consolidated: _Merged
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+class _Section(_Labelled):
     summary: str = ""
     should_update: bool = Field(alias="shouldUpdate")
 
@@ -102,7 +140,12 @@ class _Section(_Item):
 def _schema() -> dict[str, Json]:
     section: Json = {
         "type": "object",
-        "properties": {"summary": {"type": "string"}, "shouldUpdate": {"type": "boolean"}},
+        "properties": {
+            "summary": {"type": "string"},
+            "shouldUpdate": {"type": "boolean"},
+            "scope": {"type": "string"},
+            "authority": {"type": "string"},
+        },
     }
     groups: dict[str, Json] = {}
     for name in DOCUMENT_SECTIONS:
@@ -116,6 +159,9 @@ def _schema() -> dict[str, Json]:
         "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
         "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
         "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
+        "staleFactsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
+        "staleFactsToExtend": {"type": "array", "items": _Extension.model_json_schema()},
+        "factsToConsolidate": {"type": "array", "items": _Consolidation.model_json_schema()},
     }
     return {"type": "object", "properties": {**groups, **items}}
 
@@ -205,10 +251,12 @@ def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
         evidence=tuple(dict.fromkeys(cite.get(c, clip(c, MAX_NAME)) for c in read.evidence)),
         source_error=clip(read.source_error.strip(), MAX_FACT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
-        scope=clip(read.scope, MAX_NAME) if read.scope else None,
-        durability=clip(read.durability, MAX_NAME) if read.durability else None,
-        authority=clip(read.authority, MAX_NAME) if read.authority else None,
+        **_labels(read),
     )
+
+
+def _labels(read: _Labelled) -> _Labels:
+    return _Labels(scope=read.scope, durability=read.durability, authority=read.authority)
 
 
 def _removal(place: str, item: object) -> Candidate:
@@ -220,12 +268,41 @@ def _removal(place: str, item: object) -> Candidate:
         id=clip(read.id.strip(), MAX_NAME),
         reason=clip(read.reason, MAX_FACT) if read.reason else None,
         replacement=read.replacement,
+        **_labels(read),
     )
 
 
 def _reinforcement(place: str, item: object) -> Candidate:
-    fact_id = item if isinstance(item, str) else _Reference.model_validate(item).id
-    return Reinforcement(place=place, id=clip(fact_id.strip(), MAX_NAME))
+    if isinstance(item, str):
+        return Reinforcement(place=place, id=clip(item.strip(), MAX_NAME))
+    read = _Reference.model_validate(item)
+    return Reinforcement(place=place, id=clip(read.id.strip(), MAX_NAME), **_labels(read))
+
+
+def _extension(place: str, item: object) -> Candidate:
+    if isinstance(item, dict) and "extend_by_days" in item:
+        item = {"extendByDays": item["extend_by_days"], **item}
+    read = _Extension.model_validate(item)
+    return Extension(
+        place=place,
+        id=clip(read.id.strip(), MAX_NAME),
+        days=read.days,
+        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        **_labels(read),
+    )
+
+
+def _consolidation(place: str, item: object) -> Candidate:
+    read = _Consolidation.model_validate(item)
+    merged = read.consolidated
+    return Consolidation(
+        place=place,
+        sources=tuple(clip(source.strip(), MAX_NAME) for source in read.sources),
+        content=clip(merged.content.strip(), MAX_FACT),
+        category=clip(merged.category.strip().casefold(), MAX_NAME) if merged.category else None,
+        confidence=merged.confidence,
+        **_labels(merged),
+    )
 
 
 def _item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidate:
@@ -236,9 +313,11 @@ def _item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidat
             return _removal(place, item)
         if name == "factsToReinforce":
             return _reinforcement(place, item)
+        if name == "staleFactsToExtend":
+            return _extension(place, item)
+        return _consolidation(place, item)
     except ValidationError as error:
         return _unread(place, item, _told(error))
-    return _unread(place, item, "not read by this version")
 
 
 def _summaries(found: dict[str, object]) -> Iterator[Candidate]:
@@ -259,7 +338,7 @@ def _summaries(found: dict[str, object]) -> Iterator[Candidate]:
             yield _unread(name, section, _told(error))
             continue
         if read.should_update:
-            yield NewSummary(place=name, summary=clip(read.summary.strip(), MAX_SUMMARY))
+            yield NewSummary(place=name, summary=clip(read.summary.strip(), MAX_SUMMARY), **_labels(read))
 
 
 def _listed(found: dict[str, object], cite: dict[str, str]) -> Iterator[Candidate]:
