@@ -6,7 +6,7 @@ that no prefix of a commit's events ever exceeds the cap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -32,6 +32,7 @@ from ledger.events import (
     UpdateProposed,
 )
 from ledger.memory import BARRIERS, Memory
+from ledger.policy import Policy
 from ledger.ranking import Ranking
 from ledger.review import days_since, lifetime, longest_lifetime, review_from
 from ledger.screening import screen
@@ -58,10 +59,10 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     newcomers = [newcomer for c in proposal.candidates for newcomer in _newcomers(memory, c, command, refused)]
     admission = admit(memory, newcomers, ranking, removals, refused)
     refused = admission.refused | _outlived(proposal.candidates, admission, removals)
-    settled = [_settled(memory, c, command) for c in proposal.candidates if c.place not in refused]
+    standing = (candidate for candidate in proposal.candidates if candidate.place not in refused)
     return [
         told,
-        *chain.from_iterable(settled),
+        *_settled(memory, standing, command),
         *_sources_of(memory, admission),
         *admitted(admission, stated=False),
         *refusals_of(proposal.candidates, refused),
@@ -161,43 +162,55 @@ def _sources_of(memory: Memory, admission: Admission) -> list[LedgerEvent]:
     ]
 
 
-def _settled(memory: Memory, candidate: Candidate, command: Extract) -> list[LedgerEvent]:
-    """Spell what a candidate that stands does, where it is no new fact."""
-    match candidate:
-        case NewSummary(place=section, summary=proposed):
-            text, scrubbed = scrub_uploads(proposed)
-            before, after = memory.section(section), Section(text, command.at)
-            told = proposed if scrubbed else None
-            return [SummaryUpdated(section, before, after, section, told, labels_of(candidate))]
-        case Removal(place=place):
-            reason = "stale" if place.startswith("stale") else "model"
-            return [
-                FactRemoved(
-                    memory.facts[candidate.id],
-                    reason,
-                    place,
-                    candidate.reason,
-                    candidate.replacement,
-                    labels=labels_of(candidate),
-                )
-            ]
-        case Reinforcement():
-            fact = memory.facts[candidate.id]
-            confirmed = msgspec.structs.replace(
-                fact, confirmations=min(fact.confirmations + 1, _MAX_CONFIRMATIONS), confirmed_at=command.at
-            )
-            return [FactRevised(fact, confirmed, "confirmed", candidate.place, {**labels_of(candidate)})]
-        case Extension():
-            return [_extended(memory, candidate, command)]
-        case _:
-            return []
+def _settled(memory: Memory, standing: Iterable[Candidate], command: Extract) -> Iterator[LedgerEvent]:
+    """Spell what each candidate does that stands and is no new fact; two may revise one fact, one after the other."""
+    facts = dict(memory.facts)
+    for candidate in standing:
+        match candidate:
+            case NewSummary():
+                yield _rewritten(memory, candidate, command)
+            case Removal():
+                yield _removed(facts[candidate.id], candidate)
+            case Reinforcement():
+                event = _confirmed(facts[candidate.id], candidate, command)
+                facts[candidate.id] = event.after
+                yield event
+            case Extension():
+                event = _extended(facts[candidate.id], candidate, command, memory.policy)
+                facts[candidate.id] = event.after
+                yield event
+            case _:
+                pass
 
 
-def _extended(memory: Memory, candidate: Extension, command: Extract) -> LedgerEvent:
-    """Leave a fact alone for so many days from now; what it was asked for cannot be told from what came of it."""
-    fact = memory.facts[candidate.id]
+def _rewritten(memory: Memory, candidate: NewSummary, command: Extract) -> SummaryUpdated:
+    section, proposed = candidate.place, candidate.summary
+    text, scrubbed = scrub_uploads(proposed)
+    before, after = memory.section(section), Section(text, command.at)
+    return SummaryUpdated(section, before, after, section, proposed if scrubbed else None, labels_of(candidate))
+
+
+def _removed(fact: Fact, candidate: Removal) -> FactRemoved:
+    return FactRemoved(
+        fact,
+        "stale" if candidate.place.startswith("stale") else "model",
+        candidate.place,
+        candidate.reason,
+        candidate.replacement,
+        labels=labels_of(candidate),
+    )
+
+
+def _confirmed(fact: Fact, candidate: Reinforcement, command: Extract) -> FactRevised:
+    confirmations = min(fact.confirmations + 1, _MAX_CONFIRMATIONS)
+    after = msgspec.structs.replace(fact, confirmations=confirmations, confirmed_at=command.at)
+    return FactRevised(fact, after, "confirmed", candidate.place, {**labels_of(candidate)})
+
+
+def _extended(fact: Fact, candidate: Extension, command: Extract, policy: Policy) -> FactRevised:
+    """Leave a fact alone for so many days from now; what was asked for cannot be told from what came of it."""
     passed = int(days_since(review_from(fact), command.at))
-    days = min(passed + candidate.days, memory.policy.staleness_max_extension_days)
+    days = min(passed + candidate.days, policy.staleness_max_extension_days)
     after = msgspec.structs.replace(fact, expected_valid_days=days)
     told: Fields = {"days": candidate.days, **labels_of(candidate)}
     if candidate.reason is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from ledger.events import Fact
 from ledger.memory import Memory
@@ -13,10 +14,13 @@ __all__ = ["days_since", "fragmented", "is_stale", "lifetime", "longest_lifetime
 
 _DAY = timedelta(days=1)
 
+# Every decision asks it of every fact's times, and they hardly ever change.
+_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
+
 
 def days_since(moment: str, at: str) -> float:
     """Return how many days lie between two moments as the logs spell them; never less than none."""
-    return max(0.0, (datetime.fromisoformat(at) - datetime.fromisoformat(moment)) / _DAY)
+    return max(0.0, (_moment(at) - _moment(moment)) / _DAY)
 
 
 def review_from(fact: Fact) -> str:
