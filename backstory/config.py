@@ -1,7 +1,7 @@
 """Configuration: defaults, then a YAML file, then the environment, then arguments; later beats earlier.
 
 Each value knows where it came from. An unknown key is an error that names the nearest known one; so is a value outside
-its range. The names are DeerFlow's where it has them.
+its range. The names are DeerFlow's where it has them, and so are the layouts that are understood.
 """
 
 from __future__ import annotations
@@ -11,82 +11,27 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
+from backstory.config_file import BACKEND, NOT_NEEDED, read_config
+from backstory.ranges import kind_of, lies_from
+from backstory.settings import DEFAULT_MODEL, WEIGHTS, WITHOUT_EFFECT, ModelSettings, Settings
 from ledger.errors import ConfigError
-from ledger.policy import POLICY_KEYS, Policy
+from ledger.policy import POLICY_KEYS, PolicyValue
 
 __all__ = ["DEFAULT_MODEL", "Loaded", "ModelSettings", "Settings", "base_folder", "load_settings", "policy_values"]
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_MODEL = "gpt-5-mini"
-"""What is asked when neither `model_name` nor `$BACKSTORY_MODEL` says otherwise."""
-
-_LARGEST_MEMORY = 500
 _PREFIX = "BACKSTORY_"
 _NOT_KEYS = frozenset({"HOME", "MODEL", "REQUIRE", "BIN"})
-_OTHER_KEYS = frozenset(
-    "enabled injection_enabled mode storage_class patterns_dir "  # noqa: SIM905 a page long
-    "eviction_confidence_weight eviction_confirmation_weight eviction_access_weight "
-    "eviction_confirmation_half_life_days eviction_access_half_life_days eviction_correction_reserved_fraction "
-    "eviction_correction_reserved_max staleness_review_enabled staleness_age_days staleness_min_candidates "
-    "staleness_max_removals_per_cycle staleness_protected_categories staleness_max_lifetime_multiplier "
-    "staleness_max_extension_days consolidation_enabled consolidation_min_facts consolidation_max_groups_per_cycle "
-    "consolidation_max_sources summary_min_turns summary_min_tokens summary_max_chars max_injection_tokens "
-    "token_counting guaranteed_categories guaranteed_token_budget similarity_weight confidence_weight "
-    "max_context_turns embedding_model embedding_base_url search_min_similarity search_top_k redis_url "
-    "redis_ttl_seconds".split()
-)
-"""Keys of the documented configuration that this version knows and does not use; each is reported when it is set."""
-
-
-class ModelSettings(BaseModel):
-    """Which model to ask, spelled out; a key here beats `OPENAI_API_KEY`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    provider: Literal["openai"] = "openai"
-    model: str | None = None
-    api_key: str | None = Field(default=None, repr=False)
-    base_url: str | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-
-
-class Settings(BaseModel):
-    """Every key that this version uses; see docs/configuration.md."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
-
-    storage_path: str | None = None
-    event_store: str = "jsonl:"
-    strict_user_scope: bool = False
-    file_lock_timeout_seconds: float = Field(default=10, ge=1, le=120)
-    debounce_seconds: float = Field(default=30, ge=0, le=300)
-    max_wait_seconds: float = Field(default=300, ge=1, le=86_400)
-    min_seconds_between_calls: float = Field(default=0.5, ge=0, le=60)
-    max_attempts: int = Field(default=5, ge=1, le=100)
-    workers: int = Field(default=2, ge=1, le=32)
-    queue_max_depth: int = Field(default=1000, ge=0)
-    shutdown_flush_timeout_seconds: float = Field(default=30, ge=1, le=300)
-    model_name: str | None = None
-    model: ModelSettings = ModelSettings()
-    prompts_dir: str | None = None
-    transcript_retention_days: int | None = Field(default=None, ge=1)
-    max_facts: int = Field(default=100, ge=10)
-    max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY)
-    fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)
-    fact_eviction_policy: Literal["confidence"] = "confidence"
-
-    @model_validator(mode="after")
-    def _within_limit(self) -> Settings:
-        if self.max_facts > self.max_facts_limit:
-            raise ValueError(
-                f"max_facts is {self.max_facts}; it lies from 10 to max_facts_limit, {self.max_facts_limit}"
-            )
-        return self
+_DEERFLOWS_STORE = "file"
+"""What DeerFlow's example configuration has as `storage_class`: its default, by name."""
+_SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
+_SHOWN_CHARACTERS = 100
+_OUTSIDE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
 class Loaded(BaseModel):
@@ -105,107 +50,101 @@ def load_settings(
 ) -> Loaded:
     """Load the settings from a YAML file (or a mapping), the environment and arguments.
 
+    What is understood and has no effect is logged as a warning.
+
     Raises:
         ConfigError: a file that cannot be read, an unknown key, a value outside its range.
     """
     env = os.environ if environ is None else environ
     layers = [
-        ("file", _named(config) if isinstance(config, Mapping) else _from_file(config)),
+        ("file", read_config(config, env)),
         ("environment", _from_environment(env)),
         ("argument", {key: value for key, value in (arguments or {}).items() if value is not None}),
     ]
     values: dict[str, object] = {}
     origin = dict.fromkeys(Settings.model_fields, "default")
+    unneeded: dict[str, str] = {}
     for name, layer in layers:
         for key, value in layer.items():
-            if _known(key, name):
+            if key in NOT_NEEDED:
+                unneeded[key] = name
+            elif key in Settings.model_fields:
                 values[key] = value
                 origin[key] = name
+            else:
+                raise ConfigError(_no_such_key(key, name))
     try:
-        return Loaded(settings=Settings.model_validate(values), origin=origin)
+        settings = Settings.model_validate({**values, **_ours(values)})
     except ValidationError as error:
-        raise ConfigError(_told(error, origin)) from error
+        raise ConfigError("; ".join(_told(item, origin) for item in _errors(error))) from error
+    _report(values, origin, unneeded)
+    return Loaded(settings=settings, origin=origin)
 
 
-def _known(key: str, layer: str) -> bool:
-    if key in Settings.model_fields:
-        return True
-    if key in _OTHER_KEYS:
-        _log.warning("%s (from the %s) has no effect in this version", key, layer)
-        return False
-    raise ConfigError(_no_such_key(key, layer))
+def _ours(values: Mapping[str, object]) -> dict[str, object]:
+    """What DeerFlow says otherwise."""
+    return {"storage_class": ""} if values.get("storage_class") == _DEERFLOWS_STORE else {}
+
+
+def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str]) -> None:
+    if _ours(values):
+        _log.warning(
+            "storage_class %r (from the %s) is DeerFlow's store; memory is kept by event_store",
+            _DEERFLOWS_STORE,
+            origin["storage_class"],
+        )
+    if unneeded:
+        told = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
+        _log.warning("not needed here: %s", told)
+    if idle := [f"{key} (from the {origin[key]})" for key in values if key in WITHOUT_EFFECT]:
+        _log.warning("%s %s no effect in this version", ", ".join(idle), "has" if len(idle) == 1 else "have")
 
 
 def _no_such_key(key: str, layer: str) -> str:
-    known = [*Settings.model_fields, *_OTHER_KEYS, *(f"model.{name}" for name in ModelSettings.model_fields)]
+    section, _, name = key.partition(".")
+    known = [*Settings.model_fields, *NOT_NEEDED, BACKEND, *(f"model.{name}" for name in ModelSettings.model_fields)]
+    if section == BACKEND and name:
+        known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED)]
     nearest = difflib.get_close_matches(key, known, 1, 0.5)
     hint = f"; the nearest is {nearest[0]}" if nearest else ""
     return f"there is no configuration key {key} (from the {layer}){hint}"
 
 
-def _told(error: ValidationError, origin: Mapping[str, str]) -> str:
-    told = []
-    for item in error.errors(include_url=False, include_input=True):
-        key = ".".join(map(str, item["loc"]))
-        message = item["msg"].removeprefix("Value error, ")
-        where = origin.get(str(item["loc"][0]), "default") if item["loc"] else ""
-        if item["type"] == "extra_forbidden":
-            told.append(_no_such_key(key, where))
-            continue
-        # Below `model` any value may be the key to a service: in its place, under a mistyped name, or in the whole.
-        value = repr(item["input"]) if key in _SHOWN or not key.startswith("model") else "…"
-        lies = _range(key)
-        message = f"it lies from {lies}" if lies and item["type"] in _OUTSIDE else message
-        told.append(f"{key} is {value} (from the {where}): {message}" if key else message)
-    return "; ".join(told)
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_input=True)
 
 
-_SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
-_OUTSIDE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
+def _told(item: ErrorDetails, origin: Mapping[str, str]) -> str:
+    """Say which key is wrong, its value, where that came from, and what it may be."""
+    if item["type"] == "disagreement":
+        stated = item["ctx"]["values"].items()
+        return f"{', '.join(_stated(key, repr(value), origin) for key, value in stated)}: {item['ctx']['rule']}"
+    key = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        return _no_such_key(key, origin[str(item["loc"][0])])
+    # Below `model` any value may be the key to a service: in its place, under a mistyped name, or in the whole. An
+    # address may hold one as well.
+    secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store"))
+    return f"{_stated(key, '…' if secret else _short(item['input']), origin)}: {_may_be(key, item)}"
 
 
-def _range(key: str) -> str:
-    """Spell the range that a key's value has to lie in; empty where it has none."""
-    if key == "max_facts":
-        return f"10 to max_facts_limit, which is {_LARGEST_MEMORY} or more"
-    fields = ModelSettings.model_fields if key.startswith("model.") else Settings.model_fields
-    field = fields.get(key.removeprefix("model."))
-    metadata = field.metadata if field is not None else []
-    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
-    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
-    if low is None:
-        return ""
-    return f"{low} upwards" if high is None else f"{low} to {high}"
+def _stated(key: str, value: str, origin: Mapping[str, str]) -> str:
+    return f"{key} is {value} (from the {origin[key.partition('.')[0]]})"
 
 
-def _from_file(path: str | Path | None) -> dict[str, object]:
-    if path is None:
-        return {}
-    import yaml
-
-    try:
-        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ConfigError(f"the configuration file {path} is no YAML{where}: {problem}") from None
-    if read is None:
-        return {}
-    section = read.get("memory", ...) if isinstance(read, dict) else ...
-    if section is None:
-        return {}
-    if not isinstance(section, dict):
-        raise ConfigError(f"the configuration file {path} has no section `memory:` with keys below it")
-    return _named(section)
+def _may_be(key: str, item: ErrorDetails) -> str:
+    if item["type"] == "value_error":
+        return item["msg"].removeprefix("Value error, ")
+    span = lies_from(key)
+    if span and item["type"] in _OUTSIDE:
+        return f"it lies from {span}"
+    kind = kind_of(key)
+    return f"it is {kind}" if kind else item["msg"]
 
 
-def _named(section: Mapping[str, object]) -> dict[str, object]:
-    """YAML takes numbers, dates and truth values for keys; to us they are names that are not known."""
-    return {str(key): value for key, value in section.items()}
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, object]:
@@ -242,11 +181,12 @@ def _expanded(path: str | Path) -> Path:
         raise ConfigError(f"{path} names the home of a user that there is not: {error}") from error
 
 
-def policy_values(loaded: Loaded) -> dict[str, int | float | str]:
-    """Return the policy keys that configuration states; what it leaves to the default is the ledger's to keep."""
-    defaults = Policy()
-    return {
-        key: getattr(loaded.settings, key, getattr(defaults, key))
-        for key in POLICY_KEYS
-        if loaded.origin.get(key, "default") != "default"
-    }
+def policy_values(loaded: Loaded) -> dict[str, PolicyValue]:
+    """Return the policy keys that configuration states; what it leaves to the default is the ledger's to keep.
+
+    Whoever states one of the three weights of eviction states them all: they come to 1 together only.
+    """
+    stated = {key for key, origin in loaded.origin.items() if origin != "default"}
+    if not stated.isdisjoint(WEIGHTS):
+        stated.update(WEIGHTS)
+    return {key: getattr(loaded.settings, key) for key in POLICY_KEYS if key in stated}

@@ -61,7 +61,7 @@ def doctor(
         checks += examine_disk(folder)
     except (BackstoryError, OSError) as error:
         return (*checks, Check("home", False, str(error)))
-    if not folder.is_dir() or (loaded is not None and loaded.settings.event_store != "jsonl:"):
+    if not folder.is_dir() or (loaded is not None and _kept_elsewhere(loaded.settings)):
         return tuple(checks)
     named = None if scope is None else folder / scope.folder
     folders = _folders(folder, named)
@@ -112,12 +112,17 @@ def _configuration(
 ) -> tuple[Loaded | None, Check]:
     try:
         loaded = load_settings(config, {"event_store": store}, environ)
-        if loaded.settings.event_store != "jsonl:":
+        if _kept_elsewhere(loaded.settings):
             Backstory.open(config=config, event_store=store, background=False).close()
     except BackstoryError as error:
         return None, Check("configuration", False, f"{error}; `config` shows what each key is set to once it loads")
     stated = sorted(key for key, origin in loaded.origin.items() if origin != "default")
     return loaded, Check("configuration", True, f"stated: {', '.join(stated)}" if stated else "all defaults")
+
+
+def _kept_elsewhere(settings: Settings) -> bool:
+    """Whether another engine than files keeps the logs."""
+    return settings.event_store != "jsonl:" or bool(settings.storage_class)
 
 
 def _model(settings: Settings, environ: Mapping[str, str]) -> Check:

@@ -6,18 +6,162 @@ import logging
 import traceback
 from pathlib import Path
 
+import msgspec
 import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Backstory
-from backstory.config import _OTHER_KEYS, Settings, base_folder, load_settings, policy_values
+from backstory.config import ModelSettings, Settings, base_folder, load_settings, policy_values
 from backstory.models import as_model
+from backstory.ranges import bounds, kind_of
+from backstory.settings import WITHOUT_EFFECT
 from ledger.errors import ConfigError
 from ledger.extraction.model import Prompt
+from ledger.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
+
+
+WEIGHTS = ["eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight"]
+RANGES: dict[str, tuple[float, float]] = {
+    "file_lock_timeout_seconds": (1, 120),
+    "transcript_retention_days": (1, 365_000),
+    "debounce_seconds": (0, 300),
+    "max_wait_seconds": (1, 86_400),
+    "min_seconds_between_calls": (0, 60),
+    "max_attempts": (1, 100),
+    "workers": (1, 32),
+    "shutdown_flush_timeout_seconds": (1, 300),
+    "prompt_max_tokens": (2_000, 1_000_000),
+    "max_facts_limit": (500, 1_000_000),
+    "fact_confidence_threshold": (0, 1),
+    "eviction_confidence_weight": (0, 1),
+    "eviction_confirmation_weight": (0, 1),
+    "eviction_access_weight": (0, 1),
+    "eviction_confirmation_half_life_days": (1, 3650),
+    "eviction_access_half_life_days": (1, 3650),
+    "eviction_correction_reserved_fraction": (0, 1),
+    "eviction_correction_reserved_max": (0, 100),
+    "staleness_age_days": (30, 365),
+    "staleness_min_candidates": (1, 50),
+    "staleness_max_removals_per_cycle": (1, 50),
+    "staleness_max_lifetime_multiplier": (1, 100),
+    "staleness_max_extension_days": (90, 36_500),
+    "consolidation_min_facts": (3, 30),
+    "consolidation_max_groups_per_cycle": (1, 10),
+    "consolidation_max_sources": (2, 20),
+    "summary_max_chars": (1, 20_000),
+    "max_injection_tokens": (100, 8000),
+    "guaranteed_token_budget": (50, 2000),
+    "similarity_weight": (0, 1),
+    "confidence_weight": (0, 1),
+    "max_context_turns": (1, 20),
+    "search_min_similarity": (0, 1),
+}
+LOWEST = {
+    "queue_max_depth": 0,
+    "summary_min_turns": 0,
+    "summary_min_tokens": 1,
+    "search_top_k": 1,
+    "redis_ttl_seconds": 1,
+}
+CHOICES = {
+    "mode": ("middleware", "tool"),
+    "fact_eviction_policy": EVICTIONS,
+    "dedup_key": DEDUP_KEYS,
+    "token_counting": ("tiktoken", "char"),
+}
+SWITCHES = [
+    "enabled",
+    "injection_enabled",
+    "strict_user_scope",
+    "gate_enabled",
+    "staleness_review_enabled",
+    "consolidation_enabled",
+]
+LISTS = ["staleness_protected_categories", "guaranteed_categories"]
+TEXTS = [
+    "storage_path",
+    "storage_class",
+    "event_store",
+    "model_name",
+    "prompts_dir",
+    "patterns_dir",
+    "embedding_model",
+    "embedding_base_url",
+    "redis_url",
+]
+DEFAULTS: dict[str, object] = {
+    "enabled": True,
+    "injection_enabled": True,
+    "mode": "middleware",
+    "storage_path": None,
+    "storage_class": "",
+    "event_store": "jsonl:",
+    "strict_user_scope": False,
+    "file_lock_timeout_seconds": 10,
+    "transcript_retention_days": None,
+    "debounce_seconds": 30,
+    "max_wait_seconds": 300,
+    "min_seconds_between_calls": 0.5,
+    "max_attempts": 5,
+    "workers": 2,
+    "queue_max_depth": 1000,
+    "shutdown_flush_timeout_seconds": 30,
+    "model_name": None,
+    "model": ModelSettings(),
+    "prompts_dir": None,
+    "patterns_dir": None,
+    "prompt_max_tokens": 24_000,
+    "max_facts": 100,
+    "max_facts_limit": 500,
+    "fact_confidence_threshold": 0.7,
+    "gate_enabled": True,
+    "dedup_key": "normalized",
+    "fact_eviction_policy": "confidence",
+    "eviction_confidence_weight": 0.65,
+    "eviction_confirmation_weight": 0.25,
+    "eviction_access_weight": 0.10,
+    "eviction_confirmation_half_life_days": 90,
+    "eviction_access_half_life_days": 30,
+    "eviction_correction_reserved_fraction": 0.10,
+    "eviction_correction_reserved_max": 10,
+    "staleness_review_enabled": True,
+    "staleness_age_days": 90,
+    "staleness_min_candidates": 3,
+    "staleness_max_removals_per_cycle": 10,
+    "staleness_protected_categories": ("correction",),
+    "staleness_max_lifetime_multiplier": 20,
+    "staleness_max_extension_days": 3650,
+    "consolidation_enabled": False,
+    "consolidation_min_facts": 8,
+    "consolidation_max_groups_per_cycle": 3,
+    "consolidation_max_sources": 8,
+    "summary_min_turns": 10,
+    "summary_min_tokens": 4000,
+    "summary_max_chars": 1200,
+    "max_injection_tokens": 2000,
+    "token_counting": "tiktoken",
+    "guaranteed_categories": ("correction",),
+    "guaranteed_token_budget": 500,
+    "similarity_weight": 0.6,
+    "confidence_weight": 0.4,
+    "max_context_turns": 3,
+    "embedding_model": None,
+    "embedding_base_url": None,
+    "search_min_similarity": 0,
+    "search_top_k": 5,
+    "redis_url": None,
+    "redis_ttl_seconds": 1800,
+}
+
+
+def in_company(key: str, value: float) -> dict[str, object]:
+    """A setting, with what has to go along with it."""
+    others = [weight for weight in WEIGHTS if weight != key] if key in WEIGHTS else []
+    return {key: value, **dict.fromkeys(others, (1 - value) / 2)}
 
 
 def refusal(config: object = None, arguments: object = None, env: dict[str, str] | None = None) -> str:
@@ -41,12 +185,13 @@ def test_the_defaults_are_the_documented_ones() -> None:
     loaded = load_settings(environ={})
     assert set(loaded.origin.values()) == {"default"}
     assert set(loaded.origin) == set(Settings.model_fields)
-    stated = loaded.settings
-    assert (stated.max_facts, stated.fact_confidence_threshold, stated.fact_eviction_policy) == (100, 0.7, "confidence")
-    assert (stated.debounce_seconds, stated.max_wait_seconds, stated.min_seconds_between_calls) == (30, 300, 0.5)
-    assert (stated.file_lock_timeout_seconds, stated.shutdown_flush_timeout_seconds) == (10, 30)
-    assert (stated.max_attempts, stated.workers, stated.queue_max_depth) == (5, 2, 1000)
-    assert (stated.storage_path, stated.event_store, stated.model_name) == (None, "jsonl:", None)
+    assert loaded.settings.model_dump() == Settings.model_construct(**DEFAULTS).model_dump()
+    assert {*DEFAULTS} == {*Settings.model_fields}
+
+
+def test_every_key_but_two_is_in_a_table_of_values() -> None:
+    tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
+    assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - {"max_facts", "model"})
 
 
 def test_later_beats_earlier(tmp_path: Path) -> None:
@@ -114,27 +259,103 @@ def test_an_unknown_key_of_the_model_names_the_nearest() -> None:
     )
 
 
-RANGES = {
-    "file_lock_timeout_seconds": (1, 120),
-    "debounce_seconds": (0, 300),
-    "max_wait_seconds": (1, 86_400),
-    "min_seconds_between_calls": (0, 60),
-    "max_attempts": (1, 100),
-    "workers": (1, 32),
-    "shutdown_flush_timeout_seconds": (1, 300),
-    "fact_confidence_threshold": (0, 1),
-}
-
-
-@pytest.mark.parametrize(("key", "low", "high"), [(key, *bounds) for key, bounds in RANGES.items()])
-def test_a_value_outside_its_range_names_the_range(key: str, low: int, high: int) -> None:
+@pytest.mark.parametrize(("key", "low", "high"), [(key, *ends) for key, ends in RANGES.items()])
+def test_a_value_outside_its_range_names_the_range(key: str, low: float, high: float) -> None:
+    assert bounds(key) == (low, high)
     for value in (low, high):
-        assert getattr(load_settings({key: value}, None, {}).settings, key) == value
+        assert getattr(load_settings(in_company(key, value), None, {}).settings, key) == value
     for value in (low - 1, high + 1):
         assert refusal({key: value}) == f"{key} is {value} (from the file): it lies from {low} to {high}"
-    assert f"{key} is '{high + 1}' (from the environment): it lies from" in refusal(
-        env={f"BACKSTORY_{key.upper()}": str(high + 1)}
+    assert refusal(None, {key: low - 1}) == f"{key} is {low - 1} (from the argument): it lies from {low} to {high}"
+    assert refusal(env={f"BACKSTORY_{key.upper()}": str(high + 1)}) == (
+        f"{key} is '{high + 1}' (from the environment): it lies from {low} to {high}"
     )
+
+
+@pytest.mark.parametrize(("key", "low"), LOWEST.items())
+def test_a_value_below_its_range_names_where_that_begins(key: str, low: int) -> None:
+    assert bounds(key) == (low, None)
+    assert getattr(load_settings({key: low}, None, {}).settings, key) == low
+    assert getattr(load_settings({key: 10**9}, None, {}).settings, key) == 10**9
+    assert refusal({key: low - 1}) == f"{key} is {low - 1} (from the file): it lies from {low} upwards"
+
+
+@pytest.mark.parametrize(("key", "words"), CHOICES.items())
+def test_a_word_that_is_no_choice_names_the_choices(key: str, words: tuple[str, ...]) -> None:
+    for word in words:
+        assert getattr(load_settings({key: word}, None, {}).settings, key) == word
+    for wrong in ("other", "", 3, None, [words[0]]):
+        assert refusal({key: wrong}) == f"{key} is {wrong!r} (from the file): it is one of {', '.join(words)}"
+
+
+@pytest.mark.parametrize("key", SWITCHES)
+def test_a_switch_is_on_or_off(key: str) -> None:
+    for value in (True, False):
+        assert getattr(load_settings({key: value}, None, {}).settings, key) is value
+        env = {f"BACKSTORY_{key.upper()}": str(value).lower()}
+        assert getattr(load_settings(None, None, env).settings, key) is value
+    for wrong in ("perhaps", 2, None, []):
+        assert refusal({key: wrong}) == f"{key} is {wrong!r} (from the file): it is true or false"
+
+
+@pytest.mark.parametrize("key", LISTS)
+def test_a_list_of_categories_may_be_given_with_commas(key: str) -> None:
+    def read(value: object) -> object:
+        return getattr(load_settings({key: value}, None, {}).settings, key)
+
+    assert read(["goal", "correction"]) == ("goal", "correction")
+    assert (read([]), read("goal"), read("")) == ((), ("goal",), ())
+    loaded = load_settings(None, None, {f"BACKSTORY_{key.upper()}": " goal, context ,"})
+    assert getattr(loaded.settings, key) == ("goal", "context")
+    assert refusal({key: ["goal", "luck"]}) == (
+        f"{key} is ['goal', 'luck'] (from the file): 'luck' is no category; they are preference, knowledge, context, "
+        "behavior, goal, correction"
+    )
+    assert refusal({key: [3]}).startswith(f"{key}.0 is 3 (from the file): it is one of preference, knowledge")
+    for wrong in (3, None, {"goal": 1}):
+        assert "(from the file): it is a list of some of preference, knowledge" in refusal({key: wrong})
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_text_is_a_text(key: str) -> None:
+    assert getattr(load_settings({key: "x"}, None, {}).settings, key) == "x"
+    for wrong in (3, True, ["x"], {}):
+        assert refusal({key: wrong}).endswith(" (from the file): it is a text")
+
+
+@pytest.mark.parametrize("key", [*RANGES, *LOWEST, "max_facts"])
+def test_a_truth_value_or_a_word_is_no_number(key: str) -> None:
+    for value in (True, False, "many", [1]):
+        assert refusal({key: value}) == f"{key} is {value!r} (from the file): it is {kind_of(key)}"
+
+
+def test_a_refusal_says_what_the_value_has_to_be() -> None:
+    assert refusal({"workers": "many"}) == "workers is 'many' (from the file): it is a whole number from 1 to 32"
+    assert refusal({"debounce_seconds": "long"}).endswith(": it is a number from 0 to 300")
+    assert refusal({"max_facts": "ten"}).endswith(
+        ": it is a whole number from 10 to max_facts_limit, which is 500 or more"
+    )
+    assert refusal({"model": {"temperature": 3}}) == "model.temperature is 3 (from the file): it lies from 0 to 2"
+    assert refusal({"model": "gpt"}) == "model is … (from the file): it is keys and their values"
+
+
+def test_the_three_weights_of_eviction_come_to_one() -> None:
+    told = refusal({"eviction_confidence_weight": 0.9}, {"eviction_access_weight": 0.2})
+    assert told == (
+        "eviction_confidence_weight is 0.9 (from the file), eviction_confirmation_weight is 0.25 (from the default), "
+        "eviction_access_weight is 0.2 (from the argument): together they must come to 1, not to 1.35"
+    )
+    thirds = {"eviction_confidence_weight": 0.1, "eviction_confirmation_weight": 0.2, "eviction_access_weight": 0.7}
+    assert load_settings(thirds, None, {}).settings.eviction_access_weight == 0.7
+    assert load_settings({**thirds, "eviction_access_weight": 0.7 + 5e-10}, None, {})
+    assert "must come to 1" in refusal({**thirds, "eviction_access_weight": 0.7 + 5e-9})
+
+
+def test_deerflows_name_of_a_policy_is_understood() -> None:
+    assert load_settings({"fact_eviction_policy": "hybrid-v1"}, None, {}).settings.fact_eviction_policy == "hybrid"
+    assert policy_values(load_settings(None, {"fact_eviction_policy": "hybrid-v1"}, {})) == {
+        "fact_eviction_policy": "hybrid"
+    }
 
 
 def test_max_facts_lies_from_ten_to_its_limit() -> None:
@@ -142,8 +363,10 @@ def test_max_facts_lies_from_ten_to_its_limit() -> None:
     assert "it lies from 10 to max_facts_limit, 500" in refusal({"max_facts": 501})
     assert load_settings({"max_facts": 501, "max_facts_limit": 600}, None, {}).settings.max_facts == 501
     assert "max_facts_limit, 600" in refusal({"max_facts": 601, "max_facts_limit": 600})
-    assert "it lies from 500 upwards" in refusal({"max_facts_limit": 499})
-    assert "it lies from 0 upwards" in refusal({"queue_max_depth": -1})
+    assert refusal({"max_facts": 501}, None, {"BACKSTORY_MAX_FACTS_LIMIT": "500"}) == (
+        "max_facts is 501 (from the file): it lies from 10 to max_facts_limit, 500"
+    )
+    assert load_settings({"max_facts": 10}, None, {}).settings.max_facts == 10
 
 
 @pytest.mark.parametrize("value", ["ten", None, [1], {}, float("nan"), float("inf"), "", "1.5"])
@@ -159,7 +382,7 @@ def test_several_mistakes_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("max_facts: 20\n", "no section `memory:`"),
+        ("models: 20\n", "no section `memory:`"),
         ("- a\n", "no section `memory:`"),
         ("memory: 7\n", "no section `memory:`"),
         ("memory:\n - max_facts\n", "no section `memory:`"),
@@ -203,18 +426,32 @@ def test_other_sections_are_somebody_elses(tmp_path: Path) -> None:
 # What has no effect yet.
 
 
-@pytest.mark.parametrize("key", sorted(_OTHER_KEYS))
-def test_a_key_without_effect_is_reported(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "backstory.config"):
-        loaded = load_settings({key: "anything"}, None, {})
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{key} (from the file) has no effect in this version"
+def said(caplog: pytest.LogCaptureFixture, *layers: object) -> list[str]:
+    """What is warned of while these are loaded."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "backstory"):
+        load_settings(*layers)  # type: ignore[arg-type]
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
+def test_a_key_without_effect_is_kept_and_reported_once(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    value = DEFAULTS[key] or "1"
+    env = {f"BACKSTORY_{key.upper()}": "correction" if key in LISTS else str(value)}
+    assert said(caplog, {key: value}, None, {}) == [f"{key} (from the file) has no effect in this version"]
+    assert said(caplog, {key: value}, None, env) == [f"{key} (from the environment) has no effect in this version"]
+    assert load_settings({key: value}, None, {}).origin[key] == "file"
+
+
+def test_keys_without_effect_are_reported_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    assert said(caplog, {"redis_url": "redis://x"}, {"search_top_k": 3, "max_facts": 30}, {}) == [
+        "redis_url (from the file), search_top_k (from the argument) have no effect in this version"
     ]
-    assert key not in loaded.origin
 
 
-def test_no_key_is_both_used_and_without_effect() -> None:
-    assert not _OTHER_KEYS & set(Settings.model_fields)
+def test_a_key_with_effect_or_left_alone_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    stated = {key: value for key, value in DEFAULTS.items() if key not in WITHOUT_EFFECT and value is not None}
+    assert said(caplog, {**stated, "patterns_dir": "p", "model": {}}, None, {}) == []
 
 
 # Secrets.
@@ -259,6 +496,15 @@ def test_a_key_is_not_in_what_is_printed() -> None:
     assert loaded.settings.model.api_key == SECRET
     for printed in (repr(loaded), str(loaded), repr(loaded.settings.model), f"{loaded.settings}"):
         assert SECRET not in printed
+
+
+@pytest.mark.parametrize("key", ["redis_url", "embedding_base_url", "event_store"])
+def test_an_address_is_never_told(key: str) -> None:
+    assert refusal({key: [f"x://:{SECRET}@y"]}) == f"{key} is … (from the file): it is a text"
+
+
+def test_a_long_value_is_told_in_part() -> None:
+    assert refusal({"workers": "x" * 10_000}) == f"workers is '{'x' * 99}… (from the file): it is {kind_of('workers')}"
 
 
 @pytest.mark.parametrize("layer", ["file", "argument", "environment"])
@@ -329,6 +575,32 @@ def test_only_what_is_stated_is_policy() -> None:
     assert policy_values(load_settings(environ={})) == {}
     stated = load_settings({"max_facts": 20}, {"fact_confidence_threshold": 1}, {"BACKSTORY_WORKERS": "3"})
     assert policy_values(stated) == {"max_facts": 20, "fact_confidence_threshold": 1.0}
+
+
+def test_configuration_and_ledger_have_the_same_defaults_and_ranges_that_agree() -> None:
+    policy = Policy()
+    assert {key: getattr(policy, key) for key in POLICY_KEYS} == {key: DEFAULTS[key] for key in POLICY_KEYS}
+    for key in POLICY_KEYS:
+        for end in (*RANGES.get(key, ()), *CHOICES.get(key, ())):
+            stated = in_company(key, end) if key in RANGES else {key: end}
+            check_policy(msgspec.structs.replace(policy, **policy_values(load_settings(stated, None, {}))))
+    for cap in (10, 1_000_000):
+        stated = {"max_facts": cap, "max_facts_limit": 1_000_000}
+        check_policy(msgspec.structs.replace(policy, **policy_values(load_settings(stated, None, {}))))
+
+
+def test_one_weight_of_eviction_states_them_all() -> None:
+    stated = {"eviction_confidence_weight": 0.75, "eviction_confirmation_weight": 0.15}
+    assert policy_values(load_settings(stated, None, {})) == {**stated, "eviction_access_weight": 0.1}
+
+
+def test_every_kind_of_policy_value_comes_through() -> None:
+    stated = {"gate_enabled": False, "dedup_key": "exact", "staleness_age_days": 40}
+    env = {"BACKSTORY_STALENESS_PROTECTED_CATEGORIES": "goal,correction"}
+    assert policy_values(load_settings(stated, None, env)) == {
+        **stated,
+        "staleness_protected_categories": ("goal", "correction"),
+    }
 
 
 def test_a_default_that_is_stated_is_stated() -> None:

@@ -428,3 +428,10 @@ def test_an_erasure_that_is_done_is_in_order(home: Home) -> None:
     home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1]])
     home.document.unlink()
     assert wrong(examine(home.path)) == []
+
+
+def test_an_engine_that_does_not_load_is_told_of(tmp_path: Path) -> None:
+    checks = doctor(tmp_path, config={"storage_class": "nowhere.at_all:Store"}, environ={})
+    told = next(check for check in checks if check.check == "configuration")
+    assert not told.ok
+    assert "nowhere.at_all" in told.hint

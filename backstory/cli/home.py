@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from backstory.cli.session import session_of
 
+if TYPE_CHECKING:
+    from backstory.cli.answers import ConfigValue
+
 __all__ = ["config", "demo", "scopes"]
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+_PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
+_SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key)[^=&#\s]*)=[^&#\s]*", re.IGNORECASE)
 
 
 def scopes(ctx: typer.Context) -> None:
@@ -24,7 +28,12 @@ def scopes(ctx: typer.Context) -> None:
 
 
 def config(ctx: typer.Context) -> None:
-    """Show every setting, and where its value comes from: default, file, environment or argument."""
+    """Show every setting, and where its value comes from: default, file, environment or argument.
+
+    Secrets are not shown. For what `policy --set` put in force, see `policy`.
+
+    Example: backstory --config backstory.yaml config
+    """
     from backstory.cli.answers import ConfigValue
     from backstory.cli.tables import config_table
 
@@ -33,14 +42,36 @@ def config(ctx: typer.Context) -> None:
         stated = bs.config.settings.model_dump()
         origin = bs.config.origin
         values = {key: ConfigValue(_masked(value), origin[key]) for key, value in stated.items()}
-        session.answer(values, lambda page, told: config_table(page, told, str(bs.home)))
+        session.answer(values, lambda page, told: config_table(page, _spelled(told), str(bs.home)))
+
+
+def _spelled(values: dict[str, ConfigValue]) -> dict[str, ConfigValue]:
+    """Spell values for people as a configuration file would."""
+    from backstory.cli.answers import ConfigValue
+
+    return {key: ConfigValue(_yaml(told.value), told.origin) for key, told in values.items()}
+
+
+def _yaml(value: object) -> object:
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple() | list():
+            return ", ".join(map(str, value))
+        case dict():
+            return ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items() if inner is not None)
+        case float() if value.is_integer():
+            return int(value)
+    return value
 
 
 def _masked(value: object) -> object:
-    """Hide a key and the name and password in an address."""
+    """Hide a key, and in an address the name and password and any parameter that is called like one."""
     if isinstance(value, dict):
         return {key: "…" if key == "api_key" and inner else _masked(inner) for key, inner in value.items()}
-    return _PASSWORD.sub("…@", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _SECRET_PARAMETER.sub(r"\1=…", _PASSWORD.sub("…@", value))
 
 
 def demo(

@@ -1,0 +1,150 @@
+"""Reading configuration from a YAML file or a mapping, in our layout or in any that DeerFlow has had.
+
+    memory: {max_facts: 50}                                   ours, and DeerFlow's older one
+    memory: {enabled: true, backend_config: {max_facts: 50}}  DeerFlow's newer one
+    max_facts: 50                                             keys at the top of a file
+
+Whatever stands elsewhere than it should is understood with a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from backstory.settings import Settings
+from ledger.errors import ConfigError
+
+__all__ = ["BACKEND", "NOT_NEEDED", "read_config"]
+
+_log = logging.getLogger(__name__)
+
+BACKEND = "backend_config"
+"""The section of DeerFlow's newer layout that holds the keys of one memory backend."""
+
+NOT_NEEDED: Mapping[str, str] = {
+    "manager_class": "it tells the host which memory to use, and whoever reads it here is that memory",
+    "manifest_filename": "the document is always memory.json",
+    "retrieval_adapter": "search needs no adapter, its index is derived from the ledger",
+    "eviction_audit_max_entries": "every eviction is an event of the ledger, and none is dropped",
+    "fact_eviction_shadow_enabled": "`what-if --set fact_eviction_policy=hybrid` tries it on the whole history",
+    "watermark_max_keys": "the ledger says what was learned from, so there is no cache to bound",
+}
+"""DeerFlow's keys that mean nothing here, and why."""
+
+_HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds", "manager_class"})
+"""Keys that DeerFlow keeps beside `backend_config`, for every backend alike."""
+
+_REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
+_ALIKE = 0.8
+_COMMON_WORDS = frozenset({"model", "mode", "enabled", "workers"})
+"""Keys whose names are anybody's: what is only like them, as DeerFlow's own `models`, is not taken for a slip."""
+_FULL_NAMES = sorted({*Settings.model_fields, *NOT_NEEDED, BACKEND} - _COMMON_WORDS)
+
+
+def read_config(
+    config: str | Path | Mapping[str, object] | None, environ: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Read the keys of a YAML file or a mapping; an unknown one below `backend_config` keeps that name before its own.
+
+    A mapping stands for a file, or for what is below `memory:` in one. A value that is `$NAME` and no more is taken
+    from the environment, as DeerFlow does.
+
+    Raises:
+        ConfigError: a file that cannot be read, or that is no configuration; a `$NAME` that is not set.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Mapping):
+        where = "the configuration"
+        section = _section(config, where) if "memory" in config else _named(config)
+    else:
+        where = f"the configuration file {config}"
+        section = _section(_parsed(config), where)
+    env = os.environ if environ is None else environ
+    return {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
+
+
+def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
+    if isinstance(value, Mapping):
+        return {name: _looked_up(f"{key}.{name}", inner, env) for name, inner in value.items()}
+    if not isinstance(value, str) or not _REFERENCE.fullmatch(value):
+        return value
+    if value[1:] not in env:
+        # Not even the name is told: a key to a service may begin with a dollar sign.
+        raise ConfigError(f"{key} (from the file) names an environment variable that is not set: set it")
+    return env[value[1:]]
+
+
+def _parsed(path: str | Path) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise ConfigError(f"the configuration file {path} is no YAML{where}: {problem}") from None
+
+
+def _section(read: object, where: str) -> dict[str, object]:
+    """Find the keys of a parsed file: below `memory:`, else at its top where they are clearly ours."""
+    if read is None:
+        return {}
+    top = _named(read) if isinstance(read, Mapping) else {}
+    ours = [key for key in top if _is_ours(key)]
+    section = top.get("memory", ...)
+    if section is None or isinstance(section, Mapping):
+        if stray := [key for key in ours if key not in _COMMON_WORDS]:
+            _log.warning("%s in %s stands beside `memory:` and is not read: put it below", ", ".join(stray), where)
+        return _named(section or {})
+    if section is not ... or not ours:
+        raise ConfigError(f"{where} has no section `memory:` with keys below it")
+    for key in top:
+        if key not in ours and (nearest := difflib.get_close_matches(key, _FULL_NAMES, 1, _ALIKE)):
+            raise ConfigError(
+                f"{where} has no section `memory:`, and there is no configuration key {key} (from the file); "
+                f"the nearest is {nearest[0]}"
+            )
+    _log.warning(
+        "%s has no section `memory:`; %s at its top is understood: put it below `memory:`", where, ", ".join(ours)
+    )
+    return {key: top[key] for key in ours}
+
+
+def _is_ours(key: str) -> bool:
+    return key in Settings.model_fields or key in NOT_NEEDED or key == BACKEND
+
+
+def _flat(section: dict[str, object], where: str) -> dict[str, object]:
+    """Bring DeerFlow's newer layout to ours. There, as DeerFlow reads it, a key without a value says nothing."""
+    if BACKEND not in section:
+        return section
+    below = section.pop(BACKEND)
+    if below is not None and not isinstance(below, Mapping):
+        raise ConfigError(f"{BACKEND} in {where} has no keys below it, but is a {type(below).__name__}")
+    stated = {key: value for key, value in section.items() if value is not None or not _is_ours(key)}
+    backend = {key: value for key, value in _named(below or {}).items() if value is not None or not _is_ours(key)}
+    hosts = {key: value for key, value in stated.items() if key in _HOSTS}
+    older = {key: value for key, value in stated.items() if key not in _HOSTS}
+    if moved := [key for key in older if _is_ours(key)]:
+        _log.warning("%s in %s stands beside `%s:` and is understood: put it below", ", ".join(moved), where, BACKEND)
+    for key in sorted(stated.keys() & backend.keys()):
+        if stated[key] != backend[key]:
+            wins = "the one beside it" if key in _HOSTS else "the one below it"
+            _log.warning("%s in %s stands beside `%s:` and below it: %s holds", key, where, BACKEND, wins)
+    named = {key if _is_ours(key) and key != BACKEND else f"{BACKEND}.{key}": backend[key] for key in backend}
+    return {**older, **named, **hosts}
+
+
+def _named(section: Mapping[object, object] | Mapping[str, object]) -> dict[str, object]:
+    """YAML takes numbers, dates and truth values for keys; to us they are names that are not known."""
+    return {str(key): value for key, value in section.items()}
