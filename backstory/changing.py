@@ -10,12 +10,11 @@ from ledger.commands import AddFact, ChangePolicy, Clear, Command, EditFact, Imp
 from ledger.commit import Cause, Commit
 from ledger.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
 from ledger.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
-from ledger.policy import CATEGORIES, check_policy
+from ledger.policy import CATEGORIES, PolicyValue, check_policy
 from ledger.sanitize import MAX_FACT, clip
 from projections.document import Document, document_of
 from projections.preview import UndoResult, preview_revert, preview_rollback, revert_command, rollback_command
 from projections.replay import read_moment
-from projections.what_if import PolicyValue
 
 __all__ = ["Changing"]
 
@@ -39,7 +38,7 @@ class Changing(Scoped):
             self._writer.put_policy_in_force()
         memory = self._writer.memory()
         erased = memory.barriers.get("redaction", 0) > command.target
-        plan = preview_revert(memory, command, self._commits(self._writer) if erased else ())
+        plan = preview_revert(memory, self._writer.dated(command), self._commits(self._writer) if erased else ())
         if dry_run or (plan.conflicts and not force):
             return plan
         commit = self._writer.commit(command, self._cause("revert", target=command.target, force=force))
@@ -59,7 +58,7 @@ class Changing(Scoped):
             self._writer.put_policy_in_force()
         memory = self._writer.memory()
         erased = memory.barriers.get("redaction", 0) > then.seq
-        plan = preview_rollback(memory, command, self._commits(self._writer) if erased else ())
+        plan = preview_rollback(memory, self._writer.dated(command), self._commits(self._writer) if erased else ())
         if dry_run:
             return plan
         commit = self._writer.commit(command, self._cause("rollback", target=then.seq))
@@ -115,23 +114,48 @@ class Changing(Scoped):
     def _own_fact(self, fact_id: str) -> Fact:
         return live_fact(self._writer.memory(durable=False), fact_id)
 
-    def clear(self) -> Document:
-        """Empty the memory, keep its history; what was said so far is not learned from again."""
-        self._writer.commit(Clear(at=""), self._cause("clear"))
+    def clear(self, *, all_agents: bool = False) -> Document:
+        """Empty the memory, keep its history; what was said so far is not learned from again.
+
+        With `all_agents` the memories of all the user's agents are emptied as well, each by a commit of its own.
+
+        Raises:
+            UsageError: `all_agents` is asked of one agent.
+        """
+        if all_agents and self.scope.agent is not None:
+            raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
+        for writer in (*(self._agents() if all_agents else ()), self._writer):
+            writer.commit(Clear(at=""), self._cause("clear"))
         return document_of(self._writer.memory())
 
     def import_document(self, document: object, *, replace: bool = False) -> Document:
-        """Take in a document: beside what is there, or, with `replace`, instead of it; one commit either way.
+        """Take a memory in, beside what is there or, with `replace`, instead of it; one commit either way.
+
+        `document` is a document, a list of texts or facts, or the path of a JSON file or a DeerFlow home, of which this
+        scope's part is taken. What of it is refused is recorded in that commit, with the reason.
 
         Raises:
-            InputError: it is no memory document.
+            InputError: it is no memory, or nothing of this scope is in it.
         """
-        from ledger.importing import read_document
+        from ledger.importing import read_import
 
         plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
-        command = ImportDocument(at="", candidates=read_document(plain), replace=replace)
+        command = ImportDocument(at="", candidates=read_import(plain, self.scope), replace=replace)
         self._writer.commit(command, self._cause("import", replace=replace))
         return document_of(self._writer.memory())
+
+    def reload(self) -> Document:
+        """Return the document afresh from the log, other processes' commits included; memory.json shows it then."""
+        writer = self._reading()
+        self._engine.keeper.flush(writer)
+        return document_of(writer.memory())
+
+    def touch(self, *fact_ids: str) -> int:
+        """Note that live facts were used, as by a host that puts them in a prompt; return how many of them are live.
+
+        It keeps them warm: where `fact_eviction_policy` is `hybrid`, what is used stays longer.
+        """
+        return self._engine.heat.touch(self._reading(), fact_ids)
 
     def set_policy(self, **changes: PolicyValue) -> PolicyResult:
         """Put other rules in force; facts they do not allow leave memory in the same commit.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from backstory.results import ErasedContent, Forgotten
-from backstory.scoped import Engine, Scoped
+from backstory.scoped import Scoped
 from ledger.erasure import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
 from ledger.errors import NotFoundError, UsageError
 from ledger.sanitize import safe_text
@@ -14,22 +14,8 @@ from ledger.writer import Writer
 __all__ = ["Forgetting"]
 
 
-def _nobody() -> Sequence[Writer]:
-    return ()
-
-
 class Forgetting(Scoped):
-    """The part of a handle that erases; `agents` gives the writers of all of the user's agents, where there are any."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        engine: Engine,
-        fallback: Writer | None = None,
-        agents: Callable[[], Sequence[Writer]] = _nobody,
-    ) -> None:
-        super().__init__(writer, engine, fallback)
-        self._agents = agents
+    """The part of a handle that erases."""
 
     def forget(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,16 +14,16 @@ from ledger.errors import ConfigError, NotFoundError, UsageError
 from ledger.events import Fact
 from ledger.extraction.model import Model
 from ledger.memory import Memory
-from ledger.policy import POLICY_KEYS
+from ledger.policy import POLICY_KEYS, PolicyValue
 from ledger.producer import Producer, Timing
 from ledger.retention import Retention
 from ledger.scope import Scope
 from ledger.updater import Updater
 from ledger.writer import Writer, read_commits
+from projections.heat import Heat
 from projections.index import Indexes, ScopeIndex
 from projections.keeper import Keeper
 from projections.replay import read_moment
-from projections.what_if import PolicyValue
 
 __all__ = ["Engine", "Progress", "Scoped", "known_policy", "live_fact"]
 
@@ -43,9 +43,11 @@ class Engine(msgspec.Struct, frozen=True):
     retention: Retention | None
     document: Callable[[Scope], Path]
     keeper: Keeper
+    heat: Heat
     index: Indexes
     closed: threading.Event
     queue_max_depth: int
+    enabled: bool
     actor: str
 
     def must_be_open(self) -> None:
@@ -58,13 +60,27 @@ class Engine(msgspec.Struct, frozen=True):
             raise UsageError("this home was closed: open it again with Backstory.open")
 
 
-class Scoped:
-    """A scope's writer and, for an agent, the writer of the user's memory that it reads until it has one of its own."""
+def _nobody() -> Sequence[Writer]:
+    return ()
 
-    def __init__(self, writer: Writer, engine: Engine, fallback: Writer | None = None) -> None:
+
+class Scoped:
+    """A scope's writer and, for an agent, the writer of the user's memory that it reads until it has one of its own.
+
+    `agents` gives the writers of all of the user's agents, where there are any.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        engine: Engine,
+        fallback: Writer | None = None,
+        agents: Callable[[], Sequence[Writer]] = _nobody,
+    ) -> None:
         self._own = writer
         self._engine = engine
         self._fallback = fallback
+        self._agents = agents
 
     @property
     def scope(self) -> Scope:

@@ -93,10 +93,8 @@ def clear(
     with session.opened() as bs:
         agents = [owner.agent for owner in bs.owners() if owner.user == session.user and owner.agent is not None]
         others = agents if all_agents else []
-        for agent in others:
-            bs.memory(session.user, agent).clear()
         memory = bs.memory(session.user, session.agent)
-        document = memory.clear()
+        document = memory.clear(all_agents=all_agents)
         seq = memory.head().seq
 
     def told(page: Page, _: Document) -> None:
@@ -110,18 +108,26 @@ def clear(
 def import_(
     ctx: typer.Context,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A memory.json; - reads what is piped in.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A memory.json, a JSON list of texts or facts, or a DeerFlow folder; - reads JSON that is piped in.",
+        ),
+    ],
     replace: Annotated[bool, typer.Option("--replace", help="Instead of what is there.")] = False,
 ) -> None:
-    """Take a memory.json in, beside what is remembered.
+    """Take a memory in, beside what is remembered: a memory.json, a list of facts, or the folder of a DeerFlow home.
 
-    Example: backstory import memory.json
+    Of a DeerFlow home it is the part of --user and --agent; the folder may also be the user's or the agent's own.
+
+    Example: backstory --user ada import ~/.deer-flow
     """
     from backstory.cli.inputs import read_json
     from backstory.cli.words import counted
 
     session = session_of(ctx)
-    given = read_json(file)
+    given = read_json(path) if path == "-" else path
     with session.memory() as memory:
         document = memory.import_document(given, replace=replace)
         entry = memory.log(limit=1)[0]

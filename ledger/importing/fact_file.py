@@ -1,0 +1,100 @@
+"""A fact as DeerFlow 2 keeps it: a Markdown file with YAML front matter, a title, and the fact's words below it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger.errors import InputError
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = ["FactFile", "read_fact_file"]
+
+_LONGEST = 1 << 20
+_LONGEST_FRONT = 1 << 16
+_PARTS = re.compile(r"---\n(?P<front>.*?\n)??---(?:\n(?P<body>.*))?", re.DOTALL)
+
+
+class FactFile(msgspec.Struct, frozen=True):
+    """What a file states, its words as `content`; its whole text; and, where it is no fact, why."""
+
+    stated: dict[str, object]
+    text: str
+    problem: str = ""
+
+
+def read_fact_file(path: Path) -> FactFile:
+    """Read a file as far as that can be done."""
+    text = ""
+    try:
+        data = _bytes_of(path)
+        text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+        data.decode()
+        return FactFile(_stated(text), text)
+    except UnicodeDecodeError as error:
+        return FactFile({}, text, f"it is no UTF-8 (byte {error.start})")
+    except InputError as error:
+        return FactFile({}, text, str(error))
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        # A pipe would keep whoever opens it waiting.
+        if not path.is_file():
+            raise InputError("it is no file")
+        size = path.stat().st_size
+        if size > _LONGEST:
+            raise InputError(f"it has {size:,} bytes; at most {_LONGEST:,} are read")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"it cannot be read: {error.strerror or error}") from error
+
+
+def _stated(text: str) -> dict[str, object]:
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        raise InputError("it does not begin with YAML front matter between two lines of ---")
+    stated = {str(key): value for key, value in _front(parts["front"] or "").items()}
+    lines = (parts["body"] or "").lstrip("\n").split("\n")
+    if lines[0].startswith("# "):
+        # The title repeats how the fact begins, for people who look through the folder.
+        del lines[0]
+    stated["content"] = "\n".join(lines)
+    return stated
+
+
+def _front(front: str) -> dict[object, object]:
+    import yaml
+
+    if len(front) > _LONGEST_FRONT:
+        raise InputError(f"its front matter has {len(front):,} characters; at most {_LONGEST_FRONT:,} are read")
+    try:
+        stated = yaml.load(front, Loader=_loader())  # noqa: S506 it is a safe loader that knows even less
+    except yaml.MarkedYAMLError as error:
+        where = f" in line {error.problem_mark.line + 2}" if error.problem_mark is not None else ""
+        raise InputError(f"its front matter is no YAML{where}: {error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"its front matter is no YAML: {error}") from error
+    if not isinstance(stated, dict):
+        raise InputError("its front matter states no fields")
+    return stated
+
+
+@lru_cache(maxsize=1)
+def _loader() -> type[yaml.SafeLoader]:
+    """A loader without aliases: DeerFlow writes none, and a few lines of them can grow beyond every bound."""
+    import yaml
+
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                raise InputError("its front matter uses aliases, which are not read: write each value out")
+            return super().compose_node(parent, index)
+
+    return Plain

@@ -1,0 +1,345 @@
+"""What a person does to memory (row D16): each act, what is recorded of it, and how each refusal is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import exchange, open_home, reply
+from typer.testing import CliRunner
+
+from backstory.api import Backstory
+from backstory.cli.app import app
+from backstory.handle import MemoryHandle
+from ledger.errors import (
+    BackstoryError,
+    CapError,
+    DuplicateFactError,
+    InputError,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+)
+from ledger.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
+from ledger.extraction.recorded import RecordedReply
+
+Act = Callable[[MemoryHandle], object]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def bs(home: Path) -> Backstory:
+    return open_home(home, actor="ada")
+
+
+@pytest.fixture
+def memory(bs: Backstory) -> MemoryHandle:
+    """Commit 2 learns fact_2_0 and fact_2_1, and the third fact that fills memory is a person's: fact_4_0."""
+    memory = bs.memory("ada")
+    memory.record("t1", exchange("tea"))
+    memory.extract([RecordedReply("t1", reply("Likes tea", "Runs"))])
+    memory.set_policy(max_facts=3)
+    memory.add_fact("Has a dog")
+    return memory
+
+
+def run(home: Path, *words: str, code: int = 0, piped: str | None = None) -> str:
+    result = CliRunner().invoke(app, ["--home", str(home), "--user", "ada", *words], input=piped)
+    assert result.exit_code == code, (words, result.output)
+    return result.stdout if code == 0 else result.stderr
+
+
+def texts(memory: MemoryHandle) -> list[str]:
+    return [fact.content for fact in memory.facts()]
+
+
+# What is refused: the error, the rule that is recorded (None: nothing is written), and the same at the command line.
+
+REFUSALS: dict[str, tuple[Act, type[BackstoryError], str | None, list[str]]] = {
+    "adding what is there": (
+        lambda m: m.add_fact("ｌｉｋｅｓ  tea."),
+        DuplicateFactError,
+        "duplicate",
+        ["fact", "add", "ｌｉｋｅｓ  tea."],
+    ),
+    "adding no text": (lambda m: m.add_fact("  "), UsageError, None, ["fact", "add", "  "]),
+    "adding to no category": (
+        lambda m: m.add_fact("Swims", category="whim"),
+        UsageError,
+        None,
+        ["fact", "add", "Swims", "--category", "whim"],
+    ),
+    "adding with no confidence": (
+        lambda m: m.add_fact("Swims", confidence=1.1),
+        UsageError,
+        None,
+        ["fact", "add", "Swims", "--confidence", "1.1"],
+    ),
+    "editing nobody": (
+        lambda m: m.edit_fact("fact_9_9", "Swims"),
+        NotFoundError,
+        None,
+        ["fact", "edit", "fact_9_9", "Swims"],
+    ),
+    "editing into what is there": (
+        lambda m: m.edit_fact("fact_2_0", "runs"),
+        DuplicateFactError,
+        "duplicate",
+        ["fact", "edit", "fact_2_0", "runs"],
+    ),
+    "editing nothing": (lambda m: m.edit_fact("fact_2_0"), UsageError, None, ["fact", "edit", "fact_2_0"]),
+    "editing two at once": (lambda m: m.edit_fact("fact_2", "x"), UsageError, None, ["fact", "edit", "fact_2", "x"]),
+    "editing to the same": (
+        lambda m: m.edit_fact("fact_4_0", "Has a dog"),
+        RefusedError,
+        "unchanged",
+        ["fact", "edit", "fact_4_0", "Has a dog"],
+    ),
+    "removing nobody": (lambda m: m.remove_fact("fact_9_9"), NotFoundError, None, ["fact", "remove", "fact_9_9"]),
+    "importing no memory": (lambda m: m.import_document(7), InputError, None, ["import", "-"]),
+    "importing from nowhere": (lambda m: m.import_document("/nowhere"), InputError, None, ["import", "/nowhere"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused_is_an_error_changes_nothing_and_is_recorded_where_it_was_decided(
+    memory: MemoryHandle, name: str
+) -> None:
+    act, error, rule, _ = REFUSALS[name]
+    before, seq = memory.document(), memory.head().seq
+    with pytest.raises(error):
+        act(memory)
+    assert memory.document() == before
+    newest = memory.log(limit=1)[0]
+    told = [event.rule for event in newest.events if isinstance(event, CandidateRejected)]
+    assert (newest.seq - seq, told if newest.seq > seq else []) == ((0, []) if rule is None else (1, [rule]))
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_the_command_line_tells_a_refusal_in_one_line_and_by_its_exit_code(
+    bs: Backstory, memory: MemoryHandle, home: Path, name: str
+) -> None:
+    _, error, rule, words = REFUSALS[name]
+    before = memory.document()
+    bs.close()
+    told = run(home, *words, code=error.exit_code, piped="7")
+    assert told.startswith("backstory: ")
+    assert told.count("\n") == 1
+    assert rule is None or rule in told
+    assert open_home(home).memory("ada").document() == before
+
+
+def test_a_duplicate_names_the_fact_that_says_it_and_the_commit_that_refused_it(memory: MemoryHandle) -> None:
+    with pytest.raises(DuplicateFactError) as caught:
+        memory.add_fact("likes tea")
+    assert (caught.value.fact_id, caught.value.seq) == ("fact_2_0", memory.head().seq)
+
+
+def test_a_memory_full_of_what_people_entered_takes_no_more(bs: Backstory, memory: MemoryHandle, home: Path) -> None:
+    memory.add_fact("Sings")
+    memory.add_fact("Swims")
+    assert texts(memory) == ["Has a dog", "Sings", "Swims"]
+    with pytest.raises(CapError) as caught:
+        memory.add_fact("Skis")
+    assert caught.value.seq == memory.head().seq
+    assert caught.value.exit_code == 1
+    bs.close()
+    run(home, "fact", "add", "Skis", code=1)
+    assert "cap" in run(home, "why-not", "Skis")
+
+
+# What is done: what kind of commit it is, and its events.
+
+DONE: dict[str, tuple[Act, str, str | None, list[tuple[type, str | None]], set[str]]] = {
+    "adding evicts the weakest, with its ranking": (
+        lambda m: m.add_fact("Swims"),
+        "manual",
+        "add",
+        [(FactRemoved, "cap"), (FactAdded, None)],
+        {"Runs", "Has a dog", "Swims"},
+    ),
+    "editing": (
+        lambda m: m.edit_fact("fact_2_0", "Likes coffee"),
+        "manual",
+        "edit",
+        [(FactRevised, "edited")],
+        {"Likes coffee", "Runs", "Has a dog"},
+    ),
+    "removing": (
+        lambda m: m.remove_fact("fact_2_0"),
+        "manual",
+        "remove",
+        [(FactRemoved, "hand")],
+        {"Runs", "Has a dog"},
+    ),
+    "clearing": (lambda m: m.clear(), "clear", None, [(FactRemoved, "clear")] * 3, set()),
+    "importing": (
+        lambda m: m.import_document([{"content": "Swims", "confidence": 1}]),
+        "import",
+        None,
+        [(FactRemoved, "cap"), (FactAdded, None)],
+        {"Runs", "Has a dog", "Swims"},
+    ),
+    "importing instead": (
+        lambda m: m.import_document(["Swims"], replace=True),
+        "import",
+        None,
+        [(FactRemoved, "import")] * 3 + [(FactAdded, None)],
+        {"Swims"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_what_a_person_does_is_one_commit_that_says_who_and_what_and_can_be_reverted(
+    memory: MemoryHandle, name: str
+) -> None:
+    act, kind, action, events, left = DONE[name]
+    before, seq = memory.document(), memory.head().seq
+    act(memory)
+    commit = memory.log(limit=1)[0]
+    assert (commit.seq, commit.cause.kind, commit.cause.action, commit.cause.actor) == (seq + 1, kind, action, "ada")
+    told = [(type(e), getattr(e, "reason", getattr(e, "change", None))) for e in commit.events]
+    assert told == events
+    assert set(texts(memory)) == left
+    memory.revert("HEAD")
+    assert memory.document().facts == before.facts
+
+
+def test_what_a_person_added_or_edited_is_theirs(memory: MemoryHandle) -> None:
+    added = memory.fact("fact_4_0")
+    assert (added.by_hand, added.source, added.category, added.confidence) == (True, "manual", "context", 0.9)
+    edited = memory.edit_fact("fact_2_0", category="goal", confidence=0.2).fact
+    assert (edited.by_hand, edited.source, edited.category, edited.confidence) == (True, "t1", "goal", 0.2)
+
+
+def test_an_import_never_evicts_what_people_entered(memory: MemoryHandle) -> None:
+    memory.import_document([{"content": f"fact {n}", "confidence": 1} for n in range(5)])
+    assert "Has a dog" in texts(memory)
+    assert len(memory.facts()) == 3
+
+
+# Clearing.
+
+
+@pytest.fixture
+def crowd(bs: Backstory) -> dict[tuple[str | None, str | None], MemoryHandle]:
+    """Two users and nobody, each with an agent or two, each remembering one thing."""
+    owners = [("ada", None), ("ada", "a1"), ("ada", "a2"), ("bob", None), ("bob", "a1"), (None, None), (None, "a1")]
+    crowd = {owner: bs.memory(*owner) for owner in owners}
+    for memory in crowd.values():
+        memory.add_fact("Likes tea")
+    return crowd
+
+
+@pytest.mark.parametrize(
+    ("owner", "all_agents", "emptied"),
+    [
+        (("ada", "a1"), False, {("ada", "a1")}),
+        (("ada", None), False, {("ada", None)}),
+        (("ada", None), True, {("ada", None), ("ada", "a1"), ("ada", "a2")}),
+        ((None, None), True, {(None, None), (None, "a1")}),
+    ],
+)
+def test_clearing_empties_one_memory_or_all_that_a_user_owns_and_nobody_elses(
+    crowd: dict[tuple[str | None, str | None], MemoryHandle],
+    owner: tuple[str | None, str | None],
+    emptied: set[tuple[str | None, str | None]],
+    *,
+    all_agents: bool,
+) -> None:
+    assert crowd[owner].clear(all_agents=all_agents).facts == ()
+    assert {name for name, memory in crowd.items() if not memory.facts()} == emptied
+    for name in emptied:
+        assert crowd[name].log(limit=1)[0].cause.kind == "clear"
+        crowd[name].revert("HEAD")
+        assert texts(crowd[name]) == ["Likes tea"]
+
+
+def test_one_agent_has_no_agents_of_its_own_to_clear(
+    crowd: dict[tuple[str | None, str | None], MemoryHandle], home: Path
+) -> None:
+    with pytest.raises(UsageError, match="all_agents"):
+        crowd["ada", "a1"].clear(all_agents=True)
+    assert texts(crowd["ada", "a1"]) == ["Likes tea"]
+    assert "--all-agents" in run(home, "--agent", "a1", "clear", "--all-agents", code=2)
+
+
+def test_the_command_line_clears_all_agents_and_says_how_many(
+    crowd: dict[tuple[str | None, str | None], MemoryHandle], home: Path
+) -> None:
+    assert "2 agents" in run(home, "clear", "--all-agents")
+    assert [len(crowd["ada", agent].facts()) for agent in (None, "a1", "a2")] == [0, 0, 0]
+
+
+# Export, import and reload.
+
+
+def test_what_was_exported_is_taken_in_elsewhere_as_it_was(bs: Backstory, memory: MemoryHandle) -> None:
+    other = bs.memory("bob")
+    other.import_document(memory.export())
+    told = [(f.content, f.category, f.confidence, f.created_at, f.source, f.by_hand) for f in memory.facts()]
+    assert [(f.content, f.category, f.confidence, f.created_at, f.source, f.by_hand) for f in other.facts()] == told
+
+
+def test_reloading_shows_what_another_process_has_done_and_so_does_the_file(home: Path, memory: MemoryHandle) -> None:
+    with open_home(home) as other:
+        other.memory("ada").remove_fact("fact_2_0")
+    document = memory.reload()
+    assert [fact.content for fact in document.facts] == ["Runs", "Has a dog"]
+    assert document == memory.document()
+    file = home / "users/ada/memory.json"
+    assert [fact["content"] for fact in json.loads(file.read_text())["facts"]] == ["Runs", "Has a dog"]
+
+
+def test_reloading_an_agent_without_a_memory_of_its_own_gives_the_users(bs: Backstory, memory: MemoryHandle) -> None:
+    assert bs.memory("ada", "coder").reload() == memory.document()
+
+
+def test_reloading_adopts_no_edit_and_import_does(home: Path, memory: MemoryHandle) -> None:
+    memory.reload()
+    file = home / "users/ada/memory.json"
+    edited = file.read_text().replace("Likes tea", "Likes coffee")
+    file.write_text(edited)
+    memory.remove_fact("fact_2_1")
+    assert [fact.content for fact in memory.reload().facts] == ["Likes tea", "Has a dog"]
+    aside = file.with_name("memory.json.edited-1")
+    assert aside.read_text() == edited
+    memory.import_document(aside, replace=True)
+    assert set(texts(memory)) == {"Likes coffee", "Runs", "Has a dog"}
+
+
+# The verb import.
+
+
+def test_the_command_line_imports_a_list_a_document_and_a_folder(home: Path, tmp_path: Path) -> None:
+    assert "2 facts in memory now" in run(home, "import", "-", piped='["Likes tea", "Runs"]')
+    file = tmp_path / "memory.json"
+    file.write_text(run(home, "export"))
+    assert "refused 2 duplicate" in run(home, "import", str(file))
+    agent = tmp_path / "theirs/users/ada/agents/__default__/facts/aa"
+    agent.mkdir(parents=True)
+    (agent / "fact_x.md").write_text("---\nid: fact_x\nconfidence: 0.9\n---\n\n# Sings\n\nSings\n")
+    (agent / "fact_y.md").write_text("nothing of the kind")
+    told = run(home, "import", str(tmp_path / "theirs"))
+    assert "+1 fact, refused" in told
+    assert "1 malformed" in told
+    document = json.loads(run(home, "--json", "import", str(tmp_path / "theirs"), "--replace"))
+    assert [fact["content"] for fact in document["facts"]] == ["Sings"]
+    assert "fact_y.md" in run(home, "why-not", "nothing of the kind")
+    run(home, "revert", "HEAD")
+    assert len(json.loads(run(home, "--json", "fact", "list"))) == 3
+
+
+def test_the_command_line_says_where_it_looked_and_who_is_there(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs/users/bob").mkdir(parents=True)
+    told = run(home, "import", str(tmp_path / "theirs"), code=2)
+    assert str(tmp_path / "theirs") in told
+    assert "the users there are bob" in told
+    assert not home.exists()
