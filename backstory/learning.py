@@ -45,6 +45,7 @@ class Learning(Scoped):
 
         `messages` are dicts, LangChain or OpenAI messages: the whole conversation or only what is new; with
         `mode="append"` all of them are new. `at_once` skips the debounce, for words about to be lost to the agent.
+        With `enabled: false` nothing is kept, and every message counts as skipped.
 
         Raises:
             InputError: a message that cannot be read; nothing of the delivery is recorded.
@@ -56,6 +57,9 @@ class Learning(Scoped):
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
         read = [read_message(message) for message in messages]
+        self._engine.must_be_open()
+        if not self._engine.enabled:
+            return RecordResult(1, 0, len(read))
         kept = keep(read)
         backlog = False
         try:
@@ -77,6 +81,7 @@ class Learning(Scoped):
         producer = self._engine.producer
         done = self._nothing_due() if producer is None else producer.flush(timeout)
         self._tidy()
+        self._engine.heat.flush(self._reading())
         return self._engine.keeper.flush(self._writer) and done
 
     def _tidy(self) -> None:
@@ -122,7 +127,7 @@ class Learning(Scoped):
             with self._claimed(name):
                 for run in self._due(name):
                     job = Job(name, run, dated=dated)
-                    outcomes.append(self._engine.updater.run(self._writer, job, self._model()))
+                    outcomes += self._engine.updater.run(self._writer, job, self._model())
             if progress is not None:
                 progress(number)
         self._tidy()
@@ -140,7 +145,7 @@ class Learning(Scoped):
             runs = self._due(reply.thread)
             if runs:
                 job = Job(reply.thread, runs[0], dated=dated)
-                return [self._engine.updater.run(self._writer, job, reply)]
+                return [*self._engine.updater.run(self._writer, job, reply)]
         if skipped is not None:
             skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
         return []
@@ -163,7 +168,7 @@ class Learning(Scoped):
         if thread is not None:
             self._must_know(thread)
         answers = {reply.thread: reply for reply in reversed(replies or ())}
-        outcomes = []
+        outcomes: list[Outcome] = []
         for name, parked in self._parked(thread):
             model = answers.get(name) if replies is not None else self._model()
             if model is not None:
@@ -171,7 +176,7 @@ class Learning(Scoped):
                     # Somebody else may have tried it again while this one waited.
                     if (name, parked) in self._parked(name):
                         job = Job(name, parked.turns, attempts=parked.attempts)
-                        outcomes.append(self._engine.updater.run(self._writer, job, model))
+                        outcomes += self._engine.updater.run(self._writer, job, model)
         return _extracted(outcomes)
 
     def _parked(self, thread: str | None) -> list[tuple[str, Parked]]:

@@ -3,15 +3,19 @@
 A thread is due when it has been quiet for `debounce` seconds, or `max_wait` seconds after its first pending turn that
 says something; both are counted from what the transcript says, so a restart forgets nothing and loses no time. What
 waits here is only a reminder: what is pending is on disk.
+
+Where more is due than there are workers, corrections go first (rows D4 and M6).
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,7 +30,10 @@ from ledger.transcript import Thread
 from ledger.updater import Job, Updater
 from ledger.writer import Writer
 
-__all__ = ["Producer", "Timing", "due_at", "due_runs"]
+if TYPE_CHECKING:
+    from ledger.extraction.signals import Signals
+
+__all__ = ["Producer", "Timing", "Urgency", "due_at", "due_runs"]
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +73,32 @@ def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | N
     return min(moments if now is None else [*moments, now + timedelta(seconds=timing.debounce)])
 
 
+class Urgency(enum.IntEnum):
+    """Which of the threads that are due has its turn first: the smaller, then the one that was due earlier."""
+
+    CORRECTED = 0
+    """The user has put something right: until that is learned, the agent goes on being wrong."""
+    TELLING = 1
+    """Another signal is seen in the user's words."""
+    PLAIN = 2
+
+    @classmethod
+    def of(cls, signals: Collection[str]) -> Urgency:
+        """Judge by the signals seen in what is pending."""
+        if "correction" in signals:
+            return cls.CORRECTED
+        return cls.TELLING if signals else cls.PLAIN
+
+
+class _Opinion(msgspec.Struct):
+    """How urgent a thread was found; None until somebody has looked.
+
+    Whoever looks writes into the opinion that was there before, so one that was overtaken by new words is lost with it.
+    """
+
+    urgency: Urgency | None = None
+
+
 _Key = tuple[Scope, str]
 
 
@@ -75,6 +108,9 @@ class Producer:
     With `workers` threads it works in the background, once `start` was called; without, `run_due` does it in the
     caller's. One thread of a conversation is never worked on twice at once, nor by two processes: each takes a lease
     on it, which dies with its holder.
+
+    Of several threads that are due the most urgent comes first; one that has been due for `max_wait` is as urgent as
+    any, so nothing is overtaken for ever.
     """
 
     def __init__(
@@ -86,17 +122,25 @@ class Producer:
         clock: Clock | None = None,
         workers: int = 2,
         retention: Retention | None = None,
+        signals: Signals | None = None,
     ) -> None:
+        if signals is None:
+            from ledger.extraction.signals import load_signals
+
+            signals = load_signals()
         self._updater = updater
         self._model = model
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
         self._size = workers
         self._retention = retention
+        self._signals = signals
         self._workers: list[threading.Thread] = []
         self._writers: dict[_Key, Writer] = {}
         """Of every thread that waits or is worked on; a scope with nothing due keeps no writer."""
         self._due: dict[_Key, datetime] = {}
+        self._opinions: dict[_Key, _Opinion] = {}
+        """Of threads that were due beside others, as long as nothing more is said in them."""
         self._busy: set[_Key] = set()
         self._faulty: set[_Key] = set()
         self._elsewhere: set[_Key] = set()
@@ -138,6 +182,7 @@ class Producer:
                     continue
                 now = self._clock.now()
                 self._due.pop(key, None)
+                self._opinions.pop(key, None)
                 if moment is not None:
                     self._due[key] = before if before is not None and before <= now else now if at_once else moment
                     self._writers[key] = writer
@@ -208,37 +253,74 @@ class Producer:
                     self._changed.wait(_LOOK_AGAIN_SECONDS)
 
     def _wait(self) -> _Key | None:
-        with self._changed:
-            while not self._closing:
-                if (key := self._take_locked()) is not None:
+        while True:
+            with self._changed:
+                if self._closing:
+                    return None
+                key, unjudged = self._take_locked()
+                if key is not None:
                     return key
-                waiting = [moment for key, moment in self._due.items() if key not in self._busy]
-                pause = (min(waiting) - self._clock.now()).total_seconds() if waiting else _IDLE_SECONDS
-                self._changed.wait(max(0.0, min(pause, _IDLE_SECONDS)))
-        return None
+                if not unjudged:
+                    waiting = [moment for key, moment in self._due.items() if key not in self._busy]
+                    pause = (min(waiting) - self._clock.now()).total_seconds() if waiting else _IDLE_SECONDS
+                    self._changed.wait(max(0.0, min(pause, _IDLE_SECONDS)))
+            self._judge(unjudged)
 
     def _take(self, but: Collection[_Key]) -> _Key | None:
-        with self._changed:
-            return self._take_locked(but)
+        while True:
+            with self._changed:
+                key, unjudged = self._take_locked(but)
+            if key is not None or not unjudged:
+                return key
+            self._judge(unjudged)
 
-    def _take_locked(self, but: Collection[_Key] = ()) -> _Key | None:
+    def _take_locked(self, but: Collection[_Key] = ()) -> tuple[_Key | None, dict[_Key, _Opinion]]:
+        """Take the thread whose turn it is; None where none is due, or where those told with it are to be judged first.
+
+        Nothing is spent on judging what is due alone, or what has waited so long that it goes first anyhow.
+        """
         now = self._clock.now()
         debounce = timedelta(seconds=self._timing.debounce)
         for key, moment in self._due.items():
             if moment > now + max(debounce, _AFTER_FAULT):
                 # Nothing is put off that far, unless the clock was set back since.
                 self._due[key] = now + debounce
-        ready = [
+        ready = sorted(
             (moment, str(key), key)
             for key, moment in self._due.items()
             if moment <= now and key not in self._busy and key not in but
-        ]
+        )
         if not ready:
-            return None
-        key = min(ready)[2]
+            return None, {}
+        earliest, _, key = ready[0]
+        if len(ready) > 1 and now - earliest < timedelta(seconds=self._timing.max_wait):
+            opinions = {key: self._opinions.setdefault(key, _Opinion()) for _, _, key in ready}
+            unjudged = {key: opinion for key, opinion in opinions.items() if opinion.urgency is None}
+            if unjudged:
+                return None, unjudged
+            key = min(opinions, key=lambda key: opinions[key].urgency or Urgency.CORRECTED)
         self._busy.add(key)
         del self._due[key]
-        return key
+        self._opinions.pop(key, None)
+        return key, {}
+
+    def _judge(self, unjudged: Mapping[_Key, _Opinion]) -> None:
+        """Look how urgent threads are, without the lock: whoever records meanwhile must not wait for it."""
+        for key, opinion in unjudged.items():
+            opinion.urgency = self._look(key)
+
+    def _look(self, key: _Key) -> Urgency:
+        writer = self._writers.get(key)
+        if writer is None:
+            return Urgency.PLAIN
+        try:
+            with writer.state(durable=False) as state:
+                thread = state.transcript.threads[key[1]]
+                runs = state.coverage.pending(thread)
+                turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
+        except Exception:  # noqa: BLE001 whatever is wrong with it, its own update meets it again and says so
+            return Urgency.PLAIN
+        return Urgency.of(self._signals.seen_in(turns))
 
     def _run(self, key: _Key) -> None:
         scope, thread = key
@@ -289,6 +371,7 @@ class Producer:
             self._changed.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
             self._due.pop(key, None)
+            self._opinions.pop(key, None)
             self._writers[key] = writer
         try:
             yield

@@ -16,8 +16,10 @@ from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step,
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
+from ledger.errors import ConfigError, CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
+from ledger.events import Turn
 from ledger.extraction.model import Answer, Prompt
+from ledger.extraction.signals import Signals, load_signals
 from ledger.messages import keep, read_message
 from ledger.producer import Producer, Timing
 from ledger.scope import Scope
@@ -47,13 +49,22 @@ class Moody(JsonlStore):
 class Shop:
     """A producer over one scope, on a fake clock; without workers unless it is told to start them."""
 
-    def __init__(self, home: Path, *script: Step, clock: FakeClock | None = None, workers: int = 2) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *script: Step,
+        clock: FakeClock | None = None,
+        workers: int = 2,
+        signals: Signals | None = None,
+    ) -> None:
         self.clock = clock or FakeClock()
         self.store = Moody(home)
         self.writer = Writer(self.store, Scope("ada"), clock=self.clock, salts=CountingSalts())
         self.model = ScriptedModel(*(script or (reply(),)), repeat=True)
         self.updater = Updater(clock=self.clock, min_gap=0, max_attempts=2)
-        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        self.producer = Producer(
+            self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers, signals=signals
+        )
         self.producer.watch(self.writer)
 
     def say(self, thread: str = "t", messages: list[dict[str, object]] | None = None, *, at_once: bool = False) -> None:
@@ -242,6 +253,139 @@ def test_an_edit_that_leaves_nothing_to_learn_is_forgotten(shop):
     shop.say(messages=exchange("tea", 1))
     shop.say(messages=[{**message, "id": exchange("tea", 1)[i]["id"]} for i, message in enumerate(ACK)])
     assert shop.after(10_000) == 0
+
+
+# Who goes first
+
+
+def told(topic: str) -> list[dict[str, object]]:
+    return [{"role": "user", "content": topic}, {"role": "assistant", "content": "I see."}]
+
+
+def test_corrections_go_first_then_other_signals_then_the_rest(shop):
+    for thread, topic in (
+        ("plain", "The rain has stopped."),
+        ("goal", "My goal is to run a marathon."),
+        ("wrong", "That's wrong, use ruff instead."),
+        ("decision", "We decided on Postgres."),
+        ("错", "不对，应该是三点。"),
+        ("other", "The rain is back."),
+    ):
+        shop.say(thread, told(topic))
+        shop.clock.advance(1)
+    assert shop.after(30) == 6
+    assert shop.asked() == ["wrong", "错", "goal", "decision", "plain", "other"]
+    assert shop.producer._opinions == {}
+
+
+def test_workers_take_corrections_first_too(started):
+    gate = Gate(reply())
+    shop = started(gate, reply(), workers=1)
+    shop.say("first", at_once=True)
+    assert gate.entered.wait(PATIENCE)
+    shop.say("plain", told("The rain has stopped."), at_once=True)
+    shop.say("wrong", told("No, I meant Bergen."), at_once=True)
+    gate.opened.set()
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.asked() == ["first", "wrong", "plain"]
+
+
+def test_what_has_been_due_for_the_longest_wait_is_overtaken_no_more(shop):
+    shop.say("plain", told("The rain has stopped."))
+    shop.clock.advance(30 + 299)
+    shop.say("wrong", told("That's wrong."), at_once=True)
+    assert shop.producer._take(()) == (shop.writer.scope, "wrong")
+    shop.clock.advance(1)
+    shop.say("late", told("That's wrong."), at_once=True)
+    assert shop.producer._take(()) == (shop.writer.scope, "plain")
+
+
+def test_nothing_starves_under_a_stream_of_corrections(tmp_path):
+    def think(prompt: Prompt) -> str:
+        shop.clock.advance(20)
+        if 'thread="plain"' not in prompt.user and len(shop.model.prompts) < 100:
+            shop.say(f"wrong {len(shop.model.prompts)}", told("That's wrong."), at_once=True)
+        return reply()
+
+    shop = Shop(tmp_path, think)
+    shop.say("plain", told("The rain has stopped."), at_once=True)
+    shop.say("wrong", told("That's wrong."), at_once=True)
+    shop.producer.run_due()
+    assert shop.asked().index("plain") == 300 // 20
+
+
+def test_a_correction_said_while_its_thread_waits_lets_it_go_first(shop):
+    for thread in ("a", "b", "c"):
+        shop.say(thread, told("The rain has stopped."))
+    shop.clock.advance(30)
+    # All are looked at before the first is taken.
+    assert shop.producer._take(()) == (shop.writer.scope, "a")
+    shop.say("c", told("That's wrong."))
+    assert shop.producer.run_due() == 2
+    assert shop.asked() == ["c", "b"]
+
+
+def test_a_correction_that_is_learned_from_counts_no_more(shop):
+    shop.say("z", told("That's wrong."))
+    assert shop.after(30) == 1
+    shop.say("a", told("The rain has stopped."))
+    shop.clock.advance(1)
+    shop.say("z", told("The rain is back."))
+    assert shop.after(30) == 2
+    assert shop.asked() == ["z", "a", "z"]
+
+
+def test_a_correction_waits_over_a_restart_and_goes_first(tmp_path):
+    first = Shop(tmp_path)
+    first.say("plain", told("The rain has stopped."))
+    first.clock.advance(1)
+    first.say("wrong", told("That's wrong."))
+    first.clock.advance(60)
+    second = Shop(tmp_path, clock=first.clock)
+    assert second.producer.run_due() == 2
+    assert second.asked() == ["wrong", "plain"]
+
+
+class Watched(Signals):
+    """The packaged signals, and how often they were looked for."""
+
+    def __init__(self) -> None:
+        super().__init__(load_signals()._rules)
+        self.looks = 0
+
+    def seen_in(self, turns: Sequence[Turn]) -> tuple[str, ...]:
+        self.looks += 1
+        return super().seen_in(turns)
+
+
+def test_signals_cost_nothing_until_several_threads_are_due(tmp_path):
+    signals = Watched()
+    shop = Shop(tmp_path, signals=signals)
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+        shop.say(thread)
+        shop.clock.advance(10)
+    assert [shop.after(seconds) for seconds in (0, 10, 10)] == [1, 1, 1]
+    assert signals.looks == 0
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    assert shop.after(30) == 3
+    assert signals.looks == 3
+
+
+def test_a_thread_that_cannot_be_looked_at_stops_no_other(shop, monkeypatch, caplog):
+    def broken(**_: object) -> None:
+        raise CorruptLogError("bad", kind="altered", stream="s", line=1, byte=0)
+
+    shop.say("a")
+    shop.say("b")
+    shop.clock.advance(30)
+    monkeypatch.setattr(shop.writer, "state", broken)
+    with caplog.at_level(logging.WARNING):
+        assert shop.producer.run_due() == 2
+    assert caplog.text.count("will be tried again: bad") == 2
+    monkeypatch.undo()
+    assert shop.after(60) == 2
 
 
 # Restart
@@ -726,6 +870,48 @@ def test_a_recorder_is_told_when_too_much_is_due(home):
         gate.opened.set()
     assert memory.flush(PATIENCE) is True
     assert memory.status().pending == ()
+
+
+def test_back_pressure_sheds_no_correction_and_lets_it_go_first(home):
+    gate = Gate(reply())
+    memory = home(gate, reply(), workers=1, queue_max_depth=1, debounce_seconds=0).memory("ada")
+    try:
+        memory.record("a", exchange("tea"))
+        assert gate.entered.wait(PATIENCE)
+        for thread in ("b", "c", "d"):
+            memory.record(thread, told("The rain has stopped."))
+        assert memory.record("wrong", told("That's wrong, I live in Bergen.")).backlog is True
+        assert [thread.thread for thread in memory.status().pending] == ["a", "b", "c", "d", "wrong"]
+    finally:
+        gate.opened.set()
+    assert memory.flush(PATIENCE) is True
+    assert memory.status().pending == ()
+    learned = [entry.cause.thread for entry in reversed(memory.log()) if entry.cause.thread]
+    assert learned == ["a", "wrong", "b", "c", "d"]
+
+
+def test_a_broken_pattern_file_fails_when_the_home_is_opened(tmp_path):
+    (tmp_path / "goal.toml").write_text("mine = ['(']")
+    for settings in ({"background": True}, {"background": False}):
+        with pytest.raises(ConfigError, match=r"goal\.toml"):
+            open_home(tmp_path, ScriptedModel(), patterns_dir=str(tmp_path), **settings)
+
+
+def test_patterns_of_ones_own_say_who_goes_first(home, tmp_path):
+    folder = tmp_path / "patterns"
+    folder.mkdir()
+    (folder / "correction.toml").write_text("mine = ['\\brain\\b']")
+    gate = Gate(reply())
+    memory = home(gate, reply(), workers=1, debounce_seconds=0, patterns_dir=str(folder)).memory("ada")
+    try:
+        memory.record("a", exchange("tea"))
+        assert gate.entered.wait(PATIENCE)
+        memory.record("b", told("That's wrong."))
+        memory.record("c", told("The rain has stopped."))
+    finally:
+        gate.opened.set()
+    assert memory.flush(PATIENCE) is True
+    assert [entry.cause.thread for entry in reversed(memory.log()) if entry.cause.thread] == ["a", "c", "b"]
 
 
 def test_extracting_here_while_workers_are_there_asks_about_nothing_twice(home):

@@ -15,10 +15,11 @@ from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step,
 from backstory.handle import MemoryHandle
 from ledger.commands import AddFact, Clear
 from ledger.commit import Cause
-from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, StoreError
-from ledger.events import CandidateRejected, FactAdded, NewFact, TurnRange, UpdateFailed
+from ledger.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError, StoreError
+from ledger.events import CandidateRejected, FactAdded, FactRemoved, NewFact, TurnRange, UpdateFailed, UpdateProposed
 from ledger.extraction.model import Answer, Prompt, Usage
 from ledger.extraction.recorded import RecordedReply
+from ledger.extraction.size import estimate_tokens
 from ledger.memory import Memory
 from ledger.messages import keep, read_message
 from ledger.scope import Scope
@@ -34,17 +35,25 @@ class Desk:
 
     def __init__(self, home: Path, *, turns: int = 2, **settings: object) -> None:
         self.clock = FakeClock()
+        self.home = home
         self.writer = Writer(JsonlStore(home), Scope("ada"), clock=self.clock, salts=CountingSalts())
         self.updater = Updater(clock=self.clock, **{"min_gap": 0, **settings})  # type: ignore[arg-type]
         self.say(turns // 2)
         self.job = Job("t", TurnRange(1, turns))
 
-    def say(self, exchanges: int = 1) -> None:
-        messages = [read_message(message) for _ in range(exchanges) for message in exchange("tea")]
-        self.writer.record("t", keep(messages), append=True)
+    def say(self, exchanges: int = 1, *, topic: str = "tea") -> None:
+        self.tell([message for _ in range(exchanges) for message in exchange(topic)])
+
+    def tell(self, messages: Sequence[dict[str, object]]) -> None:
+        self.writer.record("t", keep([read_message(message) for message in messages]), append=True)
 
     def run(self, *script: Step, job: Job | None = None) -> Outcome:
-        self.model = ScriptedModel(*script)
+        """Run a job that is one update."""
+        (outcome,) = self.run_all(*script, job=job)
+        return outcome
+
+    def run_all(self, *script: Step, job: Job | None = None, repeat: bool = False) -> tuple[Outcome, ...]:
+        self.model = ScriptedModel(*script, repeat=repeat)
         return self.updater.run(self.writer, job or self.job, self.model)
 
     @property
@@ -112,7 +121,7 @@ def test_an_update_that_changes_nothing_is_a_commit_too(desk):
 def test_turns_that_no_longer_stand_are_not_asked_about(desk):
     another_answer = [read_message(message) for message in (exchange("tea")[0], exchange("milk")[1])]
     assert desk.writer.record("t", keep(another_answer)).turns == 1
-    assert desk.run(reply("never"), job=Job("t", TurnRange(2, 2))) == Outcome(None, covered=False, failed=False)
+    assert desk.run_all(reply("never"), job=Job("t", TurnRange(2, 2))) == ()
     assert desk.model.prompts == []
     assert desk.memory.seq == 0
 
@@ -224,7 +233,7 @@ def test_a_model_that_answers_with_no_answer_is_parked_at_once(desk, said):
         def ask(self, prompt: Prompt) -> Answer:
             return said
 
-    outcome = desk.updater.run(desk.writer, desk.job, Odd())
+    (outcome,) = desk.updater.run(desk.writer, desk.job, Odd())
     assert outcome.failed
     assert desk.parked == [(TurnRange(1, 2), "rejected", 1)]
 
@@ -518,6 +527,331 @@ def test_a_failure_over_more_turns_than_another_process_learned_from_can_be_retr
     assert [fact.content for fact in one.facts()] == ["Likes tea", "Likes milk"]
     assert covered(one) == [1, 2, 3, 4]
     assert (one.status().parked, one.status().pending) == ((), ())
+
+
+# Long conversations, in portions
+
+_BOUND = 4_000
+"""Tokens; the packaged templates leave room for three exchanges about `_TOPIC` beside a small memory."""
+_TOPIC = "tea " * 200
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Desk:
+    """A desk with sixteen turns that take three portions: six, six and four."""
+    desk = Desk(tmp_path, turns=0, prompt_max_tokens=_BOUND)
+    desk.say(8, topic=_TOPIC)
+    desk.job = Job("t", TurnRange(1, 16))
+    return desk
+
+
+PARTS = [TurnRange(1, 6), TurnRange(7, 12), TurnRange(13, 16)]
+
+
+def numbers(prompt: Prompt) -> list[int]:
+    """The turns that a prompt shows."""
+    said = prompt.user.partition("<conversation")[2].partition("</conversation>")[0]
+    return [int(line[1:].partition("]")[0]) for line in said.splitlines() if line.startswith("[")]
+
+
+def within_bound(prompts: Sequence[Prompt], bound: int) -> bool:
+    return all(estimate_tokens(prompt.system) + estimate_tokens(prompt.user) <= bound for prompt in prompts)
+
+
+def test_a_long_thread_is_learned_from_in_portions_in_order_each_on_the_memory_as_it_is_then(long):
+    outcomes = long.run_all(*[reply(f"fact {n}") for n in range(3)])
+    assert [outcome.commit.cause.turns for outcome in outcomes] == PARTS
+    assert [outcome.commit.seq for outcome in outcomes] == [2, 3, 4]
+    assert [(outcome.covered, outcome.failed) for outcome in outcomes] == [(True, False)] * 3
+    assert [numbers(prompt) for prompt in long.model.prompts] == [
+        list(range(part.first, part.last + 1)) for part in PARTS
+    ]
+    assert within_bound(long.model.prompts, _BOUND)
+    assert [f"fact {n}" in long.model.prompts[2].user for n in range(3)] == [True, True, False]
+    assert long.texts == ["fact 0", "fact 1", "fact 2"]
+    assert long.pending == []
+    assert len({outcome.commit.cause.prompt for outcome in outcomes}) == 1
+
+
+def test_a_thread_of_five_thousand_turns_stays_within_the_bound(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.say(2_500, topic="tea, and that at great length, for there is a lot to say about it")
+    outcomes = desk.run_all(reply(), job=Job("t", TurnRange(1, 5_000)), repeat=True)
+    assert within_bound(desk.model.prompts, 24_000)
+    assert [n for prompt in desk.model.prompts for n in numbers(prompt)] == list(range(1, 5_001))
+    assert 5 <= len(outcomes) <= 12
+    assert all(numbers(prompt)[0] % 2 == 1 for prompt in desk.model.prompts)
+    assert desk.pending == []
+
+
+def test_a_portion_that_fails_is_parked_and_the_next_go_on(long):
+    outcomes = long.run_all(reply("fact 0"), "half {", reply("fact 2"))
+    assert [outcome.failed for outcome in outcomes] == [False, True, False]
+    assert long.parked == [(PARTS[1], "reply", 1)]
+    assert long.pending == []
+    assert long.texts == ["fact 0", "fact 2"]
+
+
+def test_a_parked_portion_is_tried_again_alone(long):
+    long.run_all(reply("fact 0"), ModelRejectedError("no"), reply("fact 2"))
+    assert long.run(reply("fact 1"), job=Job("t", PARTS[1], attempts=1)).commit.cause.turns == PARTS[1]
+    assert numbers(long.model.prompts[0]) == list(range(7, 13))
+    assert (long.parked, long.pending) == ([], [])
+    assert sorted(long.texts) == ["fact 0", "fact 1", "fact 2"]
+
+
+def test_parked_turns_that_are_too_long_for_one_prompt_are_tried_again_in_portions(long):
+    long.run(*[BUSY] * 9, job=Job("t", TurnRange(1, 6)))
+    long.updater = Updater(clock=long.clock, min_gap=0, prompt_max_tokens=3_200)
+    outcomes = long.run_all(reply("a"), "half {", reply("c"), job=Job("t", PARTS[0], attempts=5))
+    assert within_bound(long.model.prompts, 3_200)
+    assert [outcome.failed for outcome in outcomes] == [False, True, False]
+    assert long.parked == [(TurnRange(3, 4), "reply", 6)]
+    assert long.texts == ["a", "c"]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_crash_between_portions_loses_nothing_and_doubles_nothing(long, at):
+    with pytest.raises(KeyboardInterrupt):
+        long.run_all(*[reply(f"fact {n}") for n in range(at - 1)], KeyboardInterrupt())
+    long.writer = Writer(JsonlStore(long.home), Scope("ada"), clock=long.clock)
+    rest = TurnRange(PARTS[at - 1].first, 16)
+    assert long.pending == [rest]
+    long.run_all(*[reply(f"fact {n}") for n in range(at - 1, 3)], job=Job("t", rest))
+    assert [n for prompt in long.model.prompts for n in numbers(prompt)] == list(range(rest.first, 17))
+    assert long.texts == ["fact 0", "fact 1", "fact 2"]
+    assert long.pending == []
+
+
+def test_a_stop_between_portions_leaves_the_rest_pending(long):
+    def think(prompt: Prompt) -> str:
+        long.updater.stop()
+        return reply("never")
+
+    first, second = long.run_all(reply("fact 0"), think, reply("never"))
+    assert (first.covered, second) == (True, Outcome(None, covered=False, failed=False))
+    assert long.pending == [TurnRange(7, 16)]
+
+
+def test_a_disk_that_fills_up_between_portions_leaves_the_rest_pending(long):
+    store = Refusing(long.home)
+    store.broken = False
+    long.writer = Writer(store, Scope("ada"), clock=long.clock)
+
+    def fill(prompt: Prompt) -> str:
+        store.broken = True
+        return reply("never")
+
+    with pytest.raises(StoreError, match="full"):
+        long.run_all(reply("fact 0"), fill)
+    store.broken = False
+    assert long.pending == [TurnRange(7, 16)]
+
+
+def test_an_undo_between_portions_ends_the_job_so_that_the_order_stays(tmp_path):
+    model = ScriptedModel(reply("Lives in Oslo"))
+    memory = open_home(tmp_path, model, prompt_max_tokens=_BOUND).memory("ada")
+    memory.record("t", exchange("fish"))
+    memory.extract()
+    memory.record("t", [message for _ in range(8) for message in exchange(_TOPIC)], mode="append")
+    model._script += [reply("a"), meddling(lambda: memory.revert(2), reply("b"))]
+    assert memory.extract().updates == 2
+    assert covered(memory) == [1, 2, *range(3, 9)]
+    model._script += [reply("b"), reply("c")]
+    assert memory.extract().updates == 2
+    assert covered(memory) == list(range(1, 19))
+    assert [fact.content for fact in memory.facts()] == ["a", "b", "c"]
+
+
+def test_after_a_clear_between_portions_nobody_is_asked_about_the_rest(long):
+    def clear(prompt: Prompt) -> str:
+        long.writer.commit(Clear(at=""), Cause(kind="clear"))
+        return reply("never")
+
+    assert len(long.run_all(reply("fact 0"), clear, reply("never"))) == 2
+    assert len(long.model.prompts) == 2
+    assert (long.texts, long.pending, long.parked) == ([], [], [])
+
+
+def test_what_another_process_learned_from_meanwhile_is_not_asked_about_again(long):
+    def elsewhere(prompt: Prompt) -> str:
+        other = Writer(JsonlStore(long.home), Scope("ada"), clock=long.clock)
+        Updater(clock=long.clock, min_gap=0).run(other, Job("t", PARTS[1]), ScriptedModel(reply("fact 1")))
+        return reply("fact 0")
+
+    assert len(long.run_all(elsewhere, reply("fact 2"))) == 1
+    assert long.pending == [PARTS[2]]
+    assert long.texts == ["fact 1", "fact 0"]
+
+
+@pytest.mark.parametrize(("attempts", "portions", "left"), [(0, 3, [TurnRange(17, 19)]), (1, 4, [])])
+def test_words_without_an_answer_that_do_not_fit_any_more_wait_for_one_unless_a_person_asks(
+    long, attempts, portions, left
+):
+    long.tell([{"role": "user", "content": _TOPIC * 3} for _ in range(3)])
+    outcomes = long.run_all(reply(), job=Job("t", TurnRange(1, 19), attempts=attempts), repeat=True)
+    assert len(outcomes) == portions
+    assert long.pending == left
+
+
+def test_an_answer_in_many_turns_is_learned_from_to_its_end(tmp_path):
+    desk = Desk(tmp_path, turns=0, prompt_max_tokens=_BOUND)
+    desk.tell([{"role": "user", "content": "Go on"}, *[{"role": "assistant", "content": _TOPIC}] * 24])
+    outcomes = desk.run_all(reply(), job=Job("t", TurnRange(1, 25)), repeat=True)
+    assert len(outcomes) > 2
+    assert desk.pending == []
+
+
+def test_a_recorded_reply_answers_for_the_whole_of_a_long_thread(long):
+    (outcome,) = long.updater.run(long.writer, long.job, RecordedReply("t", reply("Likes tea")))
+    assert outcome.commit.cause.turns == TurnRange(1, 16)
+    assert long.pending == []
+
+
+def test_a_recorded_reply_needs_no_template(tmp_path):
+    desk = Desk(tmp_path, prompts=tmp_path / "nowhere", prompt_max_tokens=1)
+    (outcome,) = desk.updater.run(desk.writer, desk.job, RecordedReply("t", reply("Likes tea")))
+    assert outcome.commit.cause.prompt is None
+
+
+@pytest.mark.parametrize("settings", [{"prompt_max_tokens": 1_000}, {"prompts": Path("nowhere")}])
+def test_a_prompt_that_cannot_be_built_leaves_the_turns_pending(tmp_path, settings):
+    desk = Desk(tmp_path, **settings)
+    with pytest.raises(ConfigError):
+        desk.run(reply("never"))
+    assert desk.pending == [TurnRange(1, 2)]
+    assert desk.memory.seq == 0
+
+
+def test_portions_of_a_backfill_carry_the_time_of_the_last_turn_that_they_cover(tmp_path):
+    desk = Desk(tmp_path, turns=0, prompt_max_tokens=_BOUND)
+    messages = [message for _ in range(8) for message in exchange(_TOPIC)]
+    desk.tell([{**message, "at": f"2020-01-{n:02}T10:00:00Z"} for n, message in enumerate(messages, 1)])
+    outcomes = desk.run_all(reply(), job=Job("t", TurnRange(1, 16), dated=True), repeat=True)
+    assert [outcome.commit.at[:10] for outcome in outcomes] == ["2020-01-06", "2020-01-12", "2020-01-16"]
+
+
+def test_a_long_thread_is_learned_from_through_the_public_surface(tmp_path):
+    model = ScriptedModel(reply("a"), "half {", reply("c"), reply("b"))
+    memory = open_home(tmp_path, model, prompt_max_tokens=_BOUND).memory("ada")
+    memory.record("t", [message for _ in range(8) for message in exchange(_TOPIC)], mode="append")
+    result = memory.extract()
+    assert (result.updates, result.failed, result.commits) == (3, 1, (2, 3, 4))
+    assert [(item.thread, item.turns) for item in memory.status().parked] == [("t", 6)]
+    assert memory.retry().failed == 0
+    assert covered(memory) == list(range(1, 17))
+    assert [fact.content for fact in memory.facts()] == ["a", "c", "b"]
+
+
+# What the model was told
+
+
+def proposed(outcome: Outcome) -> UpdateProposed:
+    (found,) = [event for event in outcome.commit.events if isinstance(event, UpdateProposed)]
+    return found
+
+
+def test_signals_are_named_in_the_cause_and_become_hints(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.tell([{"role": "user", "content": "No, that's wrong, use ruff instead."}, {"role": "ai", "content": "Right."}])
+    outcome = desk.run(reply(), job=Job("t", TurnRange(1, 2)))
+    assert "correction" in outcome.commit.cause.signals
+    assert "0.95" in desk.model.prompts[0].user
+
+
+def test_signals_are_those_of_each_portion_also_where_it_fails(long):
+    long.tell([{"role": "user", "content": "No, that's wrong, use ruff instead."}, {"role": "ai", "content": "Right."}])
+    outcomes = long.run_all(reply(), "half {", "half {", job=Job("t", TurnRange(1, 18)))
+    assert ["correction" in outcome.commit.cause.signals for outcome in outcomes] == [False, False, True]
+    assert ["0.95" in prompt.user for prompt in long.model.prompts] == [False, False, True]
+
+
+def test_signals_are_named_of_recorded_replies_too(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.tell([{"role": "user", "content": "No, that's wrong, use ruff instead."}, {"role": "ai", "content": "Right."}])
+    (outcome,) = desk.updater.run(desk.writer, Job("t", TurnRange(1, 2)), RecordedReply("t", reply()))
+    assert "correction" in outcome.commit.cause.signals
+
+
+def test_patterns_of_one_s_own_are_looked_for(tmp_path):
+    desk = Desk(tmp_path, patterns=tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="nowhere"):
+        desk.run(reply("never"))
+    assert desk.pending == [TurnRange(1, 2)]
+
+
+def enter(desk: Desk, contents: Sequence[str], *, days: int | None = None) -> None:
+    facts = [{"content": text, "confidence": 0.9, "expectedValidDays": days} for text in contents]
+    desk.say()
+    with desk.writer.state() as state:
+        last = len(state.transcript.threads["t"].turns)
+    job = Job("t", TurnRange(last - 1, last))
+    desk.updater.run(desk.writer, job, RecordedReply("t", json.dumps({"newFacts": facts})))
+
+
+def test_the_commit_says_which_facts_were_shown_and_the_others_cannot_be_touched(tmp_path):
+    desk = Desk(tmp_path, prompt_max_tokens=_BOUND)
+    enter(desk, [f"{'tea ' * 200}{n}" for n in range(9)])
+    outcome = desk.run(reply(remove=tuple(desk.memory.facts)))
+    shown = proposed(outcome).shown
+    assert shown is not None
+    gone = [event.fact.id for event in outcome.commit.events if isinstance(event, FactRemoved)]
+    refused = [event.candidate.id for event in outcome.commit.events if isinstance(event, CandidateRejected)]
+    assert gone
+    assert refused
+    assert sorted(gone) == sorted(shown)
+
+
+def test_a_memory_that_was_shown_whole_needs_no_list(desk):
+    enter(desk, ["Likes tea"])
+    assert proposed(desk.run(reply())).shown is None
+
+
+def test_facts_put_up_for_review_are_named_in_the_commit_and_may_be_removed_as_stale(desk):
+    enter(desk, ["Likes tea", "Lives in Oslo", "Runs"], days=30)
+    desk.clock.advance(31 * 86_400)
+    ids = [fact.id for fact in desk.memory.in_order()]
+    outcome = desk.run(json.dumps({"staleFactsToRemove": [{"id": ids[0], "reason": "long ago"}]}))
+    assert proposed(outcome).stale == tuple(ids)
+    assert "31 days ago, expected to hold 30 days" in desk.model.prompts[0].user
+    assert desk.texts == ["Lives in Oslo", "Runs"]
+
+
+def test_where_no_review_was_asked_for_the_commit_says_so_and_none_is_made(desk):
+    enter(desk, ["Likes tea", "Lives in Oslo", "Runs"], days=30)
+    desk.clock.advance(29 * 86_400)
+    (fact, *_) = desk.memory.in_order()
+
+    def review_at_the_last_moment(prompt: Prompt) -> str:
+        desk.clock.advance(5 * 86_400)
+        return json.dumps({"staleFactsToRemove": [{"id": fact.id, "reason": "long ago"}]})
+
+    outcome = desk.run(review_at_the_last_moment)
+    assert proposed(outcome).stale == ()
+    assert [event.rule for event in outcome.commit.events if isinstance(event, CandidateRejected)] == ["not_due"]
+
+
+def test_a_clock_that_was_set_back_makes_no_fact_young_again(desk):
+    enter(desk, ["Likes tea", "Lives in Oslo", "Runs"], days=30)
+    desk.clock.advance(31 * 86_400)
+    enter(desk, [])
+    desk.clock.advance(-20 * 86_400)
+    assert len(proposed(desk.run(reply())).stale) == 3
+
+
+def test_a_recorded_reply_saw_no_prompt(desk):
+    enter(desk, ["Likes tea"])
+    (outcome,) = desk.updater.run(desk.writer, desk.job, RecordedReply("t", reply()))
+    assert (proposed(outcome).shown, proposed(outcome).stale) == (None, None)
+
+
+def test_a_backfill_reviews_what_was_due_when_it_was_said(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.tell([{**message, "at": "2026-06-01T10:00:00Z"} for message in exchange("tea")])
+    enter(desk, ["Likes tea", "Lives in Oslo", "Runs"], days=30)
+    desk.run(reply(), job=Job("t", TurnRange(1, 2), dated=True))
+    assert "92 days ago" not in desk.model.prompts[0].user
+    assert "91 days ago" in desk.model.prompts[0].user
 
 
 # A backfill

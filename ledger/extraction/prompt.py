@@ -1,90 +1,162 @@
-"""What a model is asked (row D8): the packaged templates, filled with memory and the turns to learn from."""
+"""What a model is asked (row D8): the templates, filled with memory and the turns to learn from, within a bound."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import msgspec
+
 from ledger.errors import ConfigError
-from ledger.events import DOCUMENT_SECTIONS, Turn
+from ledger.events import Turn
+from ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
 from ledger.extraction.model import Prompt
+from ledger.extraction.portions import portions
 from ledger.extraction.reply import REPLY_SCHEMA
+from ledger.extraction.signals import SIGNALS
+from ledger.extraction.templates import fill, load_templates
 from ledger.memory import Memory
 from ledger.messages import abridge
 
-__all__ = ["build_prompt"]
+__all__ = ["MAX_TOKENS", "Frame", "Question", "build_prompt"]
 
-_PACKAGED = Path(__file__).parent / "prompts"
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
+MAX_TOKENS = 24_000
+"""Tokens of a prompt, where nothing else is asked for."""
+
+_LEAST = 600
+"""Tokens under which memory and conversation have no room worth the name."""
+_SMALL_THINGS = 20
+"""Tokens of what else is filled in: two dates, a few numbers."""
+_DAY = len("2026-03-01")
 
 
-def _templates(folder: Path) -> tuple[str, str, str]:
-    """Read system and update template; a folder may override one and leave the other. Third: the sha256 of both.
+class Question(msgspec.Struct, frozen=True):
+    """A prompt and what a decision has to know of it.
 
-    They are read anew for each prompt: whoever edits a template of a running worker sees what it does.
+    `shown` are the ids of the facts shown, None where the prompt shows every one; `stale` those put up for review.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"the folder of prompt templates {folder} is not there; set prompts_dir to one that is")
-    texts = []
-    for name in ("system.md", "update.md"):
-        path = folder / name
-        try:
-            texts.append((path if path.exists() else _PACKAGED / name).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
-    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    return texts[0], texts[1], digest
+
+    prompt: Prompt
+    shown: tuple[str, ...] | None
+    stale: tuple[str, ...]
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    # One pass, so that a turn that says {{memory}} is not filled in itself.
-    return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
+def _speaker(turn: Turn) -> str:
+    return f"{turn.role} ({on_one_line(turn.name)})" if turn.name else turn.role
 
 
-def _shown(text: str) -> str:
-    """Escape a text and set its further lines in, so that none of them passes for a line of the prompt's own."""
-    return "\n  ".join(escape(text, quote=False).splitlines())
+def _turn_line(turn: Turn) -> str:
+    return f"[{turn.n}] {_speaker(turn)}: {set_in(abridge(turn.content))}"
 
 
-def _on_one_line(text: str) -> str:
-    return escape(" ".join(text.split()))
+def _part(text: str) -> str:
+    return f"{text.strip()}\n\n"
 
 
-def _memory_text(memory: Memory) -> str:
-    lines = [
-        f"{name}: {_shown(memory.section(name).summary)}" for name in DOCUMENT_SECTIONS if memory.section(name).summary
-    ]
-    lines += [
-        f"{_on_one_line(fact.id)} [{fact.category} | {fact.confidence:.2f}]{' (by hand)' if fact.by_hand else ''} "
-        f"{_shown(fact.content)}"
-        for fact in memory.in_order()
-    ]
-    return "\n".join(lines) or "(nothing yet)"
+class Frame:
+    """A prompt with everything in it but the conversation; `room` is what it leaves for that, in tokens.
 
-
-def _turn_text(turn: Turn) -> str:
-    speaker = f"{turn.role} ({_on_one_line(turn.name)})" if turn.name else turn.role
-    return f"[{turn.n}] {speaker}: {_shown(abridge(turn.content))}"
-
-
-def build_prompt(memory: Memory, thread: str, turns: Sequence[Turn], *, folder: Path | None = None) -> Prompt:
-    """Ask what a conversation changes in memory; turns are numbered by their ordinal so that they can be cited.
-
-    `folder` holds templates that override the packaged `system.md` and `update.md`.
+    Memory takes half of what the templates leave, at most.
 
     Raises:
-        ConfigError: the folder is not there, or a template cannot be read.
+        ConfigError: as `load_templates`; or the templates leave too little of `max_tokens`.
     """
-    system, update, digest = _templates(folder or _PACKAGED)
-    user = _fill(
-        update,
-        {
-            "memory": _memory_text(memory),
-            "thread": _on_one_line(thread),
-            "conversation": "\n".join(map(_turn_text, turns)),
-        },
-    )
-    return Prompt(system, user, digest, REPLY_SCHEMA)
+
+    def __init__(
+        self, memory: Memory, thread: str, *, at: str, folder: Path | None = None, max_tokens: int = MAX_TOKENS
+    ) -> None:
+        self._templates = load_templates(folder)
+        self._policy = memory.policy
+        self._thread = on_one_line(thread)
+        fixed = self._templates.size + line_size(self._thread) + _SMALL_THINGS
+        if max_tokens - fixed < _LEAST:
+            raise ConfigError(
+                f"the prompt templates alone come to {fixed} tokens and prompt_max_tokens is {max_tokens}: set it to "
+                f"{fixed + _LEAST} or more, or shorten the templates in prompts_dir"
+            )
+        self._shown = excerpt(
+            memory,
+            at,
+            (max_tokens - fixed) // 2,
+            review=self._templates.asks_for("staleness"),
+            merging=self._templates.asks_for("consolidation"),
+        )
+        self.room = max_tokens - fixed - self._shown.size
+
+    def first_of(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Return as many of the turns, from the first on, as this prompt has room for; see `portions`."""
+        return next(portions(turns, self.room, lambda turn: line_size(_turn_line(turn))), turns)
+
+    def question(self, turns: Sequence[Turn], signals: Collection[str] = ()) -> Question:
+        """Ask about these turns; `signals` are those that were seen in them.
+
+        Raises:
+            ValueError: there are more turns than there is room for: ask about `first_of` them first.
+        """
+        texts, shown = self._templates, self._shown
+        values = {
+            "memory": "\n".join(shown.lines),
+            "thread": self._thread,
+            "when": _when(turns),
+            "conversation": "\n".join(self._conversation(turns)),
+            "hints": self._hints(signals),
+            "staleness": self._staleness(),
+            "consolidation": self._consolidation(),
+        }
+        system, user = fill(texts["system.md"], values), fill(texts["update.md"], values)
+        everything = shown.shown if texts.asks_for("memory") else ()
+        return Question(Prompt(system, user, texts.digest, REPLY_SCHEMA), everything, shown.stale)
+
+    def _conversation(self, turns: Sequence[Turn]) -> list[str]:
+        lines = [_turn_line(turn) for turn in turns]
+        if sum(map(line_size, lines)) <= self.room:
+            return lines
+        if len(turns) > 1:
+            raise ValueError(f"{len(turns)} turns do not fit into {self.room} tokens: ask about fewer at once")
+        return [squeezed(turn.content, self.room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
+
+    def _hints(self, signals: Collection[str]) -> str:
+        hints = [self._templates[f"hints/{name}.md"].strip() for name in SIGNALS if name in signals]
+        return _part(fill(self._templates["hints.md"], {"signals": "\n".join(hints)})) if hints else ""
+
+    def _staleness(self) -> str:
+        lines, most = self._shown.review, self._policy.staleness_max_removals_per_cycle
+        values = {"facts": "\n".join(lines), "most": str(most)}
+        return _part(fill(self._templates["staleness.md"], values)) if lines else ""
+
+    def _consolidation(self) -> str:
+        lines, policy = self._shown.merging, self._policy
+        values = {
+            "facts": "\n".join(lines),
+            "fewest": str(FEWEST_MERGED),
+            "sources": str(policy.consolidation_max_sources),
+            "most": str(policy.consolidation_max_groups_per_cycle),
+        }
+        return _part(fill(self._templates["consolidation.md"], values)) if lines else ""
+
+
+def _when(turns: Sequence[Turn]) -> str:
+    days = [on_one_line(turn.at)[:_DAY] for turn in turns]
+    return " to ".join(dict.fromkeys([min(days), max(days)])) if days else ""
+
+
+def build_prompt(
+    memory: Memory,
+    thread: str,
+    turns: Sequence[Turn],
+    *,
+    at: str,
+    signals: Collection[str] = (),
+    folder: Path | None = None,
+    max_tokens: int = MAX_TOKENS,
+) -> Question:
+    """Ask what a conversation changes in memory; turns are numbered by their ordinal so that they can be cited.
+
+    `at` is the moment of asking, which says what facts are up for review; `signals` become hints; `folder` holds
+    templates that override the packaged ones. No prompt comes to more than `max_tokens`, as `estimate_tokens` counts.
+
+    Raises:
+        ConfigError: a template cannot be read, or the templates leave no room.
+        ValueError: the turns do not fit: see `Frame.first_of`.
+    """
+    return Frame(memory, thread, at=at, folder=folder, max_tokens=max_tokens).question(turns, signals)

@@ -19,6 +19,8 @@ from ledger.events import (
     DOCUMENT_SECTIONS,
     Candidate,
     CandidateRejected,
+    Consolidation,
+    Extension,
     NewFact,
     NewSummary,
     Reinforcement,
@@ -423,11 +425,164 @@ def test_what_should_hold_sections_and_does_not_is_told(group, value):
     assert (type(candidate), candidate.place) == (Unread, group)
 
 
-@pytest.mark.parametrize("name", ["staleFactsToExtend", "factsToConsolidate"])
-def test_what_this_version_does_not_do_is_told_item_by_item(name):
-    one, two = read({name: [{"id": "fact_1"}, "fact_2"]})
-    assert (type(one), one.place, json.loads(one.text)) == (Unread, f"{name}/0", {"id": "fact_1"})
-    assert (type(two), two.place, json.loads(two.text)) == (Unread, f"{name}/1", "fact_2")
+# Reviews, mergings, labels
+
+
+def test_what_a_review_asks_for_is_read():
+    assert read(
+        {
+            "staleFactsToRemove": [" fact_1 ", {"id": "fact_2", "reason": "moved", "scope": "user"}],
+            "staleFactsToExtend": [
+                {"id": " fact_3 ", "extendByDays": 30},
+                {"id": "fact_4", "extend_by_days": 7, "reason": "still runs", "durability": "durable"},
+                {"id": "fact_5", "extendByDays": 1, "extend_by_days": 7},
+            ],
+        }
+    ) == (
+        Removal(place="staleFactsToRemove/0", id="fact_1"),
+        Removal(place="staleFactsToRemove/1", id="fact_2", reason="moved", scope="user"),
+        Extension(place="staleFactsToExtend/0", id="fact_3", days=30),
+        Extension(place="staleFactsToExtend/1", id="fact_4", days=7, reason="still runs", durability="durable"),
+        Extension(place="staleFactsToExtend/2", id="fact_5", days=1),
+    )
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        "fact_1",
+        {"id": "fact_1"},
+        {"extendByDays": 3},
+        {"id": 5, "extendByDays": 3},
+        {"id": "fact_1", "reason": 5, "extendByDays": 3},
+        *({"id": "fact_1", "extendByDays": days} for days in (0, -1, 1.5, "30", True, None, 10**6, [3])),
+    ],
+)
+def test_an_extension_that_cannot_be_read_is_told(item):
+    (candidate,) = read({"staleFactsToExtend": [item]})
+    assert (type(candidate), candidate.place, json.loads(candidate.text)) == (Unread, "staleFactsToExtend/0", item)
+
+
+def test_what_is_to_be_merged_is_read_with_the_labels_of_the_merged_fact():
+    assert read(
+        {
+            "factsToConsolidate": [
+                {"sourceIds": [" fact_1 ", "fact_2"], "consolidated": {"content": " Runs and swims "}},
+                {
+                    "sourceIds": ["fact_1", "fact_1"],
+                    "consolidated": {
+                        "content": "Runs",
+                        "category": " Behavior",
+                        "confidence": 1,
+                        "scope": "user",
+                        "durability": "durable",
+                        "authority": "descriptive",
+                    },
+                },
+                {"sourceIds": [], "consolidated": {"content": "", "category": "", "confidence": None}},
+            ]
+        }
+    ) == (
+        Consolidation(place="factsToConsolidate/0", sources=("fact_1", "fact_2"), content="Runs and swims"),
+        Consolidation(
+            place="factsToConsolidate/1",
+            sources=("fact_1", "fact_1"),
+            content="Runs",
+            category="behavior",
+            confidence=1,
+            scope="user",
+            durability="durable",
+            authority="descriptive",
+        ),
+        Consolidation(place="factsToConsolidate/2", sources=(), content=""),
+    )
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        "fact_1",
+        {},
+        {"sourceIds": ["fact_1", "fact_2"]},
+        {"consolidated": {"content": "Runs"}},
+        {"sourceIds": "fact_1", "consolidated": {"content": "Runs"}},
+        {"sourceIds": ["fact_1", 2], "consolidated": {"content": "Runs"}},
+        {"sourceIds": ["fact_1", "fact_2"], "consolidated": "Runs"},
+        {"sourceIds": ["fact_1", "fact_2"], "consolidated": {}},
+        {"sourceIds": ["fact_1", "fact_2"], "consolidated": {"content": ["Runs"]}},
+        *(
+            {"sourceIds": ["fact_1", "fact_2"], "consolidated": {"content": "Runs", "confidence": confidence}}
+            for confidence in (1.1, -0.1, "0.9", True)
+        ),
+    ],
+)
+def test_a_merging_that_cannot_be_read_is_told(item):
+    (candidate,) = read({"factsToConsolidate": [item]})
+    assert (type(candidate), candidate.place, json.loads(candidate.text)) == (Unread, "factsToConsolidate/0", item)
+
+
+def test_a_confidence_that_is_no_number_costs_its_merging_alone():
+    text = '{"factsToConsolidate": [{"sourceIds": [], "consolidated": {"content": "x", "confidence": NaN}}, %s]}'
+    one, two = read(text % '{"sourceIds": ["a", "b"], "consolidated": {"content": "y"}}')
+    assert (type(one), type(two)) == (Unread, Consolidation)
+
+
+LABELLED = {
+    "newFacts": {"content": "Runs"},
+    "factsToRemove": {"id": "fact_1"},
+    "factsToReinforce": {"id": "fact_1"},
+    "staleFactsToRemove": {"id": "fact_1"},
+    "staleFactsToExtend": {"id": "fact_1", "extendByDays": 3},
+}
+
+
+@pytest.mark.parametrize("name", LABELLED)
+@pytest.mark.parametrize(
+    ("labels", "read_as"),
+    [
+        ({}, (None, None, None)),
+        (
+            {"scope": "user", "durability": "durable", "authority": "descriptive"},
+            ("user", "durable", "descriptive"),
+        ),
+        ({"scope": " Task\n"}, ("Task", None, None)),
+        ({"scope": "", "durability": "  ", "authority": None}, (None, None, None)),
+    ],
+)
+def test_every_kind_of_item_may_carry_labels(name, labels, read_as):
+    (candidate,) = read({name: [{**LABELLED[name], **labels}]})
+    assert (candidate.scope, candidate.durability, candidate.authority) == read_as
+
+
+def test_a_section_may_carry_labels():
+    section = {"summary": "Rust.", "shouldUpdate": True, "scope": "task", "authority": "descriptive"}
+    assert read({"user": {"workContext": section}}) == (
+        NewSummary(place="user.workContext", summary="Rust.", scope="task", authority="descriptive"),
+    )
+
+
+def test_labels_reasons_and_sources_are_bounded():
+    long = "x" * 100_000
+    fact, removal, extension, merging, many = read(
+        {
+            "newFacts": [{"content": "Runs", "scope": long}],
+            "factsToRemove": [{"id": long, "reason": long}],
+            "staleFactsToExtend": [{"id": long, "extendByDays": 3, "reason": long}],
+            "factsToConsolidate": [
+                {"sourceIds": [long], "consolidated": {"content": long, "category": long}},
+                {"sourceIds": ["fact_1"] * 1_001, "consolidated": {"content": "x"}},
+            ],
+        }
+    )
+    assert len(fact.scope) <= MAX_NAME
+    assert (len(removal.id), len(removal.reason)) <= (MAX_NAME, MAX_FACT)
+    assert (len(extension.id), len(extension.reason)) <= (MAX_NAME, MAX_FACT)
+    assert len(merging.sources[0]) <= MAX_NAME
+    assert len(merging.content) <= MAX_FACT
+    assert len(merging.category) <= MAX_NAME
+    assert isinstance(many, Unread)
 
 
 # Twice
@@ -589,6 +744,10 @@ items = values | st.fixed_dictionaries(
         "evidence": st.lists(st.integers(0, 3) | st.text(max_size=2)) | values,
         "id": st.text(max_size=4) | values,
         "replacementFactIndex": st.integers(-1, 3) | values,
+        "extendByDays": st.integers(-1, 10**6) | values,
+        "sourceIds": st.lists(st.sampled_from(["fact_1", "fact_2"])) | values,
+        "consolidated": st.fixed_dictionaries({"content": st.text(max_size=4)}) | values,
+        "scope": st.sampled_from(["user", "task"]) | values,
     },
 )
 replies = st.fixed_dictionaries(

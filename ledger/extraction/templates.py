@@ -1,0 +1,115 @@
+"""The templates of the prompt (row D8): packaged files, each of which a folder may override.
+
+`system.md` is the system message and `update.md` the question. `hints.md` with one file a signal in `hints`,
+`staleness.md` and `consolidation.md` are parts that `update.md` makes room for and that are filled in when there is
+something to ask. Slots are written {{so}}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+
+from ledger.errors import ConfigError
+from ledger.extraction.signals import SIGNALS
+from ledger.extraction.size import estimate_tokens
+
+__all__ = ["NAMES", "Templates", "fill", "load_templates"]
+
+_PACKAGED = Path(__file__).parent / "prompts"
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_SLOTS = frozenset({"memory", "thread", "when", "conversation", "hints", "staleness", "consolidation"})
+_SLOTS_OF_PARTS = frozenset({"facts", "signals", "most", "fewest", "sources"})
+_PAGES = ("system.md", "update.md")
+
+NAMES = (
+    "consolidation.md",
+    "hints.md",
+    *(f"hints/{signal}.md" for signal in sorted(SIGNALS)),
+    "staleness.md",
+    "system.md",
+    "update.md",
+)
+"""Every template, in the order of the digest."""
+
+
+class Templates(msgspec.Struct, frozen=True):
+    """The set in force: texts by file name, and what identifies the set."""
+
+    texts: dict[str, str]
+    digest: str
+
+    def __getitem__(self, name: str) -> str:
+        return self.texts[name]
+
+    @property
+    def size(self) -> int:
+        """Tokens of all of them together: what is left of a prompt's bound is for memory and conversation."""
+        return sum(map(estimate_tokens, self.texts.values()))
+
+    def asks_for(self, slot: str) -> bool:
+        """Whether the prompt has a place for something."""
+        return any(slot in _SLOT.findall(self.texts[name]) for name in _PAGES)
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Put values into a template's slots; a slot without a value stays as it is."""
+    # One pass, so that a turn that says {{memory}} is not filled in itself.
+    return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
+
+
+def load_templates(folder: Path | None = None) -> Templates:
+    """Read the packaged templates, and in their place those that the folder has.
+
+    The digest is that of the set that was in force, also of the parts that one prompt has no use for: the sha256 of
+    what `sha256sum` prints for all files, sorted by name. They are read anew for each prompt: whoever edits a template
+    of a running worker sees what it does.
+
+    Raises:
+        ConfigError: the folder is not there, a template cannot be read or has a slot twice, or a file of the folder
+            overrides nothing.
+    """
+    if folder is not None:
+        _must_override(folder)
+    texts = {}
+    digest = hashlib.sha256()
+    for name in NAMES:
+        path = (folder or _PACKAGED) / name
+        try:
+            path = path if path.exists() else _PACKAGED / name
+            content = path.read_bytes()
+            texts[name] = content.decode().replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
+        digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
+    for names in (_PAGES, *((name,) for name in NAMES if name not in _PAGES)):
+        _must_fill_once(names, texts)
+    return Templates(texts, digest.hexdigest())
+
+
+def _must_fill_once(names: tuple[str, ...], texts: Mapping[str, str]) -> None:
+    """Refuse what would say a thing twice: the bound of a prompt counts it once."""
+    known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS
+    counts = Counter(slot for name in names for slot in _SLOT.findall(texts[name]) if slot in known)
+    for slot, count in counts.items():
+        if count > 1:
+            raise ConfigError(
+                f"the prompt template {' with '.join(names)} has the slot {{{{{slot}}}}} {count} times; leave one"
+            )
+
+
+def _must_override(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ConfigError(f"the folder of prompt templates {folder} is not there; set prompts_dir to one that is")
+    for path in sorted([*folder.glob("*.md"), *folder.glob("hints/*.md")]):
+        name = path.relative_to(folder).as_posix()
+        if name not in NAMES and path.stem.casefold() != "readme":
+            near = get_close_matches(name, NAMES, 1)
+            meant = f"did you mean {near[0]}?" if near else f"templates are {', '.join(NAMES)}"
+            raise ConfigError(f"{path} overrides no prompt template; {meant}")
