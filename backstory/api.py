@@ -6,7 +6,7 @@ import getpass
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -15,15 +15,16 @@ from backstory.handle import MemoryHandle
 from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
-from ledger.errors import ConfigError, CorruptLogError, ScopeError
+from ledger.errors import CorruptLogError, ScopeError
+from ledger.observing import Observer
 from ledger.producer import Producer, Timing
 from ledger.retention import Retention
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore
-from ledger.store.jsonl import JsonlStore
 from ledger.updater import Updater
 from ledger.writer import Listener, Salts, Writer, random_salt, read_commits
 from projections.census import tally
+from projections.heat import Heat
 from projections.index import Indexes
 from projections.intake import IntakeProgress
 from projections.keeper import Keeper
@@ -31,6 +32,7 @@ from projections.keeper import Keeper
 if TYPE_CHECKING:
     from backstory.config import Loaded
     from backstory.models import ModelLike
+    from ledger.extraction.signals import Signals
 
 __all__ = ["Backstory"]
 
@@ -89,6 +91,7 @@ class Backstory:
         clock: Clock | None = None,
         salts: Salts = random_salt,
         listeners: tuple[Listener, ...] = (),
+        callbacks: Iterable[Observer] = (),
         actor: str | None = None,
         progress: IntakeProgress | None = None,
         **settings: object,
@@ -97,32 +100,53 @@ class Backstory:
 
         `config` is a YAML file or a mapping, `settings` are single keys; `model` is a model's name, an OpenAI client, a
         LangChain chat model, a function, or None: then configuration and environment say. Without any model recording
-        and reading work, and nothing is tried. With `background` what is recorded is learned from by itself.
+        and reading work, and nothing is tried. With `background` what is recorded is learned from by itself, unless
+        `enabled` is off or `mode` is `tool`. `callbacks` are told of each call of the model and each update, without
+        content: see `backstory.telemetry.Observer`.
 
         Raises:
-            ConfigError: an unknown key, a value outside its range, an engine that is not there.
+            ConfigError: an unknown key, a value outside its range, an engine that is not there or is none, a callback
+                that is no Observer.
         """
         from backstory.config import base_folder, load_settings
         from backstory.models import as_model
+        from backstory.stores import open_store
+        from backstory.telemetry import watchers
 
         loaded = load_settings(config, settings)
         stated = loaded.settings
+        observers = watchers(callbacks)
         clock = clock or SystemClock()
+        patterns = Path(stated.patterns_dir) if stated.patterns_dir else None
+        if patterns is not None:
+            # What is wrong with them is said here and now, not by a worker some day.
+            _signals(patterns)
         folder = base_folder(home, stated)
-        store = _store(stated.event_store, folder, stated.file_lock_timeout_seconds)
+        store = open_store(loaded, folder)
         asked = as_model(model, stated)
         updater = Updater(
             clock=clock,
             max_attempts=stated.max_attempts,
             min_gap=stated.min_seconds_between_calls,
+            observers=observers,
             prompts=Path(stated.prompts_dir) if stated.prompts_dir else None,
+            patterns=patterns,
+            prompt_max_tokens=stated.prompt_max_tokens,
         )
         timing = Timing(stated.debounce_seconds, stated.max_wait_seconds)
         days = stated.transcript_retention_days
         retention = None if days is None else Retention(days, clock)
         producer = None
-        if asked is not None and background:
-            producer = Producer(updater, asked, timing=timing, clock=clock, workers=stated.workers, retention=retention)
+        if asked is not None and background and stated.enabled and stated.mode == "middleware":
+            producer = Producer(
+                updater,
+                asked,
+                timing=timing,
+                clock=clock,
+                workers=stated.workers,
+                retention=retention,
+                signals=_signals(patterns),
+            )
             producer.start()
         place = _documents(folder)
         index = Indexes(store, folder, progress=progress)
@@ -135,9 +159,11 @@ class Backstory:
             retention=retention,
             document=place,
             keeper=keeper,
+            heat=Heat(place, clock),
             index=index,
             closed=threading.Event(),
             queue_max_depth=stated.queue_max_depth,
+            enabled=stated.enabled,
             actor=actor or _who(),
         )
         owned = asked if asked is not model and isinstance(asked, Closes) else None
@@ -194,11 +220,13 @@ class Backstory:
             listeners=listeners,
             snapshots=self._engine.index(scope),
             purge=self._purge,
+            heat=lambda: self._engine.heat.of(scope),
         )
 
     def _purge(self, scope: Scope) -> None:
         self._engine.index(scope).delete()
         self._engine.keeper.purge(scope)
+        self._engine.heat.purge(scope, self._writers.get(scope))
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
@@ -262,6 +290,7 @@ class Backstory:
         self._engine.closed.set()
         self._engine.updater.stop()
         self._engine.keeper.close()
+        self._engine.heat.close()
         self._engine.index.close()
         self.store.close()
         if self._owned is not None:
@@ -276,11 +305,10 @@ class Backstory:
         self.close()
 
 
-def _store(url: str, folder: Path, lock_timeout: float) -> EventStore:
-    if url == "jsonl:":
-        return JsonlStore(folder, lock_timeout=lock_timeout)
-    engine = url.partition(":")[0]
-    raise ConfigError(f"there is no event store {engine!r} in this version; it is jsonl:")
+def _signals(patterns: Path | None) -> Signals:
+    from ledger.extraction.signals import load_signals
+
+    return load_signals(patterns)
 
 
 def _documents(folder: Path) -> Callable[[Scope], Path]:

@@ -9,12 +9,14 @@ from backstory.changing import Changing
 from backstory.forgetting import Forgetting
 from backstory.learning import Learning, Mode
 from backstory.reading import Reading
+from backstory.reextraction import Reextraction
 from backstory.results import (
     Extracted,
     FactChange,
     Forgotten,
     PolicyResult,
     RecordResult,
+    Reextracted,
     Status,
     ThreadSummary,
     TurnView,
@@ -23,14 +25,17 @@ from backstory.results import (
 from backstory.scoped import Progress
 from ledger.commit import Head
 from ledger.events import Fact
+from ledger.policy import PolicyValue
 from projections.audit import Refusal, Why
 from projections.document import Document
 from projections.history import Diff, LogEntry
 from projections.preview import UndoResult
 from projections.verify import Verification
-from projections.what_if import PolicyValue
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.models import ModelLike
     from ledger.extraction.recorded import RecordedReply
 
 __all__ = ["AsyncTwins"]
@@ -47,7 +52,7 @@ async def _in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
-class AsyncTwins(Learning, Reading, Changing, Forgetting):
+class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
     """Every method that does I/O, once more with an `a` before its name."""
 
     async def arecord(
@@ -144,6 +149,29 @@ class AsyncTwins(Learning, Reading, Changing, Forgetting):
         """See `what_if`."""
         return await _in_thread(self.what_if, until=until, progress=progress, **policy)
 
+    async def areextract(
+        self,
+        model: ModelLike | None = None,
+        prompts: str | Path | None = None,
+        *,
+        thread: str | None = None,
+        replies: Sequence[RecordedReply] | None = None,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reextracted:
+        """See `reextract`."""
+        return await _in_thread(
+            self.reextract,
+            model,
+            prompts,
+            thread=thread,
+            replies=replies,
+            max_calls=max_calls,
+            max_tokens=max_tokens,
+            progress=progress,
+        )
+
     async def apolicy(self) -> PolicyResult:
         """See `policy`."""
         return await _in_thread(self.policy)
@@ -170,13 +198,21 @@ class AsyncTwins(Learning, Reading, Changing, Forgetting):
         """See `remove_fact`."""
         return await _in_thread(self.remove_fact, fact_id)
 
-    async def aclear(self) -> Document:
+    async def aclear(self, *, all_agents: bool = False) -> Document:
         """See `clear`."""
-        return await _in_thread(self.clear)
+        return await _in_thread(self.clear, all_agents=all_agents)
 
     async def aimport_document(self, document: object, *, replace: bool = False) -> Document:
         """See `import_document`."""
         return await _in_thread(self.import_document, document, replace=replace)
+
+    async def areload(self) -> Document:
+        """See `reload`."""
+        return await _in_thread(self.reload)
+
+    async def atouch(self, *fact_ids: str) -> int:
+        """See `touch`."""
+        return await _in_thread(self.touch, *fact_ids)
 
     async def aforget(
         self,
