@@ -31,8 +31,8 @@ check: lint  ## lint, types, import contract and the quick tests
 test: lint  ## all of it
 	$(BIN)/pytest -n auto
 
-torture: $(READY)  ## the fault tests at full length: minutes to hours, by the disk
-	TORTURE=1 $(BIN)/pytest -n auto tests/faults
+torture: $(READY)  ## the fault tests and 100,000 replies at full length: minutes to hours, by the disk
+	TORTURE=1 $(BIN)/pytest -n auto tests/faults tests/extraction/test_fuzz_replies.py
 
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run
@@ -55,4 +55,4 @@ live: $(READY) $(LIVE_READY)  ## the whole path against a real local model serve
 	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) $(LIVE_OPTIONS)
 
 clean:  ## throw the environment and all caches away
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LIVE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

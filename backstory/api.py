@@ -6,7 +6,7 @@ import getpass
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -16,7 +16,7 @@ from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
 from ledger.errors import CorruptLogError, ScopeError
-from ledger.observing import Observer
+from ledger.observing import CallsOnly, Observer
 from ledger.producer import Producer, Timing
 from ledger.retention import Retention
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
@@ -124,15 +124,20 @@ class Backstory:
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         asked = as_model(model, stated)
-        updater = Updater(
-            clock=clock,
-            max_attempts=stated.max_attempts,
-            min_gap=stated.min_seconds_between_calls,
-            observers=observers,
-            prompts=Path(stated.prompts_dir) if stated.prompts_dir else None,
-            patterns=patterns,
-            prompt_max_tokens=stated.prompt_max_tokens,
-        )
+
+        def asking(prompts: Path | None, watched_by: Sequence[Observer]) -> Updater:
+            return Updater(
+                clock=clock,
+                max_attempts=stated.max_attempts,
+                min_gap=stated.min_seconds_between_calls,
+                observers=watched_by,
+                prompts=prompts,
+                patterns=patterns,
+                prompt_max_tokens=stated.prompt_max_tokens,
+            )
+
+        templates = Path(stated.prompts_dir) if stated.prompts_dir else None
+        updater = asking(templates, observers)
         timing = Timing(stated.debounce_seconds, stated.max_wait_seconds)
         days = stated.transcript_retention_days
         retention = None if days is None else Retention(days, clock)
@@ -153,8 +158,10 @@ class Backstory:
         keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
         engine = Engine(
             updater=updater,
+            asking=lambda prompts: asking(prompts or templates, [CallsOnly(observer) for observer in observers]),
             timing=timing,
             model=asked,
+            models=lambda given: as_model(given, stated),
             producer=producer,
             retention=retention,
             document=place,

@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 from itertools import islice, takewhile
 
-import msgspec
-
 from backstory.results import PolicyResult, WhatIf
 from backstory.scoped import Progress, Scoped, known_policy, live_fact
 from ledger.commit import Head
 from ledger.errors import CorruptLogError
 from ledger.events import Fact
-from ledger.policy import Policy, check_policy
+from ledger.policy import PolicyValue
 from projections.audit import Refusal, Why, why, why_not
 from projections.document import Document, document_of
 from projections.history import Diff, LogEntry, diff, entry
 from projections.replay import read_moment
 from projections.verify import Verification, verify
-from projections.what_if import PolicyValue, decide_again
+from projections.what_if import Walk, decide_again, overrides_for
 
 __all__ = ["Reading"]
 
@@ -138,13 +136,14 @@ class Reading(Scoped):
 
         Raises:
             ConfigError: an unknown policy key, or a value outside its range.
+            NotFoundError: the ledger has no commit `until`.
         """
         known_policy(policy)
-        check_policy(msgspec.structs.replace(Policy(), **policy))
         writer = self._reading()
-        commits = [commit for commit in self._commits(writer) if until is None or commit.seq <= until]
-        would_be = decide_again(commits, policy, progress=progress)
-        today = writer.memory() if until is None else self._logs(writer).memory_at(until)
+        now = writer.memory()
+        overrides = overrides_for(policy, now.policy)
+        today = now if until is None else self._logs(writer).memory_at(read_moment(until))
+        would_be = decide_again(Walk(writer.store, writer.ledger, today.seq), overrides, progress=progress)
         return WhatIf.of(diff(today, would_be), len(would_be.facts))
 
     def policy(self) -> PolicyResult:

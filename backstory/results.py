@@ -7,7 +7,8 @@ import msgspec
 from ledger.erasure import Sharing
 from ledger.events import Fact
 from ledger.policy import Policy
-from projections.history import Diff
+from projections.history import Diff, Revision, SectionChange
+from projections.reextract import Tally
 
 __all__ = [
     "ErasedContent",
@@ -18,6 +19,7 @@ __all__ = [
     "PendingThread",
     "PolicyResult",
     "RecordResult",
+    "Reextracted",
     "ScopeSummary",
     "Status",
     "ThreadSummary",
@@ -132,14 +134,34 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     added: tuple[Fact, ...]
     removed: tuple[Fact, ...]
-    revised: tuple[object, ...]
-    sections: tuple[object, ...]
+    revised: tuple[Revision, ...]
+    sections: tuple[SectionChange, ...]
     facts: int
 
     @classmethod
     def of(cls, difference: Diff, facts: int) -> WhatIf:
         """Put a difference and a count together."""
         return cls(difference.added, difference.removed, difference.revised, difference.sections, facts)
+
+
+class Reextracted(msgspec.Struct, frozen=True):
+    """Memory as it is against what it would be with other answers, both as of commit `until`, and what both cost.
+
+    `facts` are those there would be; `complete` is false where a cap on spending was reached before the last commit.
+    `recorded` and `again` count the updates of the threads that were asked. `notes` says in words what could not be
+    asked again, and what was not used.
+    """
+
+    added: tuple[Fact, ...]
+    removed: tuple[Fact, ...]
+    revised: tuple[Revision, ...]
+    sections: tuple[SectionChange, ...]
+    facts: int
+    until: int
+    complete: bool
+    recorded: Tally
+    again: Tally
+    notes: tuple[str, ...] = ()
 
 
 class ErasedContent(msgspec.Struct, frozen=True):

@@ -37,8 +37,12 @@ class Engine(msgspec.Struct, frozen=True):
     """What a handle works with; one per opened home."""
 
     updater: Updater
+    asking: Callable[[Path | None], Updater]
+    """Makes one that asks as configured, with other templates if some are given, for work that ends in no commit."""
     timing: Timing
     model: Model | None
+    models: Callable[[object], Model | None]
+    """Makes a model of what a host has, with the configured key and address; None where there is none."""
     producer: Producer | None
     retention: Retention | None
     document: Callable[[Scope], Path]

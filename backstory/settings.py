@@ -103,7 +103,7 @@ class Settings(BaseModel):
     model: ModelSettings = ModelSettings()
     prompts_dir: str | None = None
     patterns_dir: str | None = None
-    prompt_max_tokens: int = Field(default=24_000, ge=2_000, le=1_000_000)
+    prompt_max_tokens: int = Field(default=24_000, ge=4_000, le=1_000_000)
 
     max_facts: int = Field(default=100, ge=10)
     max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY, le=_LARGEST_LEDGER)

@@ -25,6 +25,7 @@ from ledger.scope import Scope
 __all__ = [
     "CallEnded",
     "CallStarted",
+    "CallsOnly",
     "Observer",
     "Observers",
     "Refusal",
@@ -136,6 +137,21 @@ class Observer:
 
     def on_update(self, update: UpdateSettled) -> None:
         """An update was committed; also one that failed, and one from a recorded answer, for which nobody was asked."""
+
+
+class CallsOnly(Observer):
+    """Passes calls on, which cost money whatever comes of them, and keeps updates back that are never committed."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def on_call_started(self, call: CallStarted) -> None:
+        """See `Observer`."""
+        self._observer.on_call_started(call)
+
+    def on_call_ended(self, ended: CallEnded) -> None:
+        """See `Observer`."""
+        self._observer.on_call_ended(ended)
 
 
 class Observers:

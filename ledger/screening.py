@@ -106,8 +106,8 @@ class _Screening:
         return None
 
     def _summary(self, candidate: NewSummary) -> Verdict | None:
-        if not candidate.summary:
-            return Verdict("empty", "the section's new text is empty")
+        if _is_mute(candidate.summary):
+            return Verdict("empty", "the section's new text has neither a letter nor a digit")
         text, _ = scrub_uploads(candidate.summary)
         if not text:
             return Verdict("upload", "nothing but uploads was said in it")
@@ -238,9 +238,14 @@ class _Screening:
             yield candidate.place, Verdict("limit", f"an update merges {most} groups of facts at most")
 
 
+def _is_mute(text: str) -> bool:
+    """Whether a text says nothing: small models copy the dots of a prompt's example, which would wipe a section out."""
+    return not any(map(str.isalnum, text))
+
+
 def _says_nothing(content: str) -> Verdict | None:
-    if not content:
-        return Verdict("empty", "the fact has no text")
+    if _is_mute(content):
+        return Verdict("empty", "the fact has no text" if not content else "the fact has neither a letter nor a digit")
     if is_upload_event(content):
         return Verdict("upload", "that a file was uploaded is no fact about the user")
     return None

@@ -34,7 +34,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_attempts": (1, 100),
     "workers": (1, 32),
     "shutdown_flush_timeout_seconds": (1, 300),
-    "prompt_max_tokens": (2_000, 1_000_000),
+    "prompt_max_tokens": (4_000, 1_000_000),
     "max_facts_limit": (500, 1_000_000),
     "fact_confidence_threshold": (0, 1),
     "eviction_confidence_weight": (0, 1),

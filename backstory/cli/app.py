@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli import asking, changing, conversations, facts, forgetting, home, mending
+from backstory.cli import asking, changing, conversations, facts, forgetting, home, mending, reextraction
 from backstory.cli.group import Root
 from backstory.cli.page import aside, show_traceback
 from backstory.cli.session import Session
@@ -44,6 +44,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "why-not": asking.why_not,
         "diff": asking.diff,
         "what-if": asking.what_if,
+        "reextract": reextraction.reextract,
         "verify": asking.verify,
     },
     "Put right": {

@@ -14,12 +14,13 @@ import orjson
 from ledger.errors import BackstoryError, ConfigError, InputError
 from ledger.extraction.recorded import RecordedReply, read_replies
 from ledger.messages import read_message
-from ledger.policy import POLICY_KEYS, Policy
+from ledger.policy import Policy, PolicyValue
 from ledger.scope import Scope
 
 __all__ = ["Broken", "Conversation", "Group", "policy_changes", "read_conversation", "read_json", "replies_in"]
 
 _BOM = b"\xef\xbb\xbf"
+_SWITCH = {"true": True, "false": False}
 
 
 class Group(NamedTuple):
@@ -171,23 +172,33 @@ def _group(message: dict[str, object], *, user: str | None, agent: str | None, t
     return group
 
 
-def policy_changes(settings: Iterable[str]) -> dict[str, int | float | str]:
-    """Read KEY=VALUE as the policy's types.
+def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
+    """Read KEY=VALUE as the policy's types: numbers, names, true or false, and lists with commas between.
 
     Raises:
-        ConfigError: it is no KEY=VALUE, or the value is no such number; the keys themselves are checked further in.
+        ConfigError: it is no KEY=VALUE, or the value cannot be read so; keys and ranges are checked further in.
     """
-    defaults = Policy()
-    changes: dict[str, int | float | str] = {}
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
+    changes: dict[str, PolicyValue] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = key.strip()
+        key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise ConfigError(f"{setting!r} is not KEY=VALUE, as max_facts=50")
-        kind = type(getattr(defaults, key)) if key in POLICY_KEYS else str
+        changes[key] = _policy_value(key, kinds.get(key, str), value)
+    return changes
+
+
+def _policy_value(key: str, kind: object, value: str) -> PolicyValue:
+    if kind is bool:
+        if value.casefold() not in _SWITCH:
+            raise ConfigError(f"{key} is {value!r}; it is true or false")
+        return _SWITCH[value.casefold()]
+    if kind in (int, float):
         try:
-            changes[key] = kind(value.strip())
+            return int(value) if kind is int else float(value)
         except ValueError as error:
             wanted = "a whole number" if kind is int else "a number"
             raise ConfigError(f"{key} is {value!r}; it is {wanted}") from error
-    return changes
+    if kind is str:
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())

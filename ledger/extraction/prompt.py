@@ -12,7 +12,7 @@ from ledger.events import Turn
 from ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
 from ledger.extraction.model import Prompt
 from ledger.extraction.portions import portions
-from ledger.extraction.reply import REPLY_SCHEMA
+from ledger.extraction.reply import reply_schema
 from ledger.extraction.signals import SIGNALS
 from ledger.extraction.templates import fill, load_templates
 from ledger.memory import Memory
@@ -105,7 +105,8 @@ class Frame:
         }
         system, user = fill(texts["system.md"], values), fill(texts["update.md"], values)
         everything = shown.shown if texts.asks_for("memory") else ()
-        return Question(Prompt(system, user, texts.digest, REPLY_SCHEMA), everything, shown.stale)
+        schema = reply_schema(review=bool(shown.review), merging=bool(shown.merging))
+        return Question(Prompt(system, user, texts.digest, schema), everything, shown.stale)
 
     def _conversation(self, turns: Sequence[Turn]) -> list[str]:
         lines = [_turn_line(turn) for turn in turns]

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -30,7 +31,7 @@ from ledger.events import (
 )
 from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip, safe_text
 
-__all__ = ["REPLY_SCHEMA", "read_reply"]
+__all__ = ["read_reply", "reply_schema"]
 
 _MAX_REPLY = 8 * 1024 * 1024
 _LISTS = (
@@ -137,7 +138,12 @@ class _Section(_Labelled):
     should_update: bool = Field(alias="shouldUpdate")
 
 
-def _schema() -> dict[str, Json]:
+@lru_cache
+def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json]:
+    """Return the JSON schema of a reply, for servers that hold a model to one; treat it as read-only.
+
+    Without `review` and `merging` it does not offer the lists that answer a question for old facts, or for many.
+    """
     section: Json = {
         "type": "object",
         "properties": {
@@ -159,15 +165,18 @@ def _schema() -> dict[str, Json]:
         "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
         "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
         "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
-        "staleFactsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
-        "staleFactsToExtend": {"type": "array", "items": _Extension.model_json_schema()},
-        "factsToConsolidate": {"type": "array", "items": _Consolidation.model_json_schema()},
     }
+    if review:
+        items["staleFactsToRemove"] = {"type": "array", "items": _Removal.model_json_schema()}
+        items["staleFactsToExtend"] = {"type": "array", "items": _Extension.model_json_schema()}
+    if merging:
+        # By hand, for a schema with a reference in it can only stand at the top of a document.
+        sources: Json = {"type": "array", "items": {"type": "string"}}
+        group_of: Json = {"sourceIds": sources, "consolidated": _Merged.model_json_schema()}
+        required: Json = ["sourceIds", "consolidated"]
+        item: Json = {"type": "object", "properties": group_of, "required": required}
+        items["factsToConsolidate"] = {"type": "array", "items": item}
     return {"type": "object", "properties": {**groups, **items}}
-
-
-REPLY_SCHEMA: dict[str, Json] = _schema()
-"""The JSON schema of a reply, for servers that hold a model to one."""
 
 
 class _Repeating(dict[str, object]):

@@ -19,7 +19,7 @@ from ledger.errors import ConfigError
 from ledger.events import DOCUMENT_SECTIONS, Fact, Section, Turn
 from ledger.extraction.model import Prompt
 from ledger.extraction.prompt import Frame, Question, build_prompt
-from ledger.extraction.reply import REPLY_SCHEMA
+from ledger.extraction.reply import reply_schema
 from ledger.extraction.signals import SIGNALS
 from ledger.extraction.size import cut_to, estimate_tokens
 from ledger.extraction.templates import NAMES, load_templates
@@ -128,8 +128,10 @@ def test_an_empty_memory_is_called_one():
     assert lines_of(asked(), "current_memory") == ["(nothing yet)"]
 
 
-def test_the_schema_goes_along():
-    assert question().prompt.schema == REPLY_SCHEMA
+def test_the_schema_goes_along_and_offers_only_what_is_asked_for():
+    assert question().prompt.schema == reply_schema(review=False, merging=False)
+    offered = set(reply_schema()["properties"]) - set(question().prompt.schema["properties"])
+    assert offered == {"staleFactsToRemove", "staleFactsToExtend", "factsToConsolidate"}
 
 
 # What cannot break out of it
@@ -513,7 +515,7 @@ def test_the_packaged_templates_have_every_slot_filled():
 def test_the_reply_s_words_are_all_known_to_the_schema():
     put = busy().prompt
     asked_for = set(re.findall(r'"(\w+)":', put.system + put.user))
-    known = set(re.findall(r"\w+", str(REPLY_SCHEMA)))
+    known = set(re.findall(r"\w+", str(reply_schema())))
     assert asked_for <= known
     assert {"newFacts", "staleFactsToExtend", "sourceIds", "replacementFactIndex"} <= asked_for
 

@@ -31,7 +31,7 @@ from ledger.events import (
     UpdateProposed,
 )
 from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.reply import REPLY_SCHEMA, read_reply
+from ledger.extraction.reply import read_reply, reply_schema
 from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
 
 LISTS = (
@@ -868,8 +868,10 @@ def test_whatever_a_reply_holds_the_ledger_stands(story, tmp_path_factory):
 
 
 def test_the_schema_offered_to_servers_takes_a_good_reply():
-    assert REPLY_SCHEMA["type"] == "object"
-    properties = REPLY_SCHEMA["properties"]
+    assert reply_schema()["type"] == "object"
+    properties = reply_schema()["properties"]
     assert set(properties) <= {"user", "history", *LISTS}
     assert {"newFacts", "factsToRemove", "user", "history"} <= set(properties)
-    assert json.loads(json.dumps(REPLY_SCHEMA)) == REPLY_SCHEMA
+    assert json.loads(json.dumps(reply_schema())) == reply_schema()
+    # A reference would point at the top of the document, where what it means is not.
+    assert "$ref" not in json.dumps(reply_schema())

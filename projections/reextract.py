@@ -1,0 +1,240 @@
+"""What another model, or another prompt, would have learned: the recorded words are put to it again, in memory only.
+
+Every recorded update is asked again on the memory that the new answers have led to so far; all other commits are
+decided again, as for what-if. What cannot be asked again keeps its recorded answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from ledger.commands import candidates_of
+from ledger.commit import Cause, Commit
+from ledger.events import CandidateRejected, Event, Turn, TurnRange, TurnSuperseded, UpdateFailed
+from ledger.extraction.model import Model
+from ledger.memory import Memory
+from ledger.updater import Job, Updater
+from ledger.writer import Writer
+from projections.alignment import Alignment
+from projections.alternative import Alternative, is_torn
+from projections.scratch import Scratch
+from projections.spending import SpentError
+
+__all__ = ["Again", "Ledger", "Models", "Past", "Tally", "ask_again"]
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What updates cost and came to; `refused` counts candidates by rule, `facts` are those in memory at the end.
+
+    Tokens count as the server did; none where it did not say.
+    """
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    updates: int
+    failed: int
+    accepted: int
+    refused: dict[str, int]
+    facts: int
+
+
+class Past:
+    """What stood in a transcript when an update was made, whatever was edited since."""
+
+    def __init__(
+        self, turns: Callable[[str, TurnRange], Sequence[Turn]], transcript: Callable[[], Iterable[Commit]]
+    ) -> None:
+        self._turns = turns
+        self._transcript = transcript
+        self._superseded: dict[tuple[str | None, int], int] | None = None
+
+    def turns(self, cause: Cause, turns: TurnRange) -> list[Turn] | None:
+        """Return the turns of an update that stood then; None where one of them was erased."""
+        thread, pin = cause.thread or "", cause.transcript
+        kept = {turn.n: turn for turn in self._turns(thread, turns)}
+        found = []
+        for n in range(turns.first, turns.last + 1):
+            gone = self._replaced(thread, n)
+            if gone is not None and (pin is None or gone <= pin.seq):
+                continue
+            if n not in kept:
+                return None
+            found.append(kept[n])
+        return found
+
+    def _replaced(self, thread: str, n: int) -> int | None:
+        """The seq by which another text took a turn's place."""
+        if self._superseded is None:
+            self._superseded = {
+                (commit.cause.thread, event.n): commit.seq
+                for commit in self._transcript()
+                for event in commit.events
+                if isinstance(event, TurnSuperseded)
+            }
+        return self._superseded.get((thread, n))
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Both memories as of the last commit that was reached, and what the updates of the threads asked came to in each.
+
+    `erased` and `unanswered` are the updates that keep their recorded answer: words or outcomes of theirs were erased,
+    or there was no reply for them; they are in neither tally.
+    """
+
+    recorded: Memory
+    would_be: Memory
+    complete: bool
+    then: Tally
+    now: Tally
+    erased: tuple[int, ...]
+    unanswered: tuple[int, ...]
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """What was recorded: the commits, which are walked twice, the words, and the scope's writer, which is only read."""
+
+    commits: Iterable[Commit]
+    past: Past
+    writer: Writer
+
+
+Models = Callable[[str], Model | None]
+"""Says who is asked about an update of a thread; None where nobody is, and the recorded answer stands."""
+
+
+class _Count:
+    """A tally under way."""
+
+    def __init__(self) -> None:
+        self.calls = self.tokens_in = self.tokens_out = self.updates = self.failed = self.accepted = 0
+        self.refused: Counter[str] = Counter()
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Count what one update came to."""
+        self.updates += 1
+        for event in events:
+            if isinstance(event, CandidateRejected):
+                self.refused[event.rule] += 1
+            elif isinstance(event, UpdateFailed):
+                self.failed += 1
+            elif getattr(event, "place", None) is not None:
+                self.accepted += 1
+
+    def tally(self, memory: Memory) -> Tally:
+        refused = dict(sorted(self.refused.items()))
+        counts = (self.calls, self.tokens_in, self.tokens_out, self.updates, self.failed, self.accepted)
+        return Tally(*counts, refused, len(memory.facts))
+
+
+class _Rerun:
+    def __init__(self, ledger: Ledger, updater: Updater, models: Models, thread: str | None) -> None:
+        self._ledger = ledger
+        self._updater = updater
+        self._models = models
+        self._thread = thread
+        self._history = Alternative(ledger.commits, {})
+        self._learned: defaultdict[str, set[int]] = defaultdict(set)
+        """Turns that were learned from here: where an update failed and was tried again, once is enough."""
+        self._attempts: dict[tuple[str, TurnRange], int] = {}
+        self._then, self._now = _Count(), _Count()
+        self._erased: list[int] = []
+        self._unanswered: list[int] = []
+
+    def run(self, progress: Callable[[int], None] | None) -> Again:
+        complete = True
+        for commit in self._ledger.commits:
+            events = self._outcome(commit)
+            if events is None:
+                complete = False
+                break
+            self._history.take(commit, events)
+            if progress is not None:
+                progress(commit.seq)
+        recorded, would_be = self._history.recorded, self._history.memory
+        then, now = self._then.tally(recorded), self._now.tally(would_be)
+        return Again(recorded, would_be, complete, then, now, tuple(self._erased), tuple(self._unanswered))
+
+    def _outcome(self, commit: Commit) -> Sequence[Event] | None:
+        """Return what a commit leads to here; None where it would have to be asked, and no more may be spent."""
+        cause = commit.cause
+        if cause.kind != "extraction" or self._thread not in (None, cause.thread):
+            return self._history.decide(commit)
+        failure = next((event for event in commit.events if isinstance(event, UpdateFailed)), None)
+        turns = cause.turns if failure is None else failure.turns
+        told = None if turns is None or is_torn(commit) else self._ledger.past.turns(cause, turns)
+        # What an erasure made of an answer under way stands like any other erasure.
+        if told is None and (failure is not None or turns is not None):
+            self._erased.append(commit.seq)
+            return self._history.decide(commit)
+        # An answer that came too late covered nothing; its turns were asked about once more.
+        left = [turn for turn in told or () if turn.n not in self._learned[cause.thread or ""]]
+        model = self._models(cause.thread or "") if left else None
+        if left and model is None:
+            self._unanswered.append(commit.seq)
+            return self._history.decide(commit)
+        try:
+            events = self._history.decide(commit) if told is None else self._asked(commit, left, model)
+        except SpentError:
+            return None
+        self._count_recorded(commit, failure)
+        return events
+
+    def _asked(self, commit: Commit, turns: Sequence[Turn], model: Model | None) -> Sequence[Event]:
+        """Ask about the turns of an update, in portions where they are too many for one prompt.
+
+        Raises:
+            SpentError: no more may be spent, or the program is shutting down.
+        """
+        if model is None:
+            return ()
+        memory, thread = self._history.memory, commit.cause.thread or ""
+        scratch = Scratch(self._ledger.writer, memory, commit, turns, Alignment(candidates_of(commit.events)))
+        # As if tried before: the recorded update found its last turns worth asking about, too.
+        job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, dated=True)
+        for outcome in self._updater.run(scratch, job, model):
+            if outcome.commit is None:
+                raise SpentError
+            if (done := outcome.commit.cause.turns) is not None:
+                self._learned[thread].update(range(done.first, done.last + 1))
+        for settled in scratch.settled:
+            self._now.add(settled)
+        return [event for settled in scratch.settled for event in settled]
+
+    def _count_recorded(self, commit: Commit, failure: UpdateFailed | None) -> None:
+        cause, then = commit.cause, self._then
+        then.add(commit.events)
+        then.tokens_in += cause.tokens_in or 0
+        then.tokens_out += cause.tokens_out or 0
+        if cause.prompt is None:
+            return  # a recorded reply: nobody was called
+        if failure is None or failure.turns is None:
+            then.calls += 1
+            return
+        # Attempts go on counting where parked turns are tried again.
+        run = (cause.thread or "", failure.turns)
+        then.calls += max(1, failure.attempts - self._attempts.get(run, 0))
+        self._attempts[run] = failure.attempts
+
+
+def ask_again(
+    ledger: Ledger,
+    updater: Updater,
+    models: Models,
+    *,
+    thread: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Again:
+    """Put every recorded update to a model again, those of one thread with `thread`, and decide all else again.
+
+    An update that failed is asked again as well; where it was tried again later, that finds its turns learned from. A
+    fact that is told in the same words keeps its id; one that the ledger does not have gets an id that is in no ledger.
+    It stops before the commit at which a model raises SpentError; `progress` is told each seq.
+
+    Raises:
+        ConfigError: as `Updater.run`.
+    """
+    return _Rerun(ledger, updater, models, thread).run(progress)
