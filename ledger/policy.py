@@ -103,10 +103,9 @@ def check_policy(policy: Policy) -> Policy:
         if not isinstance(getattr(policy, name), bool):
             raise ConfigError(f"{name} is {getattr(policy, name)!r}; it is true or false")
     named = policy.staleness_protected_categories
-    strange = named if not isinstance(named, tuple) else next((name for name in named if name not in CATEGORIES), None)
-    if strange is not None:
+    if not isinstance(named, tuple) or not all(name in CATEGORIES for name in named):
         raise ConfigError(
-            f"staleness_protected_categories names {strange!r}; it lists categories, which are {', '.join(CATEGORIES)}"
+            f"staleness_protected_categories is {named!r}; it lists categories, which are {', '.join(CATEGORIES)}"
         )
     total = sum(getattr(policy, name) for name in _WEIGHTS)
     if not math.isclose(total, 1, abs_tol=1e-9):

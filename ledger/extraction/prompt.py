@@ -10,9 +10,9 @@ import msgspec
 from ledger.errors import ConfigError
 from ledger.events import Turn
 from ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
+from ledger.extraction.items import reply_schema
 from ledger.extraction.model import Prompt
 from ledger.extraction.portions import portions
-from ledger.extraction.reply import reply_schema
 from ledger.extraction.signals import SIGNALS
 from ledger.extraction.templates import fill, load_templates
 from ledger.memory import Memory

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from ledger.clock import spell_moment
 from ledger.errors import ConfigError
 from ledger.events import DOCUMENT_SECTIONS, Fact, Section, Turn
+from ledger.extraction.items import reply_schema
 from ledger.extraction.model import Prompt
 from ledger.extraction.prompt import Frame, Question, build_prompt
-from ledger.extraction.reply import reply_schema
 from ledger.extraction.signals import SIGNALS
 from ledger.extraction.size import cut_to, estimate_tokens
 from ledger.extraction.templates import NAMES, load_templates

@@ -30,8 +30,9 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from ledger.extraction.items import reply_schema
 from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.reply import read_reply, reply_schema
+from ledger.extraction.reply import read_reply
 from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
 
 LISTS = (

@@ -1,0 +1,273 @@
+"""One item of a model's answer: what it may look like, and the candidate that is read from it.
+
+The fields that an item stands on are strict; the rest is taken where it can be read and left out where not. What cannot
+be read at all becomes an Unread candidate.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ledger.events import (
+    DOCUMENT_SECTIONS,
+    Candidate,
+    Consolidation,
+    Extension,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Unread,
+)
+from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
+
+__all__ = ["LISTS", "read_item", "read_section", "reply_schema", "unread"]
+
+LISTS = (
+    "newFacts",
+    "factsToRemove",
+    "factsToReinforce",
+    "staleFactsToRemove",
+    "staleFactsToExtend",
+    "factsToConsolidate",
+)
+"""The lists of an answer, in the order in which their items are settled."""
+
+_MAX_EVIDENCE = 50
+_MAX_DAYS = 10**6
+_MAX_SOURCES = 1_000
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Labelled(_Item):
+    scope: str | None = None
+    durability: str | None = None
+    authority: str | None = None
+
+    @field_validator("scope", "durability", "authority", mode="before")
+    @classmethod
+    def _label(cls, value: object) -> str | None:
+        return clip(value.strip(), MAX_NAME) if isinstance(value, str) and value.strip() else None
+
+
+class _Labels(TypedDict):
+    scope: str | None
+    durability: str | None
+    authority: str | None
+
+
+class _NewFact(_Labelled):
+    content: str
+    category: str = "context"
+    confidence: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    evidence: tuple[str, ...] = ()
+    source_error: str | None = Field(default=None, alias="sourceError")
+    expected_valid_days: int | None = Field(default=None, alias="expectedValidDays")
+
+    @field_validator("evidence", mode="before")
+    @classmethod
+    def _cited(cls, value: object) -> tuple[str, ...]:
+        cited = value if isinstance(value, list) else [value]
+        return tuple(str(c) for c in cited if isinstance(c, str | int) and not isinstance(c, bool))[:_MAX_EVIDENCE]
+
+    @field_validator("source_error", mode="before")
+    @classmethod
+    def _text(cls, value: object) -> str | None:
+        return value if isinstance(value, str) and value.strip() else None
+
+    @field_validator("expected_valid_days", mode="before")
+    @classmethod
+    def _days(cls, value: object) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return int(value) if 0 < value < _MAX_DAYS and value == int(value) else None
+
+
+class _Reference(_Labelled):
+    id: str
+
+
+class _Removal(_Reference):
+    reason: str | None = None
+    replacement: int | None = Field(default=None, alias="replacementFactIndex", ge=0)
+
+
+class _Extension(_Reference):
+    days: int = Field(alias="extendByDays", gt=0, lt=_MAX_DAYS)
+    reason: str | None = None
+
+
+class _Merged(_Labelled):
+    content: str
+    category: str | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+
+
+class _Consolidation(_Item):
+    sources: tuple[str, ...] = Field(alias="sourceIds", max_length=_MAX_SOURCES)
+    consolidated: _Merged
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+class _Section(_Labelled):
+    summary: str = ""
+    should_update: bool = Field(alias="shouldUpdate")
+
+
+@lru_cache
+def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json]:
+    """Return the JSON schema of a reply, for servers that hold a model to one; treat it as read-only.
+
+    Without `review` and `merging` it does not offer the lists that answer a question for old facts, or for many.
+    """
+    section: Json = {
+        "type": "object",
+        "properties": {
+            "summary": {"type": "string"},
+            "shouldUpdate": {"type": "boolean"},
+            "scope": {"type": "string"},
+            "authority": {"type": "string"},
+        },
+    }
+    groups: dict[str, Json] = {}
+    for name in DOCUMENT_SECTIONS:
+        group, _, key = name.partition(".")
+        properties = groups.setdefault(group, {"type": "object", "properties": {}})
+        assert isinstance(properties, dict)  # noqa: S101 the line above made it
+        inner = properties["properties"]
+        assert isinstance(inner, dict)  # noqa: S101 as above
+        inner[key] = section
+    items: dict[str, Json] = {
+        "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
+        "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
+        "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
+    }
+    if review:
+        items["staleFactsToRemove"] = {"type": "array", "items": _Removal.model_json_schema()}
+        items["staleFactsToExtend"] = {"type": "array", "items": _Extension.model_json_schema()}
+    if merging:
+        # By hand, for a schema with a reference in it can only stand at the top of a document.
+        sources: Json = {"type": "array", "items": {"type": "string"}}
+        group_of: Json = {"sourceIds": sources, "consolidated": _Merged.model_json_schema()}
+        required: Json = ["sourceIds", "consolidated"]
+        item: Json = {"type": "object", "properties": group_of, "required": required}
+        items["factsToConsolidate"] = {"type": "array", "items": item}
+    return {"type": "object", "properties": {**groups, **items}}
+
+
+def unread(place: str, item: object, detail: str) -> Unread:
+    """Keep what an item says, as JSON and cut to a bound, and why it could not be read."""
+    try:
+        text = json.dumps(item, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        text = "… [nested too deep to be shown]"
+    return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
+
+
+def _told(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
+
+
+def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
+    if isinstance(item, dict) and "expected_valid_days" in item:
+        item = {"expectedValidDays": item["expected_valid_days"], **item}
+    read = _NewFact.model_validate(item)
+    return NewFact(
+        place=place,
+        content=clip(read.content.strip(), MAX_FACT),
+        category=clip(read.category.strip().casefold(), MAX_NAME),
+        confidence=read.confidence,
+        evidence=tuple(dict.fromkeys(cite.get(c, clip(c, MAX_NAME)) for c in read.evidence)),
+        source_error=clip(read.source_error.strip(), MAX_FACT) if read.source_error else None,
+        expected_valid_days=read.expected_valid_days,
+        **_labels(read),
+    )
+
+
+def _labels(read: _Labelled) -> _Labels:
+    return _Labels(scope=read.scope, durability=read.durability, authority=read.authority)
+
+
+def _removal(place: str, item: object) -> Candidate:
+    if isinstance(item, str):
+        return Removal(place=place, id=clip(item.strip(), MAX_NAME))
+    read = _Removal.model_validate(item)
+    return Removal(
+        place=place,
+        id=clip(read.id.strip(), MAX_NAME),
+        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        replacement=read.replacement,
+        **_labels(read),
+    )
+
+
+def _reinforcement(place: str, item: object) -> Candidate:
+    if isinstance(item, str):
+        return Reinforcement(place=place, id=clip(item.strip(), MAX_NAME))
+    read = _Reference.model_validate(item)
+    return Reinforcement(place=place, id=clip(read.id.strip(), MAX_NAME), **_labels(read))
+
+
+def _extension(place: str, item: object) -> Candidate:
+    if isinstance(item, dict) and "extend_by_days" in item:
+        item = {"extendByDays": item["extend_by_days"], **item}
+    read = _Extension.model_validate(item)
+    return Extension(
+        place=place,
+        id=clip(read.id.strip(), MAX_NAME),
+        days=read.days,
+        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        **_labels(read),
+    )
+
+
+def _consolidation(place: str, item: object) -> Candidate:
+    read = _Consolidation.model_validate(item)
+    merged = read.consolidated
+    return Consolidation(
+        place=place,
+        sources=tuple(clip(source.strip(), MAX_NAME) for source in read.sources),
+        content=clip(merged.content.strip(), MAX_FACT),
+        category=clip(merged.category.strip().casefold(), MAX_NAME) if merged.category else None,
+        confidence=merged.confidence,
+        **_labels(merged),
+    )
+
+
+def read_item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidate:
+    """Read an item of a list; `cite` leads from what may be cited as evidence to the ids of turns."""
+    try:
+        if name == "newFacts":
+            return _new_fact(place, item, cite)
+        if name in ("factsToRemove", "staleFactsToRemove"):
+            return _removal(place, item)
+        if name == "factsToReinforce":
+            return _reinforcement(place, item)
+        if name == "staleFactsToExtend":
+            return _extension(place, item)
+        return _consolidation(place, item)
+    except ValidationError as error:
+        return unread(place, item, _told(error))
+
+
+def read_section(place: str, section: object) -> Candidate | None:
+    """Read what an answer says of a section; None where it leaves the section alone."""
+    try:
+        read = _Section.model_validate(section)
+    except ValidationError as error:
+        return unread(place, section, _told(error))
+    if not read.should_update:
+        return None
+    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), **_labels(read))
