@@ -15,9 +15,10 @@ from backstory.handle import MemoryHandle
 from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
+from ledger.due import Timing
 from ledger.errors import CorruptLogError, ScopeError
 from ledger.observing import CallsOnly, Observer
-from ledger.producer import Producer, Timing
+from ledger.producer import Producer
 from ledger.retention import Retention
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore

@@ -17,10 +17,10 @@ from backstory.results import (
 from backstory.scoped import Progress, Scoped
 from ledger.commands import FailUpdate
 from ledger.coverage import Parked
+from ledger.due import due_at, due_runs
 from ledger.errors import NoModelError, NotFoundError, UsageError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
-from ledger.producer import due_at, due_runs
 from ledger.sanitize import MAX_NAME, safe_text
 from ledger.scope import LEDGER, TRANSCRIPT
 from ledger.transcript import Thread

@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 
 from ledger.commit import Cause, Commit
+from ledger.due import Timing
 from ledger.errors import ConfigError, NotFoundError, UsageError
 from ledger.events import Fact
 from ledger.extraction.model import Model
 from ledger.memory import Memory
 from ledger.policy import POLICY_KEYS, PolicyValue
-from ledger.producer import Producer, Timing
+from ledger.producer import Producer
 from ledger.retention import Retention
 from ledger.scope import Scope
 from ledger.updater import Updater

@@ -16,12 +16,13 @@ from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step,
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
+from ledger.due import Timing
 from ledger.errors import ConfigError, CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
 from ledger.events import Turn
 from ledger.extraction.model import Answer, Prompt
 from ledger.extraction.signals import Signals, load_signals
 from ledger.messages import keep, read_message
-from ledger.producer import Producer, Timing
+from ledger.producer import Producer
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
 from ledger.updater import Updater
