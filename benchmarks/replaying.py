@@ -22,7 +22,21 @@ from benchmarks.rows import Row, in_turn
 from ledger.commands import AddFact, Extract, Proposal
 from ledger.commit import EMPTY, Cause, Draft, Head, head_of, replay_line, seal, unseal
 from ledger.decide import decide
-from ledger.events import Event, Fact, FactAdded, FactRemoved, NewFact, TurnRange, UpdateProposed
+from ledger.events import (
+    Access,
+    Candidate,
+    Consolidation,
+    Event,
+    Extension,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    NewFact,
+    Reinforcement,
+    Removal,
+    TurnRange,
+    UpdateProposed,
+)
 from ledger.memory import Fold, Memory
 from ledger.policy import Policy
 from ledger.store.jsonl import JsonlStore
@@ -34,7 +48,7 @@ PER_COMMIT = (1, 2, 5, 15)
 """Events a commit; a model's update makes about fifteen."""
 
 _STREAM = "ledger"
-_AT = "2026-03-12T10:30:00.123456Z"
+_AT, _LATER = "2026-03-12T10:30:00.123456Z", "2026-09-12T10:30:00.123456Z"
 _LIVE = 100
 _CAUSE = Cause(
     kind="extraction",
@@ -187,13 +201,43 @@ def deciding() -> list[Row]:
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         fold.memory()
 
-    def update(candidates: int) -> Callable[[], object]:
+    def update(candidates: int, memory: Memory = many, **more: dict[str, Access]) -> Callable[[], object]:
         facts = tuple(
             NewFact(place=f"newFacts/{i}", content=f"Ada has {i} quite new thoughts", confidence=0.9)
             for i in range(candidates)
         )
-        command = Extract(at=_AT, thread="thread-1", proposal=Proposal(facts, "", 0), basis=many.seq)
-        return lambda: decide(many, command)
+        proposal = Proposal(facts, "", 0)
+        command = Extract(at=_LATER, thread="thread-1", proposal=proposal, basis=many.seq, **more)
+        return lambda: decide(memory, command)
+
+    hybrid = Policy(
+        max_facts=500, fact_eviction_policy="hybrid", consolidation_enabled=True, staleness_max_removals_per_cycle=100
+    )
+    ranked = msgspec.structs.replace(many, policy=hybrid)
+    heat = {fact_id: Access(float(n % 9), _AT) for n, fact_id in enumerate(many.facts)}
+
+    def every_kind(candidates: int) -> Callable[[], object]:
+        """Half of it new facts, the rest reviews, confirmations and mergings of facts that are all due."""
+        fifth = candidates // 10
+        asked: list[Candidate] = [
+            NewFact(place=f"newFacts/{i}", content=f"Ada has {i} quite new thoughts", confidence=0.9, scope="user")
+            for i in range(candidates - 5 * fifth)
+        ]
+        for i in range(fifth):
+            ids = [f"fact_{6 * i + k}_0" for k in range(6)]
+            asked += [
+                Removal(place=f"factsToRemove/{i}", id=ids[0], replacement=i),
+                Reinforcement(place=f"factsToReinforce/{i}", id=ids[1]),
+                Removal(place=f"staleFactsToRemove/{i}", id=ids[2]),
+                Extension(place=f"staleFactsToExtend/{i}", id=ids[3], days=90),
+                Consolidation(
+                    place=f"factsToConsolidate/{i}", sources=(ids[4], ids[5]), content=f"Ada's {i} old thoughts"
+                ),
+            ]
+        command = Extract(
+            at=_LATER, thread="thread-1", proposal=Proposal(tuple(asked), "", 0), basis=many.seq, heat=heat
+        )
+        return lambda: decide(ranked, command)
 
     roomy = msgspec.structs.replace(hundred, policy=Policy(max_facts=_LIVE + 1))
     with_room, at_the_cap = in_turn(
@@ -201,11 +245,24 @@ def deciding() -> list[Row]:
     )
     twenty, two_hundred = in_turn(_each(update(20), 10), update(200), rounds=7, clock=time.process_time)
     twenty /= 10
+    hot_twenty, hot_two_hundred, every_twenty, every_two_hundred = in_turn(
+        _each(update(20, ranked, heat=heat), 10),
+        update(200, ranked, heat=heat),
+        _each(every_kind(20), 10),
+        every_kind(200),
+        rounds=7,
+        clock=time.process_time,
+    )
+    hot_twenty, every_twenty = hot_twenty / 10, every_twenty / 10
     return [
         Row("decide, seal, read back, fold: a fact by hand beside 100", f"{with_room / 500 * 1e6:.0f} µs", "≤ 40 µs"),
         Row("the same at the cap, one evicted", f"{at_the_cap / 500 * 1e6:.0f} µs", "≤ 40 µs"),
         Row("decide 20 candidates on 500 facts", f"{1e3 * twenty:.2f} ms", "≤ 2 ms"),
         Row("decide 200 / 20 candidates on 500 facts", f"{two_hundred / twenty:.1f} ×", "≤ 10 ×"),
+        Row("decide 20 on 500, ranked by hybrid with heat", f"{1e3 * hot_twenty:.2f} ms", "≤ 2 ms"),
+        Row("decide 200 / 20 on 500, ranked by hybrid with heat", f"{hot_two_hundred / hot_twenty:.1f} ×", "≤ 10 ×"),
+        Row("decide 20 of every kind on 500, all of them due", f"{1e3 * every_twenty:.2f} ms", "≤ 2 ms"),
+        Row("decide 200 / 20 of every kind on 500", f"{every_two_hundred / every_twenty:.1f} ×", "≤ 10 ×"),
     ]
 
 

@@ -8,6 +8,7 @@ is erased would come back to life in a replay), and with it the last retained us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -17,8 +18,10 @@ from ledger.content import Phrases, Words, about, asides, fact_texts, folded, te
 from ledger.errors import NotFoundError, UsageError
 from ledger.events import (
     CandidateRejected,
+    Consolidation,
     Edit,
     Event,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -34,6 +37,7 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from ledger.lineage import Lineage
 from ledger.memory import Memory, birth
 
 __all__ = [
@@ -90,7 +94,11 @@ Walk: TypeAlias = Callable[[], Iterable[Commit]]
 
 
 class Sharing(msgspec.Struct, frozen=True):
-    """What stays although it was learned from the same turns: `kind` is fact or section, `id` the section's name."""
+    """What stays although it was learned from the same turns: `kind` is fact or section, `id` the section's name.
+
+    A fact that what goes was merged into is one of them, and so is one that was merged into what goes: it is out of
+    memory, but not out of the ledger.
+    """
 
     kind: str
     id: str
@@ -129,25 +137,38 @@ _WHAT: dict[type, str] = {
 
 
 class _Sources:
-    """Turns that something was learned from: by id, or whole updates where none was cited."""
+    """Turns that one fact was learned from: by id, or whole updates where none was cited."""
 
     def __init__(self) -> None:
         self.cited: set[tuple[str, str]] = set()
         self.updates: list[tuple[str, TurnRange]] = []
+        self._named: list[_Turn] = []
+        self._shown: list[_Turn] = []
 
     def cite(self, thread: str, ids: Iterable[str]) -> None:
         self.cited |= {(thread, turn_id) for turn_id in ids}
 
-    def in_update(self, thread: str, n: int) -> bool:
-        return any(thread == other and turns.first <= n <= turns.last for other, turns in self.updates)
+    def look_at(self, turn: _Turn) -> None:
+        """Keep a turn where it is one of them."""
+        if (turn.thread, turn.turn.id) in self.cited:
+            self._named.append(turn)
+        elif not self._named and any(
+            turn.thread == thread and turns.first <= turn.turn.n <= turns.last for thread, turns in self.updates
+        ):
+            self._shown.append(turn)
+
+    def found(self) -> list[_Turn]:
+        """Return those that were kept; where some were cited, no others."""
+        return self._named or self._shown
 
 
 class _Aim:
     """What goes, as far as it is known: what was asked for, and what a walk found to follow from it."""
 
-    def __init__(self, request: Erasure, memory: Memory) -> None:
+    def __init__(self, request: Erasure, memory: Memory, lineage: Lineage) -> None:
         self.request = request
         self.memory = memory
+        self.lineage = lineage
         self.everything = isinstance(request, ForgetEverything)
         self.thread = request.thread if isinstance(request, ForgetThread) else None
         self.matching = isinstance(request, ForgetMatching)
@@ -157,7 +178,8 @@ class _Aim:
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
         """Runs of a section's texts, from one emptying to the next: (section, how many emptyings came before)."""
-        self.sources = _Sources()
+        self.sources: dict[str, _Sources] = {}
+        """By the id of the fact, or of what it was merged from."""
 
     def seek(self, texts: Iterable[str], *, phrases: bool = True, anywhere: bool = False) -> None:
         """Take texts in that must not be found afterwards, word for word or as single rare words."""
@@ -184,7 +206,7 @@ class _Aim:
             self.everything
             or self.of_thread(commit)
             or (run is not None and run in self.runs)
-            or _named(event) in self.facts
+            or not self.facts.isdisjoint(_named(event))
             or self.says(texts_of(event))
             or bool(self.traced.used_in(asides(event)))
         )
@@ -204,17 +226,20 @@ class _Aim:
         return new
 
 
-def _named(event: Event) -> str | None:
-    """The id of the fact whose content an event holds."""
+def _named(event: Event) -> tuple[str, ...]:
+    """The ids of the facts whose content an event holds, be it in a model's words about them."""
     match event:
+        case CandidateRejected(candidate=Consolidation(sources=sources)):
+            return sources
         case (
             CandidateRejected(candidate=Edit(id=fact_id))
             | CandidateRejected(candidate=Removal(id=fact_id, reason=str()))
+            | CandidateRejected(candidate=Extension(id=fact_id, reason=str()))
         ):
-            return fact_id
+            return (fact_id,)
         case _:
             fact = about(event)
-            return None if fact is None else fact.id
+            return () if fact is None else (fact.id,)
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -240,13 +265,15 @@ class _LedgerWalk:
 
     def __init__(self, aim: _Aim) -> None:
         self._aim = aim
-        self._wanted = {fact.seq for fact in aim.memory.facts.values()}
+        self._wanted = {root.seq for fact in aim.memory.facts.values() for root in aim.lineage.learned(fact)}
         self._emptied: dict[str, int] = {}
         self.slots: list[_Slot] = []
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
         self._unused = Words(aim.sought)
         self.sections: dict[str, _Told] = {}
+        self.merged = False
+        """Whether a fact goes that others were merged into."""
         self.births: dict[int, Commit] = {}
 
     def take(self, commit: Commit) -> None:
@@ -275,6 +302,7 @@ class _LedgerWalk:
         if goes:
             self.slots.append(_Slot(commit.seq, index, _WHAT[type(event)], None if fact is None else fact.id, section))
         if fact is not None:
+            self.merged = self.merged or (goes and bool(fact.consolidated_from))
             self._settle(event, fact, goes=goes)
         if isinstance(event, SummaryUpdated) and run is not None:
             self._rewrite(commit, event, run, goes=goes)
@@ -370,13 +398,10 @@ def _read_transcript(aim: _Aim, transcript: Walk, stream: str) -> _Said:
     """Find the turns that go, and what they say; nothing is asked of the ledger any more."""
     said = _Said()
     if isinstance(aim.request, ForgetFact):
-        cited, shown = [], []
         for turn in _turns(transcript):
-            if (turn.thread, turn.turn.id) in aim.sources.cited:
-                cited.append(turn)
-            elif not cited and aim.sources.in_update(turn.thread, turn.turn.n):
-                shown.append(turn)
-        for turn in cited or shown:
+            for sources in aim.sources.values():
+                sources.look_at(turn)
+        for turn in chain.from_iterable(sources.found() for sources in aim.sources.values()):
             said.take(stream, turn, goes=aim.request.with_evidence)
             if aim.request.with_evidence:
                 aim.seek(turn_texts(turn.turn), phrases=False)
@@ -408,10 +433,17 @@ def _aim_at_fact(aim: _Aim, fact_id: str, ledger: Walk) -> None:
             if fact is None or fact.id != fact_id:
                 continue
             aim.seek(_said_of_fact(event))
-            thread, turns = commit.cause.thread or fact.source, commit.cause.turns
-            aim.sources.cite(thread, fact.evidence)
-            if isinstance(event, FactAdded) and turns is not None:
-                aim.sources.updates.append((thread, turns))
+            aim.sources |= {root.id: _Sources() for root in aim.lineage.learned(fact)}
+    for commit in ledger():
+        for event in commit.events:
+            fact = about(event)
+            if fact is None or (sources := aim.sources.get(fact.id)) is None:
+                continue
+            # Not the commit's thread: another conversation may have confirmed, removed or merged the fact.
+            sources.cite(fact.source, fact.evidence)
+            turns = commit.cause.turns
+            if isinstance(event, FactAdded) and turns is not None and not fact.consolidated_from:
+                sources.updates.append((fact.source, turns))
 
 
 def _aim_at_thread(aim: _Aim, thread: str, ledger: Walk) -> None:
@@ -438,7 +470,7 @@ def _aim(request: Erasure, memory: Memory, ledger: Walk) -> _Aim:
     Raises:
         UsageError: a text with nothing in it.
     """
-    aim = _Aim(request, memory)
+    aim = _Aim(request, memory, Lineage(ledger))
     match request:
         case ForgetFact(fact_id=fact_id):
             _aim_at_fact(aim, fact_id, ledger)
@@ -484,12 +516,21 @@ def _sharing(walk: _LedgerWalk, aim: _Aim, said: _Said) -> Iterator[Sharing]:
             thread == other and turns.first <= n <= turns.last for other, n in said.evidence
         )
 
-    for fact in aim.memory.in_order():
+    def shares(fact: Fact) -> bool:
         cause = walk.births[fact.seq].cause if fact.seq in walk.births else None
-        shared = any((fact.source, turn_id) in said.ids for turn_id in fact.evidence) or (
+        return any((fact.source, turn_id) in said.ids for turn_id in fact.evidence) or (
             not fact.evidence and cause is not None and fact.source == cause.thread and seen(cause.thread, cause.turns)
         )
-        if shared and aim.stays(fact.id):
+
+    lineage = aim.lineage
+    staying = [fact for fact in aim.memory.in_order() if aim.stays(fact.id)]
+    for fact in staying:
+        if not aim.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
+            yield Sharing("fact", fact.id, fact.content)
+    gone = {slot.fact for slot in walk.slots}
+    named = gone.union(fact.id for fact in staying)
+    for fact in lineage.merged_into(aim.facts) if walk.merged else ():
+        if fact.id not in named:
             yield Sharing("fact", fact.id, fact.content)
     for name, told in sorted(walk.sections.items()):
         if seen(told.thread, told.turns):

@@ -29,7 +29,10 @@ class DocumentSection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A fact as the document states it: DeerFlow's fields, and `byHand` where a person entered or edited it."""
+    """A fact as the document states it: DeerFlow's fields, and `byHand` where a person entered or edited it.
+
+    What confirmations and merging leave is stated where there is any, as DeerFlow 2 states it.
+    """
 
     id: str
     content: str
@@ -40,6 +43,9 @@ class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     source_error: str | None = None
     expected_valid_days: int | None = None
     by_hand: bool = False
+    confirmation_count: int = 0
+    last_confirmed_at: str | None = None
+    consolidated_from: tuple[str, ...] = ()
 
 
 class UserSections(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,6 +85,9 @@ def _fact(fact: Fact) -> DocumentFact:
         source_error=fact.source_error,
         expected_valid_days=fact.expected_valid_days,
         by_hand=fact.by_hand,
+        confirmation_count=fact.confirmations,
+        last_confirmed_at=fact.confirmed_at,
+        consolidated_from=fact.consolidated_from,
     )
 
 

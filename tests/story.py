@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -12,6 +13,8 @@ from ledger.decide import decide
 from ledger.events import (
     Candidate,
     CandidateRejected,
+    Consolidation,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -27,30 +30,43 @@ from ledger.memory import Fold, Memory
 from ledger.policy import Policy
 
 T0 = "2026-01-01T00:00:00.000000Z"
+_START = datetime(2026, 1, 1)  # noqa: DTZ001 spelled by hand below
 
 
-def at(n: int) -> str:
-    return f"2026-01-{1 + n // 24:02d}T{n % 24:02d}:00:00.000000Z"
+def at(n: float) -> str:
+    """The moment so many hours on."""
+    return f"{(_START + timedelta(hours=n)).isoformat(timespec='microseconds')}Z"
+
+
+def day(n: float) -> str:
+    """The moment so many days on."""
+    return at(24 * n)
 
 
 @dataclass
 class Story:
-    """A memory that commits have led to, one an hour."""
+    """A memory that commits have led to, one an hour, and longer apart where somebody waits."""
 
     memory: Memory = field(default_factory=Memory)
     log: list[tuple[LedgerEvent, ...]] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    waited: float = 0.0
+
+    def now(self) -> str:
+        return at(self.memory.seq + self.waited)
+
+    def wait(self, days: float) -> None:
+        self.waited += 24 * days
 
     def do(self, command: Command, kind: str) -> tuple[LedgerEvent, ...]:
         """Decide a command now and take in what it leads to; returns the events."""
-        now = at(self.memory.seq)
-        events = decide(self.memory, msgspec.structs.replace(command, at=now))
+        events = decide(self.memory, msgspec.structs.replace(command, at=self.now()))
         self.take(events, kind)
         return events
 
     def take(self, events: Sequence[LedgerEvent], kind: str) -> None:
         fold = Fold(self.memory)
-        fold.advance(self.memory.seq + 1, at(self.memory.seq), kind, events)
+        fold.advance(self.memory.seq + 1, self.now(), kind, events)
         self.memory = fold.memory()
         self.log.append(tuple(events))
         self.kinds.append(kind)
@@ -92,6 +108,24 @@ def removal(fact_id: str, index: int = 0, replacement: int | None = None) -> Rem
 
 def reinforcement(fact_id: str, index: int = 0) -> Reinforcement:
     return Reinforcement(place=f"factsToReinforce/{index}", id=fact_id)
+
+
+def stale(fact_id: str, index: int = 0, **more: object) -> Removal:
+    """A review's removal."""
+    return Removal(place=f"staleFactsToRemove/{index}", id=fact_id, **more)  # type: ignore[arg-type]
+
+
+def longer(fact_id: str, days: int, index: int = 0, **more: object) -> Extension:
+    return Extension(place=f"staleFactsToExtend/{index}", id=fact_id, days=days, **more)  # type: ignore[arg-type]
+
+
+def merged(sources: Sequence[str], content: str, index: int = 0, **more: object) -> Consolidation:
+    return Consolidation(
+        place=f"factsToConsolidate/{index}",
+        sources=tuple(sources),
+        content=content,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def summary(section: str, text: str) -> NewSummary:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import strategies as st
 
-from ledger.events import DOCUMENT_SECTIONS, Candidate, NewFact, NewSummary, Reinforcement, Removal, Unread
+from ledger.events import (
+    DOCUMENT_SECTIONS,
+    Access,
+    Candidate,
+    Consolidation,
+    Extension,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Unread,
+)
 from ledger.memory import Memory
-from ledger.policy import CATEGORIES, Policy
+from ledger.policy import DEDUP_KEYS, EVICTIONS, Policy
+from ledger.review import fragmented, stale_facts
 
 WORDS = (
     "Ada runs",
@@ -23,11 +36,47 @@ WORDS = (
 
 contents = st.sampled_from(WORDS) | st.text(max_size=12).map(str.strip)
 confidences = st.sampled_from([0.0, 0.5, 0.69, 0.7, 0.9, 0.9, 0.9, 1.0]) | st.floats(0, 1)
+categories = st.sampled_from(["preference", "preference", "context", "correction", "hobby"])
 policies = st.builds(
     Policy,
-    max_facts=st.integers(1, 6),
-    fact_confidence_threshold=st.sampled_from([0.0, 0.5, 0.7, 0.95]),
+    max_facts=st.integers(1, 8),
+    fact_confidence_threshold=st.sampled_from([0.0, 0.5, 0.7, 0.7, 0.95]),
+    fact_eviction_policy=st.sampled_from(EVICTIONS),
+    eviction_correction_reserved_fraction=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    eviction_correction_reserved_max=st.integers(0, 3),
+    gate_enabled=st.booleans(),
+    dedup_key=st.sampled_from(DEDUP_KEYS),
+    staleness_review_enabled=st.sampled_from([True, True, False]),
+    staleness_age_days=st.sampled_from([1, 90]),
+    staleness_min_candidates=st.sampled_from([1, 1, 2]),
+    staleness_max_removals_per_cycle=st.integers(1, 2),
+    staleness_protected_categories=st.sampled_from([("correction",), (), ("correction", "preference")]),
+    staleness_max_lifetime_multiplier=st.sampled_from([1.0, 20.0]),
+    staleness_max_extension_days=st.sampled_from([30, 3650]),
+    consolidation_enabled=st.sampled_from([True, True, False]),
+    consolidation_min_facts=st.integers(2, 3),
+    consolidation_max_groups_per_cycle=st.integers(1, 2),
+    consolidation_max_sources=st.integers(2, 3),
 )
+waits = st.sampled_from([0, 0, 2, 2, 100])
+"""Days until the next thing happens: often so many that facts are up for review."""
+
+_LABELS = {
+    "scope": st.sampled_from([*[None] * 6, "user", " User ", "task"]),
+    "durability": st.sampled_from([*[None] * 6, "durable", "DURABLE", "session"]),
+    "authority": st.sampled_from([*[None] * 6, "descriptive", "prescriptive"]),
+}
+
+
+def many_facts() -> st.SearchStrategy[tuple[NewFact, ...]]:
+    """Facts that most policies take in, most of them of one kind: something to review, to merge and to evict from."""
+    facts = st.tuples(st.permutations(WORDS), st.lists(categories, min_size=5, max_size=7))
+    return facts.map(
+        lambda drawn: tuple(
+            NewFact(place=f"newFacts/{i}", content=content, category=category, confidence=0.9 + i / 100)
+            for i, (content, category) in enumerate(zip(*drawn, strict=False))
+        )
+    )
 
 
 def new_facts(place: str) -> st.SearchStrategy[NewFact]:
@@ -35,35 +84,68 @@ def new_facts(place: str) -> st.SearchStrategy[NewFact]:
         NewFact,
         place=st.just(place),
         content=contents,
-        category=st.sampled_from([*CATEGORIES, "hobby"]),
+        category=categories,
         confidence=confidences,
         evidence=st.lists(st.sampled_from(["t1", "t2", "nowhere"]), max_size=2).map(tuple),
-        scope=st.sampled_from([None, "user", "task"]),
         expected_valid_days=st.none() | st.integers(1, 4000),
+        source_error=st.none() | contents,
+        **_LABELS,
     )
 
 
 @st.composite
-def proposals(draw: st.DrawFn, memory: Memory) -> tuple[Candidate, ...]:
-    """A model's answer to a memory: much of it refers to facts that are there, some to ones that never were."""
-    ids = st.sampled_from([*memory.facts, "fact_0_0"])
+def proposals(draw: st.DrawFn, memory: Memory, now: str = "") -> tuple[Candidate, ...]:
+    """A model's answer to a memory: much of it refers to facts that are there, some to ones that never were.
+
+    Where `now` is given, reviews are mostly of what is due then.
+    """
+    ids = st.sampled_from([*memory.facts] * 4 + ["fact_0_0"])
+    stale = [fact.id for fact in stale_facts(memory, now)] if now else []
+    due = st.sampled_from([*stale * 8, *memory.facts, "fact_0_0"])
+    reasons = st.sampled_from([None, "moved"])
     facts = [draw(new_facts(f"newFacts/{i}")) for i in range(draw(st.integers(0, 5)))]
-    removals = [
-        Removal(
-            place=f"factsToRemove/{i}",
-            id=draw(ids),
-            reason=draw(st.sampled_from([None, "moved"])),
-            replacement=draw(st.none() | st.integers(0, 5)),
-        )
-        for i in range(draw(st.integers(0, 3)))
-    ]
-    confirmed = [Reinforcement(place=f"factsToReinforce/{i}", id=draw(ids)) for i in range(draw(st.integers(0, 2)))]
+
+    def listed(name: str, most: int, kind: type, **fields: st.SearchStrategy[object]) -> list[Candidate]:
+        built = st.builds(kind, **{"place": st.just(""), **fields, **_LABELS})
+        return [msgspec.structs.replace(draw(built), place=f"{name}/{i}") for i in range(draw(st.integers(0, most)))]
+
+    removals = listed("factsToRemove", 3, Removal, id=ids, reason=reasons, replacement=st.none() | st.integers(0, 5))
+    confirmed = listed("factsToReinforce", 2, Reinforcement, id=ids)
+    reviewed = listed("staleFactsToRemove", 3, Removal, id=due, reason=reasons)
+    longer = listed("staleFactsToExtend", 3, Extension, id=due, days=st.integers(1, 5000), reason=reasons)
+    merged = listed(
+        "factsToConsolidate",
+        3,
+        Consolidation,
+        sources=sources_in(memory),
+        content=contents,
+        category=st.none() | categories,
+        confidence=st.none() | confidences,
+    )
+    places = st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2)
     sections = [
-        NewSummary(place=name, summary=draw(contents))
-        for name in draw(st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2))
+        msgspec.structs.replace(draw(st.builds(NewSummary, place=st.just(""), summary=contents, **_LABELS)), place=name)
+        for name in draw(places)
     ]
     broken = [Unread(place=f"newFacts/{len(facts)}", text="7", detail="no object")] if draw(st.booleans()) else []
-    return (*sections, *facts, *broken, *removals, *confirmed)
+    return (*sections, *facts, *broken, *removals, *confirmed, *reviewed, *longer, *merged)
+
+
+def sources_in(memory: Memory) -> st.SearchStrategy[tuple[str, ...]]:
+    """Facts to merge: often of one category, as a model was asked; now and then any, or none, or one twice."""
+    anything = st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), max_size=4)
+    most = memory.policy.consolidation_max_sources
+    kinds = [[fact.id for fact in facts] for facts in fragmented(memory).values()]
+    fitting = [st.permutations(ids).map(lambda some: some[:most]) for ids in kinds]
+    return st.one_of(*fitting, *fitting, *fitting, anything).map(tuple)
+
+
+def heats(memory: Memory) -> st.SearchStrategy[dict[str, Access]]:
+    """What was used of late, as it is told where it counts."""
+    if memory.policy.fact_eviction_policy != "hybrid" or not memory.facts:
+        return st.just({})
+    uses = st.builds(Access, st.floats(0, 20), st.just(memory.at))
+    return st.dictionaries(st.sampled_from(sorted(memory.facts)), uses, max_size=3)
 
 
 @st.composite
@@ -83,6 +165,9 @@ def documents(draw: st.DrawFn, memory: Memory) -> tuple[Candidate, ...]:
                 at=draw(st.sampled_from([None, "2025-01-01T00:00:00.000000Z"])),
                 source=draw(st.sampled_from([None, "t9", "manual"])),
                 by_hand=draw(st.booleans()),
+                confirmations=draw(st.sampled_from([0, 0, 3])),
+                confirmed_at=draw(st.sampled_from([None, "2025-06-01T00:00:00.000000Z"])),
+                consolidated_from=draw(st.sampled_from([(), (), ("fact_x", "fact_y")])),
             )
         )
     sections = [

@@ -23,7 +23,6 @@ from story import (
     summary,
 )
 
-from ledger.admission import overflow, rank
 from ledger.commands import (
     AddFact,
     ChangePolicy,
@@ -37,12 +36,15 @@ from ledger.decide import RULES, decide
 from ledger.dedup import dedup_key
 from ledger.errors import CapError, ConfigError, NotFoundError
 from ledger.events import (
+    Consolidation,
     Edit,
+    Extension,
     Fact,
     FactAdded,
     FactRevised,
     NewFact,
     NewSummary,
+    Removal,
     SummaryUpdated,
     TurnRange,
     Unread,
@@ -50,6 +52,7 @@ from ledger.events import (
     UpdateProposed,
 )
 from ledger.policy import Policy
+from ledger.ranking import Ranking
 
 SMALL = Policy(max_facts=3)
 
@@ -121,15 +124,17 @@ def test_an_unknown_category_is_stored_as_context_and_the_proposal_keeps_its_wor
 
 
 def test_an_unread_item_is_refused_as_malformed_and_one_not_enabled_as_disabled():
-    events = given().learn(
+    events = given(Policy(staleness_review_enabled=False, consolidation_enabled=False)).learn(
         Unread(place="newFacts/0", text="3", detail="not an object"),
-        Unread(place="factsToConsolidate/0", text="{}", detail="not read"),
-        removal("fact_2_0").__class__(place="staleFactsToRemove/0", id="fact_2_0"),
+        Consolidation(place="factsToConsolidate/0", sources=("fact_2_0", "fact_2_1"), content="both"),
+        Removal(place="staleFactsToRemove/0", id="fact_2_0"),
+        Extension(place="staleFactsToExtend/0", id="fact_2_1", days=9),
     )
     assert refusals(events) == {
         "newFacts/0": "malformed",
         "factsToConsolidate/0": "disabled",
         "staleFactsToRemove/0": "disabled",
+        "staleFactsToExtend/0": "disabled",
     }
 
 
@@ -530,10 +535,10 @@ def test_every_rule_that_refuses_is_in_the_table_of_rules():
     import ast
     import inspect
 
-    from ledger import admission, by_hand, merge
+    from ledger import admission, by_hand, merge, screening
 
     named: set[str] = set()
-    for module in (admission, by_hand, merge):
+    for module in (admission, by_hand, merge, screening):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 position = {"Verdict": 0, "CandidateRejected": 1}.get(node.func.id)
@@ -584,5 +589,9 @@ ranked = st.builds(
 
 @drawn(st.lists(ranked, max_size=12, unique_by=lambda fact: (fact.seq, fact.place)), st.integers(0, 12), st.booleans())
 def test_the_lowest_in_rank_give_way_and_people_s_facts_last_if_at_all(facts, cap, by_hand_too):
-    may_go = sorted((fact for fact in facts if by_hand_too or not fact.by_hand), key=lambda f: (f.by_hand, *rank(f)))
-    assert overflow(facts, cap, by_hand_too=by_hand_too) == may_go[: max(0, len(facts) - cap)]
+    ranking = Ranking(Policy(max_facts=cap), at(9), {})
+    may_go = sorted(
+        (fact for fact in facts if by_hand_too or not fact.by_hand),
+        key=lambda fact: (fact.by_hand, fact.confidence, fact.created_at, fact.seq, fact.place),
+    )
+    assert ranking.overflow(facts, by_hand_too=by_hand_too) == may_go[: max(0, len(facts) - cap)]

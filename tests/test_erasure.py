@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from story import at, extract, new, removal, summary
+from story import at, extract, longer, merged, new, removal, summary
 from strategies import WORDS, contents, policies, proposals
 from test_invariants import History, take_step
 
@@ -37,6 +37,7 @@ from ledger.events import (
     Event,
     FactAdded,
     FactRemoved,
+    PolicyChanged,
     Redacted,
     Reinforcement,
     Section,
@@ -57,6 +58,8 @@ from projections.what_if import decide_again
 thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 WORK = "user.workContext"
 GONE = Erased("0" * 64)
+UNGATED = Policy(gate_enabled=False)
+"""So that a fact with a label of the model's own invention is taken in."""
 
 
 @dataclass
@@ -131,6 +134,7 @@ def left(story: Scene) -> list[Event]:
 _NAMES = {
     "id", "place", "at", "createdAt", "confirmedAt", "updatedAt", "source", "evidence", "section", "kind", "type",
     "rule", "digest", "stream", "what", "fact", "turn", "thread", "reason", "change", "role", "shown", "category",
+    "stale", "sources", "consolidatedFrom",
 }  # fmt: skip
 
 
@@ -149,7 +153,9 @@ def strings(value: object, key: str = "") -> Iterator[str]:
 
 
 def said_in(events: Sequence[Event]) -> list[str]:
-    return [text for event in events for text in strings(msgspec.to_builtins(event))]
+    """What anybody said; a policy is nobody's words."""
+    told = (event for event in events if not isinstance(event, PolicyChanged))
+    return [text for event in told for text in strings(msgspec.to_builtins(event))]
 
 
 def memories_agree(before: Memory, story: Scene) -> None:
@@ -316,11 +322,139 @@ def test_rare_words_of_the_evidence_go_along_with_it() -> None:
 
 
 def test_a_word_that_only_a_fact_said_again_uses_is_left_alone() -> None:
-    story = scene()
+    story = scene(UNGATED)
     story.update("t1", None, new("Gardens", scope="Oslo gardens"), summary(WORK, "Gardens."))
     story.forget(ForgetMatching("Oslo gardens"))
     assert story.memory.section(WORK).summary == "Gardens."
     assert story.texts() == ["Gardens"]
+
+
+# Facts that were merged.
+
+MERGING = Policy(consolidation_enabled=True, consolidation_min_facts=2, consolidation_max_sources=3)
+
+
+def merged_scene(words: str = "Warm drinks at any hour") -> Scene:
+    """Tea of one conversation and cocoa of another, merged by a third; the merged fact is fact_4_10000."""
+    story = scene(MERGING)
+    story.update("t1", story.say("t1", "I like tea."), new("Likes green tea", evidence=("t1-1",)))
+    story.update("t2", story.say("t2", "I like cocoa."), new("Drinks cocoa"))
+    story.update("t3", story.say("t3", "Well."), merged(["fact_2_0", "fact_3_0"], words))
+    assert story.texts() == [words]
+    return story
+
+
+def also(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(one.kind, one.id, one.content) for one in plan.also]
+
+
+@pytest.mark.parametrize(
+    "request_", [ForgetFact("fact_2_0"), ForgetFact("fact_3_0"), ForgetThread("t2"), ForgetMatching("cocoa")]
+)
+def test_what_a_forgotten_fact_was_merged_into_is_told_for_it_says_the_same_in_other_words(request_: Erasure) -> None:
+    story = merged_scene()
+    plan = story.forget(request_)
+    assert also(plan) == [("fact", "fact_4_10000", "Warm drinks at any hour")]
+    assert story.texts() == ["Warm drinks at any hour"]
+
+
+def test_what_a_fact_was_merged_into_is_told_also_where_nobody_knows_what_it_was_learned_from() -> None:
+    story = scene(MERGING)
+    story.update("t1", None, new("Likes green tea"), new("Drinks cocoa", place="newFacts/1"))
+    story.update("t2", None, merged(["fact_2_0", "fact_2_1"], "Warm drinks at any hour"))
+    assert also(story.forget(ForgetFact("fact_2_0"))) == [("fact", "fact_3_10000", "Warm drinks at any hour")]
+    assert also(story.forget(ForgetFact("fact_2_1"))) == [("fact", "fact_3_10000", "Warm drinks at any hour")]
+
+
+def test_a_merged_fact_that_carries_the_words_of_what_is_forgotten_goes_too() -> None:
+    story = merged_scene("Likes green tea, and drinks cocoa too")
+    plan = story.forget(ForgetFact("fact_2_0"))
+    assert story.texts() == []
+    assert not [text for text in said_in([e for c in story.commits for e in c.events]) if "green tea" in text]
+    assert also(plan) == [("fact", "fact_3_0", "Drinks cocoa")]
+
+
+def test_what_was_merged_twice_is_followed_to_the_last() -> None:
+    story = merged_scene()
+    story.update("t4", None, new("Has breakfast late"))
+    story.update("t4", None, merged(["fact_4_10000", "fact_5_0"], "Slow mornings"))
+    assert also(story.plan(ForgetFact("fact_2_0"))) == [("fact", "fact_6_10000", "Slow mornings")]
+    again = story.plan(ForgetFact("fact_6_10000"))
+    assert sorted(also(again)) == [
+        ("fact", "fact_2_0", "Likes green tea"),
+        ("fact", "fact_3_0", "Drinks cocoa"),
+        ("fact", "fact_4_10000", "Warm drinks at any hour"),
+        ("fact", "fact_5_0", "Has breakfast late"),
+    ]
+
+
+def test_what_a_forgotten_fact_was_merged_from_is_told_for_an_undo_would_bring_it_back() -> None:
+    story = merged_scene()
+    plan = story.forget(ForgetFact("fact_4_10000"))
+    assert sorted(also(plan)) == [("fact", "fact_2_0", "Likes green tea"), ("fact", "fact_3_0", "Drinks cocoa")]
+    assert story.texts() == []
+
+
+def test_a_merged_fact_shares_the_evidence_of_its_sources_in_their_own_conversations() -> None:
+    story = merged_scene()
+    story.update("t1", None, new("Up early", evidence=("t1-1",)))
+    assert also(story.plan(ForgetFact("fact_5_0"))) == [("fact", "fact_4_10000", "Warm drinks at any hour")]
+    story.update("t2", TurnRange(1, 1), new("Up late"))
+    assert also(story.plan(ForgetFact("fact_6_0"))) == [("fact", "fact_4_10000", "Warm drinks at any hour")]
+
+
+def test_the_evidence_of_a_merged_fact_is_that_of_its_sources_and_not_the_update_that_merged_them() -> None:
+    story = merged_scene()
+    plan = story.plan(ForgetFact("fact_4_10000", with_evidence=True))
+    assert [(e.thread, e.n) for e in plan.redacted if e.what == "turn"] == [("t1", 1), ("t2", 1)]
+    story = scene(MERGING)
+    story.update("t1", story.say("t1", "I like tea."), new("Likes green tea"))
+    story.update("t2", story.say("t2", "I like cocoa."), new("Drinks cocoa"))
+    story.update("t3", story.say("t3", "Well."), merged(["fact_2_0", "fact_3_0"], "Warm drinks"))
+    plan = story.plan(ForgetFact("fact_4_10000", with_evidence=True))
+    assert [(e.thread, e.n) for e in plan.redacted if e.what == "turn"] == [("t1", 1), ("t2", 1)]
+
+
+def test_another_conversation_that_removes_a_fact_lends_no_turns_to_its_evidence() -> None:
+    story = scene()
+    for thread in ("t1", "t2"):
+        turns = [Turn(n=1, id="m1", role="user", content=f"Said in {thread}.", at=at(0))]
+        cause = Cause(kind="record", thread=thread, turns=TurnRange(1, 1))
+        story.said.append(Commit(len(story.said) + 1, at(0), cause, tuple(map(TurnRecorded, turns)), "", ""))
+    story.update("t1", TurnRange(1, 1), new("Likes tea", evidence=("m1",)))
+    story.update("t2", TurnRange(1, 1), removal("fact_2_0"))
+    plan = story.plan(ForgetFact("fact_2_0", with_evidence=True))
+    assert [event.thread for event in plan.redacted if event.what == "turn"] == ["t1"]
+
+
+def test_a_refused_merging_or_extension_of_a_fact_goes_with_it() -> None:
+    story = scene(Policy(staleness_review_enabled=False))
+    story.update("t1", None, new("Likes green tea"), new("Drinks cocoa", place="newFacts/1"))
+    story.update(
+        "t2",
+        None,
+        merged(["fact_2_0", "fact_2_1"], "Warm drinks"),
+        longer("fact_2_0", 90, reason="still sips leaves"),
+        longer("fact_2_1", 90, 1, reason="still does"),
+    )
+    story.forget(ForgetFact("fact_2_0"))
+    assert not {"Warm drinks", "still sips leaves"} & set(strings_of(story.log[2]))
+    assert "still does" in strings_of(story.log[2])
+
+
+def strings_of(events: Sequence[Event]) -> list[str]:
+    return [text for event in events for text in _raw_strings(msgspec.to_builtins(event))]
+
+
+def _raw_strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _raw_strings(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _raw_strings(inner)
+    elif isinstance(value, str):
+        yield value
 
 
 # Matching.
@@ -378,7 +512,7 @@ def test_a_fact_that_once_matched_goes_with_its_whole_history() -> None:
 
 
 def test_a_live_fact_of_which_only_a_label_matched_is_said_again() -> None:
-    story = scene()
+    story = scene(UNGATED)
     story.update("t1", None, new("Likes tea", scope="secret project"))
     before = story.memory
     plan = story.forget(ForgetMatching("secret"))
@@ -570,7 +704,7 @@ def test_a_revert_of_what_lost_a_refusal_only_says_so_too() -> None:
 
 
 def test_a_revert_of_an_erasure_takes_nothing_away_that_it_said_again() -> None:
-    story = scene()
+    story = scene(UNGATED)
     story.update("t1", None, new("Likes tea", scope="secret"))
     story.forget(ForgetMatching("secret"))
     told = preview_revert(story.memory, revert_command(story.commits[2]), story.commits)
@@ -776,7 +910,7 @@ def test_an_erasure_leaves_nothing_of_what_was_asked_and_all_else_as_it_was(stor
     for name in {*before.sections, *story.memory.sections}:
         if name not in rewritten:
             assert story.memory.section(name) == before.section(name)
-    keys = [dedup_key(fact.content) for fact in story.memory.facts.values()]
+    keys = [dedup_key(fact.content, story.memory.policy.dedup_key) for fact in story.memory.facts.values()]
     assert len(keys) == len(set(keys)) <= story.memory.policy.max_facts
     with pytest.raises(NotFoundError):
         story.plan(request)
@@ -838,7 +972,7 @@ def test_what_if_under_another_policy_keeps_to_it_whatever_was_erased(story: Sce
     facts, policy = memory.facts, memory.policy
     assert (policy.max_facts, policy.fact_confidence_threshold) == (cap, threshold)
     assert len(facts) <= max(cap, sum(fact.by_hand for fact in facts.values()))
-    keys = [dedup_key(fact.content) for fact in facts.values()]
+    keys = [dedup_key(fact.content, policy.dedup_key) for fact in facts.values()]
     assert len(keys) == len(set(keys))
 
 
@@ -851,9 +985,11 @@ def test_no_undo_brings_anything_erased_back(story: Scene, data: st.DataObject) 
     texts = asked_texts(story, request)
     story.forget(request)
     for seq in range(1, story.memory.seq):
-        told = [preview_rollback(story.memory, rollback_command(story.memories[seq], seq), story.commits)]
+        back_to = msgspec.structs.replace(rollback_command(story.memories[seq], seq), at=story.now())
+        told = [preview_rollback(story.memory, back_to, story.commits)]
         if seq > 1:
-            told.append(preview_revert(story.memory, revert_command(story.commits[seq - 1], force=True), story.commits))
+            undo = msgspec.structs.replace(revert_command(story.commits[seq - 1], force=True), at=story.now())
+            told.append(preview_revert(story.memory, undo, story.commits))
         for result in told:
             back = [event for event in result.events if not isinstance(event, FactRemoved)]
             assert not [text for text in said_in(back) for wanted in texts if wanted in text]

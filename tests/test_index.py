@@ -399,10 +399,14 @@ def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
         lambda: index.turns("t", TurnRange(71, 72)),
         lambda: index.first_since(index.commit(70).at),
     ]
+    read = []
     for question in questions:
         store.lines = 0
         question()
-        assert 0 < store.lines < 25
+        read.append(store.lines)
+    # Where a checkpoint happens to stand on the very moment asked for, nothing needs to be read.
+    assert max(read) < 25
+    assert min(read[1:]) > 0
 
 
 def test_progress_is_told_up_to_the_whole(tmp_path, tiny):
@@ -875,7 +879,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, tiny):
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
     schema = msgspec.json.encode(msgspec.json.schema_components([Checkpoint, Tip])[1])
-    assert (VERSION, zlib.crc32(schema)) == (1, 1640041745), (
+    assert (VERSION, zlib.crc32(schema)) == (2, 1186453586), (
         "raise VERSION in projections/places.py, then note the new sum here"
     )
 

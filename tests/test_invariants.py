@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from story import Story, extract
-from strategies import documents, new_facts, policies, proposals
+from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits
 
 from ledger.commands import (
     AddFact,
@@ -28,9 +28,17 @@ from ledger.commit import Cause, Commit
 from ledger.decide import RULES, decide
 from ledger.dedup import dedup_key
 from ledger.errors import ConflictError, RefusedError
-from ledger.events import CandidateRejected, Edit, FactAdded, FactRemoved, LedgerEvent, NewFact, UpdateFailed
+from ledger.events import (
+    CandidateRejected,
+    Edit,
+    FactAdded,
+    FactRemoved,
+    LedgerEvent,
+    NewFact,
+    UpdateFailed,
+    UpdateProposed,
+)
 from ledger.memory import Fold, Memory, evolve
-from ledger.policy import Policy
 from ledger.undo import plan_revert
 from projections.what_if import decide_again
 
@@ -45,6 +53,7 @@ class History(Story):
         self.commits: list[Commit] = []
         self.memories: list[Memory] = [self.memory]
         self.proposed: dict[int, tuple] = {}
+        self.waits: list[float] = []
 
     def ask(self, command: Command, kind: str, **cause: object) -> tuple[LedgerEvent, ...] | None:
         """Decide and take in; None where it is refused outright."""
@@ -53,7 +62,9 @@ class History(Story):
         except RefusedError:
             return None
         seq = self.memory.seq
-        self.commits.append(Commit(seq, self.memory.at, Cause(kind=kind, **cause), events, "", ""))  # type: ignore[arg-type]
+        told = Cause(kind=kind, heat=command.heat, **cause)  # type: ignore[arg-type]
+        self.commits.append(Commit(seq, self.memory.at, told, events, "", ""))
+        self.waits.append(self.waited)
         self.memories.append(self.memory)
         return events
 
@@ -79,6 +90,10 @@ STEPS = (
 def histories(draw: st.DrawFn, steps: tuple[str, ...] = STEPS, most: int = 9) -> History:
     history = History()
     history.ask(ChangePolicy(at="", policy=draw(policies), source="config"), "genesis")
+    if draw(st.integers(0, 3)):
+        candidates = draw(many_facts())
+        history.ask(extract(*candidates, basis=1), "extraction", thread="t1")
+        history.proposed[2] = candidates
     for step in draw(st.lists(st.sampled_from(steps), max_size=most)):
         take_step(draw, history, step)
     return history
@@ -86,16 +101,21 @@ def histories(draw: st.DrawFn, steps: tuple[str, ...] = STEPS, most: int = 9) ->
 
 def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent, ...] | None:
     memory = history.memory
+    history.wait(draw(waits))
+    heat = draw(heats(memory))
     match step:
         case "learn" | "late":
-            candidates = draw(proposals(memory))
+            candidates = draw(proposals(memory, history.now()))
             basis = memory.seq if step == "learn" else draw(st.integers(1, memory.seq))
-            events = history.ask(extract(*candidates, basis=basis), "extraction", thread="t1")
+            some = st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), unique=True).map(tuple)
+            told = st.none() | st.none() | st.just((*memory.facts,)) | some
+            command = extract(*candidates, basis=basis, shown=draw(told), stale=draw(told), heat=heat)
+            events = history.ask(command, "extraction", thread="t1")
             history.proposed[history.memory.seq] = candidates
             return events
         case "add":
             fact = draw(new_facts("facts/0"))
-            events = history.ask(AddFact(at="", fact=fact), "manual", action="add")
+            events = history.ask(AddFact(at="", fact=fact, heat=heat), "manual", action="add")
             history.proposed[history.memory.seq] = (fact,)
             return events
         case "edit" if memory.facts:
@@ -113,18 +133,18 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
             fact_id = draw(st.sampled_from(sorted(memory.facts)))
             return history.ask(RemoveFact(at="", fact_id=fact_id), "manual", action="remove", fact=fact_id)
         case "import" | "replace":
-            command = ImportDocument(at="", candidates=draw(documents(memory)), replace=step == "replace")
+            command = ImportDocument(at="", candidates=draw(documents(memory)), replace=step == "replace", heat=heat)
             events = history.ask(command, "import", replace=command.replace)
             history.proposed[history.memory.seq] = command.candidates
             return events
         case "clear":
             return history.ask(Clear(at=""), "clear")
         case "policy":
-            return history.ask(ChangePolicy(at="", policy=draw(policies)), "policy")
+            return history.ask(ChangePolicy(at="", policy=draw(policies), heat=heat), "policy")
         case "revert" if memory.seq > 1:
             target = draw(st.integers(2, memory.seq))
             force = draw(st.booleans())
-            command = Revert(at="", target=target, events=history.log[target - 1], force=force)
+            command = Revert(at="", target=target, events=history.log[target - 1], force=force, heat=heat)
             return history.ask(command, "revert", target=target, force=force)
         case "rollback":
             to = draw(st.integers(0, memory.seq))
@@ -152,7 +172,7 @@ def test_1_never_more_than_max_facts(history):
 @given(histories())
 def test_2_no_two_live_facts_share_a_dedup_key(history):
     for memory in history.memories:
-        keys = [dedup_key(fact.content) for fact in memory.facts.values()]
+        keys = [dedup_key(fact.content, memory.policy.dedup_key) for fact in memory.facts.values()]
         assert len(keys) == len(set(keys))
 
 
@@ -222,7 +242,7 @@ def test_7_reverting_a_revert_gives_back_what_was_there(history, data):
     first = Revert(at="", target=target, events=history.log[target - 1], force=data.draw(st.booleans()))
     if history.ask(first, "revert", target=target, force=first.force) is None:
         return
-    second = Revert(at="", target=history.memory.seq, events=history.log[-1])
+    second = Revert(at=history.now(), target=history.memory.seq, events=history.log[-1])
     assert not plan_revert(history.memory, second).conflicts
     history.ask(second, "revert", target=second.target)
     assert said(history.memory) == before
@@ -241,32 +261,39 @@ def test_8_what_if_under_the_policies_that_were_in_force_equals_live(history):
 def test_8b_what_if_with_another_cap_is_what_a_ledger_with_that_cap_would_hold(history):
     other = {"max_facts": 2}
     twin = History()
-    for commit in history.commits:
-        command = rebuild(history, twin, commit)
-        if command is None or twin.ask(command, commit.cause.kind) is None:
+    for commit, waited in zip(history.commits, history.waits, strict=True):
+        command = rebuild(history, commit)
+        twin.waited = waited
+        if twin.ask(command, commit.cause.kind) is None:
             twin.take((), commit.cause.kind)
             twin.memories.append(twin.memory)
     assert said(decide_again(history.commits, other)) == said(twin.memory)
 
 
-def rebuild(history: History, twin: History, commit: Commit) -> Command | None:
+def rebuild(history: History, commit: Commit) -> Command:
     """The command that was asked then, straight from the story and not from the ledger."""
+    heat = commit.cause.heat
     match commit.cause.kind:
         case "genesis":
             policy = msgspec.structs.replace(history.memories[1].policy, max_facts=2)
             return ChangePolicy(at="", policy=policy, source="config")
         case "extraction":
-            proposed = commit.events[0]
-            return extract(*history.proposed[commit.seq], basis=proposed.basis)  # type: ignore[union-attr]
+            told = commit.events[0]
+            assert isinstance(told, UpdateProposed)
+            candidates = history.proposed[commit.seq]
+            return extract(*candidates, basis=told.basis, shown=told.shown, stale=told.stale, heat=heat)
         case "import":
-            return ImportDocument(at="", candidates=history.proposed[commit.seq], replace=commit.cause.replace)
+            candidates = history.proposed[commit.seq]
+            return ImportDocument(at="", candidates=candidates, replace=commit.cause.replace, heat=heat)
         case "clear":
             return Clear(at="")
         case _ if commit.cause.action == "remove":
             return RemoveFact(at="", fact_id=commit.cause.fact or "")
         case _:
             candidate = history.proposed[commit.seq][0]
-            return AddFact(at="", fact=candidate) if isinstance(candidate, NewFact) else EditFact(at="", edit=candidate)
+            if isinstance(candidate, NewFact):
+                return AddFact(at="", fact=candidate, heat=heat)
+            return EditFact(at="", edit=candidate)
 
 
 @thorough
@@ -275,7 +302,9 @@ def test_9_replacing_a_fact_at_the_cap_evicts_nobody_else(history, data):
     facts = [fact for fact in history.memory.facts.values() if not fact.by_hand]
     if not facts:
         return
-    policy = Policy(max_facts=len(history.memory.facts))
+    policy = msgspec.structs.replace(
+        data.draw(policies), max_facts=len(history.memory.facts), fact_confidence_threshold=0.7
+    )
     history.ask(ChangePolicy(at="", policy=policy), "policy")
     facts = [fact for fact in history.memory.facts.values() if not fact.by_hand]
     if not facts:
@@ -285,7 +314,8 @@ def test_9_replacing_a_fact_at_the_cap_evicts_nobody_else(history, data):
     from story import new, removal
 
     candidates = (new("something quite new", 0.7), removal(old.id, replacement=0))
-    history.ask(extract(*candidates, basis=history.memory.seq), "extraction")
+    heat = data.draw(heats(history.memory))
+    history.ask(extract(*candidates, basis=history.memory.seq, heat=heat), "extraction")
     assert others < set(history.memory.facts)
     assert old.id not in history.memory.facts
     assert len(history.memory.facts) == len(others) + 1
@@ -317,7 +347,9 @@ def test_11_a_cleared_memory_stays_clear_of_an_answer_that_was_under_way(history
 @thorough
 @given(histories(), st.data())
 def test_12_the_same_memory_and_command_give_the_same_events(history, data):
-    command = extract(*data.draw(proposals(history.memory)), basis=history.memory.seq)
+    heat = data.draw(heats(history.memory))
+    command = extract(*data.draw(proposals(history.memory)), basis=history.memory.seq, heat=heat)
+    command = msgspec.structs.replace(command, at=history.now())
     assert decide(history.memory, command) == decide(Fold(history.memory).memory(), command)
 
 
@@ -327,7 +359,7 @@ def test_a_blocked_revert_raises_and_a_forced_one_keeps_every_other_invariant(hi
     if history.memory.seq < 2:
         return
     target = data.draw(st.integers(2, history.memory.seq))
-    command = Revert(at="", target=target, events=history.log[target - 1])
+    command = Revert(at=history.now(), target=target, events=history.log[target - 1])
     plan = plan_revert(history.memory, command)
     if plan.conflicts:
         with pytest.raises(ConflictError):
@@ -345,7 +377,7 @@ def test_a_revert_brings_back_and_takes_away_only_what_its_target_touched(histor
     touched = {e.fact.id for e in history.log[target - 1] if isinstance(e, FactAdded | FactRemoved)}
     touched |= {e.after.id for e in history.log[target - 1] if type(e).__name__ == "FactRevised"}
     touches_policy = any(type(e).__name__ == "PolicyChanged" for e in history.log[target - 1])
-    plan = plan_revert(history.memory, Revert(at="", target=target, events=history.log[target - 1]))
+    plan = plan_revert(history.memory, Revert(at=history.now(), target=target, events=history.log[target - 1]))
     if plan.conflicts or touches_policy:
         return
     for event in plan.events:

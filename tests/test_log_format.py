@@ -25,7 +25,7 @@ from store.sealing import as_file, by_hand, chain, digest, erase, offsets
 from ledger.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
 from ledger.decide import RULES
 from ledger.errors import CorruptLogError
-from ledger.events import Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
+from ledger.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
 from ledger.extraction.recorded import RecordedReply
 from ledger.policy import CATEGORIES, Policy
 
@@ -195,7 +195,7 @@ def tables() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def structs() -> dict[str, type[msgspec.Struct]]:
-    named = {kind.__name__: kind for kind in (Cause, Head, TurnRange, Fact, Section, Policy, Turn)}
+    named = {kind.__name__: kind for kind in (Access, Cause, Head, TurnRange, Fact, Section, Policy, Turn)}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Event))}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Candidate))}
     return named

@@ -12,10 +12,12 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import orjson
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -30,11 +32,16 @@ from ledger.events import CandidateRejected, Event, UpdateFailed, UpdateProposed
 from ledger.extraction.model import Answer, Prompt
 from ledger.extraction.recorded import RecordedReply
 from ledger.memory import Memory
+from ledger.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
+from ledger.review import fragmented
 from ledger.scope import Scope
 from ledger.writer import read_commits
 from projections.document import render
 from projections.replay import memory_at, replay
 from projections.what_if import decide_again
+
+pytestmark = pytest.mark.timeout(400)
+"""Thousands of synced writes: on a busy machine they take longer than any other test may."""
 
 TEXTS = st.sampled_from(
     ["Ada runs", "ada runs.", "Ada lives in Oslo", "Ada lives in Bergen", "喜欢 Rust", "a", "b", "c"]
@@ -69,10 +76,27 @@ class Meddler:
         return Answer(self.text, self.name)
 
 
-def reply(texts: list[tuple[str, float]], remove: list[str], section: str | None) -> str:
+LABELS = (
+    st.just({})
+    | st.just({})
+    | st.fixed_dictionaries(
+        {},
+        optional={
+            "scope": st.sampled_from(["user", "USER ", "task"]),
+            "durability": st.sampled_from(["durable", "session"]),
+            "authority": st.sampled_from(["descriptive", "prescriptive"]),
+        },
+    )
+)
+KINDS = st.sampled_from(["preference", "preference", "context", "correction"])
+
+
+def reply(texts: list[tuple[str, float]], remove: list[str], section: str | None, **more: object) -> str:
+    """Spell an answer; `more` are further lists of it."""
     said: dict[str, object] = {
         "newFacts": [{"content": text, "confidence": confidence} for text, confidence in texts],
         "factsToRemove": remove,
+        **more,
     }
     if section is not None:
         said["user"] = {"topOfMind": {"summary": section, "shouldUpdate": True}}
@@ -97,6 +121,10 @@ class LedgerMachine(RuleBasedStateMachine):
             salts=lambda: f"{next(self.count):032x}",
             background=False,
             max_facts=self.cap,
+            fact_eviction_policy="hybrid",
+            staleness_min_candidates=1,
+            consolidation_enabled=True,
+            consolidation_min_facts=3,
             min_seconds_between_calls=0,
             max_attempts=1,
         )
@@ -123,6 +151,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def live(self) -> Memory:
         return replay(self.backstory.store, self.scope)
+
+    def key(self) -> Callable[[str], str]:
+        return partial(dedup_key, notion=self.live().policy.dedup_key)
 
     def waiting(self) -> set[str]:
         return {thread.thread for thread in self.memory.status().pending}
@@ -187,6 +218,62 @@ class LedgerMachine(RuleBasedStateMachine):
         now = {fact.id: fact for fact in self.memory.facts()}
         assert all(now.get(fact_id) == fact for fact_id, fact in by_hand.items())
 
+    @rule(
+        thread=THREADS,
+        data=st.data(),
+        facts=st.lists(st.tuples(TEXTS, KINDS, LABELS), max_size=3),
+        days=st.sampled_from([0, 100]),
+    )
+    def learn_by_every_list(
+        self, thread: str, data: st.DataObject, facts: list[tuple[str, str, dict[str, str]]], days: int
+    ) -> None:
+        """Labels, reviews, confirmations and mergings, whether they were asked for or not."""
+        self.clock.sleep(days * 86_400)
+        by_hand = {fact.id: fact for fact in self.memory.facts() if fact.by_hand}
+        ids = st.sampled_from([*(fact.id for fact in self.memory.facts())] * 4 + ["fact_0_0"])
+        alike = [[fact.id for fact in facts] for facts in fragmented(self.live()).values()]
+        fitting = [st.permutations(group).map(lambda some: some[:3]) for group in alike]
+
+        def listed(most: int, **fields: st.SearchStrategy[object]) -> list[dict[str, object]]:
+            item = st.tuples(st.fixed_dictionaries(fields), LABELS).map(lambda pair: {**pair[0], **pair[1]})
+            return data.draw(st.lists(item, max_size=most))
+
+        lists: dict[str, list[dict[str, object]]] = {
+            "newFacts": [
+                {"content": text, "confidence": 0.9, "category": kind, **labels} for text, kind, labels in facts
+            ],
+            "factsToRemove": listed(2, id=ids, replacementFactIndex=st.integers(0, 3)),
+            "factsToReinforce": listed(2, id=ids),
+            "staleFactsToRemove": listed(2, id=ids, reason=st.just("over")),
+            "staleFactsToExtend": listed(2, id=ids, extendByDays=st.integers(1, 5000)),
+            "factsToConsolidate": listed(
+                2,
+                sourceIds=st.one_of(*fitting, *fitting, st.lists(ids, max_size=4)),
+                consolidated=st.fixed_dictionaries(
+                    {"content": TEXTS}, optional={"confidence": st.sampled_from([0.4, 0.8, 1.0])}
+                ),
+            ),
+        }
+        if thread not in self.waiting():
+            self.say(thread, "something to learn from")
+        result = self.memory.extract([RecordedReply(thread, reply([], [], None, **lists))])
+        assert (result.updates, result.failed) == (1, 0)
+        outcomes = [place for event in self.commits()[-1].events if (place := place_of(event)) is not None]
+        assert sorted(outcomes) == sorted(f"{name}/{n}" for name, items in lists.items() for n in range(len(items)))
+        now = {fact.id: fact for fact in self.memory.facts()}
+        assert all(now.get(fact_id) == fact for fact_id, fact in by_hand.items())
+
+    @rule(days=st.sampled_from([1, 40, 100, 400]))
+    def time_goes_by(self, days: int) -> None:
+        self.clock.sleep(days * 86_400)
+
+    @rule(data=st.data())
+    def use(self, data: st.DataObject) -> None:
+        facts = self.memory.facts()
+        if facts:
+            fact = data.draw(st.sampled_from(facts))
+            assert self.memory.touch(fact.id) == 1
+
     @rule(thread=THREADS, text=st.sampled_from(["no JSON", '{"newFacts": [', "{}", '{"other": 1}']))
     def learn_nothing_from_a_broken_answer(self, thread: str, text: str) -> None:
         before = self.live()
@@ -237,7 +324,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(text=TEXTS, confidence=st.sampled_from([0.1, 0.9]))
     def add(self, text: str, confidence: float) -> None:
-        alike = [f.id for f in self.memory.facts() if dedup_key(f.content) == dedup_key(text)]
+        key = self.key()
+        alike = [f.id for f in self.memory.facts() if key(f.content) == key(text)]
         try:
             change = self.memory.add_fact(text, confidence=confidence)
         except DuplicateFactError:
@@ -256,7 +344,8 @@ class LedgerMachine(RuleBasedStateMachine):
             try:
                 change = self.memory.edit_fact(fact.id, content=text)
             except RefusedError:
-                assert any(dedup_key(f.content) == dedup_key(text) for f in facts)
+                key = self.key()
+                assert any(key(f.content) == key(text) for f in facts)
             else:
                 assert (change.fact.id, change.fact.content, change.fact.by_hand) == (fact.id, text, True)
 
@@ -312,10 +401,25 @@ class LedgerMachine(RuleBasedStateMachine):
         if not replace:
             assert hands <= {fact.id for fact in self.memory.facts()}
 
-    @rule(cap=st.sampled_from([10, 12, 500]), threshold=st.sampled_from([0.5, 0.7, 0.9]))
-    def change_policy(self, cap: int, threshold: float) -> None:
+    @rule(
+        cap=st.sampled_from([3, 10, 12, 500]),
+        threshold=st.sampled_from([0.5, 0.7, 0.9]),
+        more=st.fixed_dictionaries(
+            {},
+            optional={
+                "fact_eviction_policy": st.sampled_from(EVICTIONS),
+                "gate_enabled": st.booleans(),
+                "dedup_key": st.sampled_from(DEDUP_KEYS),
+                "staleness_review_enabled": st.booleans(),
+                "staleness_min_candidates": st.sampled_from([1, 3]),
+                "consolidation_enabled": st.booleans(),
+                "consolidation_min_facts": st.sampled_from([2, 8]),
+            },
+        ),
+    )
+    def change_policy(self, cap: int, threshold: float, more: dict[str, PolicyValue]) -> None:
         try:
-            result = self.memory.set_policy(max_facts=cap, fact_confidence_threshold=threshold)
+            result = self.memory.set_policy(max_facts=cap, fact_confidence_threshold=threshold, **more)
         except CapError:
             assert sum(fact.by_hand for fact in self.memory.facts()) > cap
         else:
@@ -345,7 +449,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def memory_is_within_its_rules(self) -> None:
         memory = self.live()
         assert len(memory.facts) <= memory.policy.max_facts
-        keys = [dedup_key(fact.content) for fact in memory.facts.values()]
+        keys = list(map(self.key(), (fact.content for fact in memory.facts.values())))
         assert len(keys) == len(set(keys))
         for fact in memory.facts.values():
             assert fact.by_hand or fact.confidence >= memory.policy.fact_confidence_threshold

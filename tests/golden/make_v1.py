@@ -1,7 +1,8 @@
 """Writes the golden files of format 1: `python tests/golden/make_v1.py` from the project's folder.
 
-A small memory that holds every event, every candidate and every field of a cause, with fixed times and salts; one event
-of each stream was erased. What was written once is read forever: never change these files, add those of a new format.
+A small memory that holds every event and most candidates and fields of a cause, with fixed times and salts; one event
+of each stream was erased. The rest is in the files of `make_v1_rules.py`: these here were written when a policy had
+three values, so this no longer writes them to the byte. What was written once is read forever: never change a file.
 """
 
 from __future__ import annotations

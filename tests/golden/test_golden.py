@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -16,15 +17,28 @@ from golden.make_v1 import (
     STREAMS,
     THREAD,
     TRANSCRIPT,
-    build,
     ledger,
     transcript,
 )
+from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT, build
+from golden.make_v1_rules import ledger as ledger_of_rules
 from store.event_strategies import names_of
 
+from ledger.commands import candidates_of
 from ledger.commit import FORMAT, Commit, head_of
-from ledger.events import Candidate, CandidateRejected, Erased, Event
+from ledger.events import (
+    Candidate,
+    CandidateRejected,
+    Consolidation,
+    Erased,
+    Event,
+    Extension,
+    NewFact,
+    PolicyChanged,
+)
+from ledger.importing import read_document
 from ledger.memory import Fold, Memory
+from ledger.policy import Policy
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
 from ledger.transcript import Transcript
@@ -108,23 +122,95 @@ def test_it_says_what_was_meant(commits: list[Commit], store: JsonlStore) -> Non
                 assert told == event or isinstance(told, Erased)
 
 
-def test_it_holds_every_event_and_every_candidate(commits: list[Commit], store: JsonlStore) -> None:
-    events = [event for commit in [*commits, *read_commits(store, STREAMS["transcript"])] for event in commit.events]
+@pytest.fixture
+def rules(tmp_path: Path) -> list[Commit]:
+    place = tmp_path / "users/bo/ledger.jsonl"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(RULES, place)
+    return list(read_commits(JsonlStore(tmp_path), "users/bo/ledger"))
+
+
+def test_they_hold_every_event_and_every_candidate(
+    commits: list[Commit], rules: list[Commit], store: JsonlStore
+) -> None:
+    told = [*commits, *rules, *read_commits(store, STREAMS["transcript"])]
+    events = [event for commit in told for event in commit.events]
     assert {type(event) for event in events} == names_of(msgspec.inspect.type_info(Event))
     candidates = {type(event.candidate) for event in events if isinstance(event, CandidateRejected)}
     assert candidates == names_of(msgspec.inspect.type_info(Candidate))
 
 
+def test_a_policy_of_three_values_is_read_as_one_that_has_the_defaults_besides(commits: list[Commit]) -> None:
+    assert commits[8].events == (
+        PolicyChanged(Policy(), Policy(max_facts=12, fact_confidence_threshold=0.6), "manual"),
+    )
+    assert b'"after":{"max_facts":12,"fact_confidence_threshold":0.6,"fact_eviction_policy":"confidence"}' in (
+        LEDGER.read_bytes()
+    )
+
+
+def test_whatever_has_no_new_value_still_says_the_same_when_written(commits: list[Commit], store: JsonlStore) -> None:
+    turns = list(read_commits(store, STREAMS["transcript"]))
+    for path, read in ((LEDGER, commits), (TRANSCRIPT, turns)):
+        for line, commit in zip(path.read_bytes().splitlines(), read, strict=True):
+            stands = json.loads(line)
+            assert json.loads(msgspec.json.encode(commit.cause)) == stands["cause"]
+            for event, told in zip(commit.events, stands["events"], strict=True):
+                assert isinstance(event, PolicyChanged) or json.loads(msgspec.json.encode(event)) == told
+
+
 @pytest.mark.skipif(FORMAT != 1, reason="only the newest format is written")
-def test_it_is_written_again_to_the_byte() -> None:
+def test_what_the_rules_added_is_written_again_to_the_byte() -> None:
     for path, data in build().items():
         assert path.read_bytes() == data, path
 
 
+def test_what_the_rules_added_says_what_was_meant(rules: list[Commit]) -> None:
+    meant = ledger_of_rules()
+    assert [(commit.at, commit.cause, commit.events) for commit in rules] == [
+        (draft.at, draft.cause, draft.events) for draft in meant
+    ]
+    assert all(value != getattr(Policy(), name) for name, value in msgspec.structs.asdict(POLICY).items())
+
+
+def test_a_proposal_is_rebuilt_from_what_the_rules_made_of_it(rules: list[Commit]) -> None:
+    by_place = {candidate.place: candidate for candidate in candidates_of(rules[2].events)}
+    assert len(by_place) == 9
+    assert by_place["factsToConsolidate/0"] == Consolidation(
+        place="factsToConsolidate/0",
+        sources=("fact_2_0", "fact_2_1"),
+        content="Drinks tea, oolong above all",
+        category="drinks",
+        **LABELS,
+    )
+    assert by_place["staleFactsToExtend/0"] == Extension(
+        place="staleFactsToExtend/0", id="fact_2_2", days=100, reason="still does"
+    )
+
+
+def test_memory_json_states_confirmations_and_sources_only_where_there_are_any(rules: list[Commit]) -> None:
+    fold = Fold(Memory())
+    for commit in rules[:4]:
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    data = render(fold.memory())
+    assert data == RULES_DOCUMENT.read_bytes()
+    bus, both, chess = json.loads(data)["facts"]
+    assert (bus["confirmationCount"], bus["lastConfirmedAt"]) == (1, "2026-03-12T10:13:00.123456Z")
+    assert "consolidatedFrom" not in bus
+    assert both["consolidatedFrom"] == ["fact_2_0", "fact_2_1"]
+    assert not {"confirmationCount", "lastConfirmedAt"} & set(both)
+    assert {"confirmationCount", "lastConfirmedAt", "consolidatedFrom"} <= set(chess)
+    (again, *_) = [c for c in read_document(json.loads(data)) if getattr(c, "id", None) == "fact_4_0"]
+    assert isinstance(again, NewFact)
+    assert (again.confirmations, again.confirmed_at) == (3, "2026-03-12T10:02:00.123456Z")
+    assert again.consolidated_from == ("fact_a", "fact_b")
+
+
 def test_its_heads_have_not_moved() -> None:
     """So that nobody writes the files anew without noticing."""
-    heads = {path.name: head_of(path.read_bytes().splitlines()[-1]) for path in (LEDGER, TRANSCRIPT)}
+    heads = {path.name: head_of(path.read_bytes().splitlines()[-1]) for path in (LEDGER, TRANSCRIPT, RULES)}
     assert {name: (head.seq, head.hash[:16]) for name, head in heads.items()} == {
         "v1.jsonl": (13, "9d381919e4e9e038"),
+        "v1.rules.jsonl": (6, "33ec83348c46e0ae"),
         "v1.transcript.jsonl": (3, "87cf86ba1cadd56a"),
     }
