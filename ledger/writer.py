@@ -205,7 +205,7 @@ class Writer:
         """Return a command as it would be decided now, for a preview."""
         memory = self.memory()
         at = max(spell_moment(self.clock.now()), memory.at)
-        return msgspec.structs.replace(command, at=at, heat=self._heat_of(memory))
+        return msgspec.structs.replace(command, at=at, heat=self._heat_of(memory, command))
 
     def put_policy_in_force(self) -> None:
         """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
@@ -223,7 +223,7 @@ class Writer:
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
         memory = self._view.memory
         at = max(moment, memory.at)
-        heat = self._heat_of(memory)
+        heat = self._heat_of(memory, command)
         command = msgspec.structs.replace(command, at=at, heat=heat)
         cause = msgspec.structs.replace(cause, heat=heat)
         if isinstance(command, Extract):
@@ -238,9 +238,10 @@ class Writer:
             cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
         return cause, at, decide(memory, command)
 
-    def _heat_of(self, memory: Memory) -> dict[str, Access]:
-        """What was used of late, where the policy in force asks for it: a commit records all it was decided on."""
-        if self._heat is None or memory.policy.fact_eviction_policy != "hybrid":
+    def _heat_of(self, memory: Memory, command: Command) -> dict[str, Access]:
+        """What was used of late, where the policy asks for it: a commit records all it was decided on."""
+        policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
+        if self._heat is None or policy.fact_eviction_policy != "hybrid":
             return {}
         return {fact_id: access for fact_id, access in self._heat().items() if fact_id in memory.facts}
 
@@ -266,11 +267,14 @@ class Writer:
         policy = msgspec.structs.replace(memory.policy, **self._configured)
         at = max(moment, memory.at)
         try:
-            events = decide(memory, ChangePolicy(at=at, policy=policy, source="config"))
+            command = ChangePolicy(at=at, policy=policy, source="config")
+            command = msgspec.structs.replace(command, heat=self._heat_of(memory, command))
+            events = decide(memory, command)
         except CapError as error:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return None
-        ticket = self._append(Cause(kind="policy", actor="configuration"), at, events)
+        cause = Cause(kind="policy", actor="configuration", heat=command.heat)
+        ticket = self._append(cause, at, events)
         self._desk.fold_decided(self._learned)
         return ticket
 

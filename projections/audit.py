@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -124,53 +125,80 @@ class Logs(Protocol):
         """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
 
 
+class _Story(msgspec.Struct):
+    """What the ledger tells of one fact: the commit it was born in, how it was last, how it went."""
+
+    history: list[HistoryItem] = []
+    born: Commit | None = None
+    last: Fact | None = None
+    removed: Removed | None = None
+
+
+def _story(logs: Logs, fact_id: str, until: int) -> _Story:
+    story = _Story()
+    erased: list[int] = []
+    for commit in logs.commits_about(fact_id):
+        # What came after the memory was looked at is for the next question.
+        for event in concerns(commit, fact_id) if commit.seq <= until else ():
+            told = _in_words(event, commit)
+            story.history.append(HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, told))
+            match event:
+                case FactAdded(fact=fact):
+                    story.born, story.last, story.removed = story.born or commit, fact, None
+                case FactRevised(after=fact):
+                    story.last = fact
+                case FactRemoved(fact=fact):
+                    story.last = fact
+                    actor = commit.cause.actor
+                    story.removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail, actor)
+                case Redacted():
+                    erased.append(event.seq)
+                    story.removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
+                case _:
+                    pass
+    if story.born is None and erased:
+        story.born = logs.commit(min(erased))
+    return story
+
+
 def why(logs: Logs, fact_id: str) -> Why:
     """Explain a fact, also one that is gone, or of which nothing is left but that it was erased.
+
+    The evidence of a merged fact is that of the facts it was merged from.
 
     Raises:
         NotFoundError: no fact ever had this id.
     """
     memory = logs.memory()
-    history: list[HistoryItem] = []
-    born: Commit | None = None
-    last: Fact | None = None
-    removed: Removed | None = None
-    erased: list[int] = []
-    for commit in logs.commits_about(fact_id):
-        # What came after the memory was looked at is for the next question.
-        for event in concerns(commit, fact_id) if commit.seq <= memory.seq else ():
-            history.append(
-                HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, _in_words(event, commit))
-            )
-            match event:
-                case FactAdded(fact=fact):
-                    born, last, removed = born or commit, fact, None
-                case FactRevised(after=fact):
-                    last = fact
-                case FactRemoved(fact=fact):
-                    last = fact
-                    actor = commit.cause.actor
-                    removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail, actor)
-                case Redacted():
-                    erased.append(event.seq)
-                    removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
-                case _:
-                    pass
-    if born is None and erased:
-        born = logs.commit(min(erased))
+    story = _story(logs, fact_id, memory.seq)
+    born = story.born
     if born is None:
         raise NotFoundError(f"there is and was no fact {fact_id}")
-    evidence, cited = _evidence(logs, born, () if last is None else last.evidence)
+    evidence, cited = _words_behind(logs, story, memory.seq, {fact_id})
     return Why(
         fact_id,
-        memory.facts.get(fact_id, last),
+        memory.facts.get(fact_id, story.last),
         fact_id in memory.facts,
         Birth(born.seq, born.at, born.cause),
         evidence,
         cited,
-        tuple(history),
-        None if fact_id in memory.facts else removed,
+        tuple(story.history),
+        None if fact_id in memory.facts else story.removed,
     )
+
+
+def _words_behind(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the words behind a fact; a merged one names turns without their threads, so its sources are asked."""
+    if story.born is None:
+        return (), False
+    last = story.last
+    sources = () if last is None else [source for source in last.consolidated_from if source not in seen]
+    seen.update(sources)
+    found = [_words_behind(logs, _story(logs, source, until), until, seen) for source in sources]
+    words = tuple(dict.fromkeys(chain.from_iterable(evidence for evidence, _ in found)))
+    if words:
+        return words, all(cited for evidence, cited in found if evidence)
+    return _evidence(logs, story.born, () if last is None else last.evidence)
 
 
 def _evidence(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence, ...], bool]:

@@ -90,6 +90,35 @@ def test_evidence_from_outside_the_update_is_found_in_its_thread(memory):
     ]
 
 
+def test_the_words_behind_a_merged_fact_are_those_behind_its_sources_in_their_own_threads(tmp_path):
+    with open_home(tmp_path, consolidation_enabled=True, consolidation_min_facts=3) as bs:
+        memory = bs.memory("ada")
+        for thread in ("t1", "t2", "t3"):
+            memory.record(thread, exchange(f"dish {thread}", 1))
+        drinks = [f"Likes dish {n}" for n in range(3)]
+        facts = [{"content": drink, "confidence": 0.9, "category": "goal", "evidence": ["u1"]} for drink in drinks]
+        tell_raw(memory, "t1", newFacts=facts[:2])
+        tell_raw(memory, "t2", newFacts=facts[2:])
+        two = {"sourceIds": ["fact_2_0", "fact_2_1"], "consolidated": {"content": "Likes two dishes"}}
+        memory.set_policy(consolidation_min_facts=2)
+        tell_raw(memory, "t3", factsToConsolidate=[two])
+        first = next(fact.id for fact in memory.facts() if fact.consolidated_from)
+        found = memory.why(first)
+        assert [(told.thread, told.turn) for told in found.evidence] == [("t1", "u1")]
+        assert found.cited
+        memory.record("t3", exchange("dish four", 2))
+        three = {"sourceIds": [first, "fact_3_0"], "consolidated": {"content": "Likes three dishes"}}
+        tell_raw(memory, "t3", factsToConsolidate=[three])
+        merged = next(fact.id for fact in memory.facts() if len(fact.consolidated_from) == 2)
+        assert [told.content for told in memory.why(merged).evidence] == ["I like dish t1.", "I like dish t2."]
+
+
+def tell_raw(memory, thread, **lists):
+    import json
+
+    memory.extract([RecordedReply(thread, json.dumps(lists))])
+
+
 def test_why_of_an_erased_fact_tells_when_it_came_and_who_erased_it(tmp_path, memory):
     memory.record("t", exchange("tea", 1))
     memory.extract([RecordedReply("t", cited("Ada likes tea", "u1"))])

@@ -130,6 +130,13 @@ def test_at_the_cap_the_hybrid_policy_keeps_what_is_used_and_says_so(bs: Backsto
     }
 
 
+def test_a_change_to_the_hybrid_policy_counts_what_was_used_before_it(memory: MemoryHandle) -> None:
+    memory.touch("fact_2_0")
+    memory.set_policy(fact_eviction_policy="hybrid", max_facts=1)
+    assert [fact.id for fact in memory.facts()] == ["fact_2_0"]
+    assert set(memory.log(limit=1)[0].cause.heat) == {"fact_2_0"}
+
+
 def test_the_confidence_policy_asks_nobody_and_records_no_heat(bs: Backstory, memory: MemoryHandle) -> None:
     memory.touch("fact_2_0")
     memory.add_fact("Has a dog")

@@ -265,3 +265,18 @@ def test_whatever_a_rule_refuses_is_found_again_by_asking_why_not(memory: Memory
     learn(memory, newFacts=facts("Wants this one page in green", scope="task"))
     (refusal, *_) = memory.why_not("wants this page in green")
     assert (refusal.rule, refusal.content) == ("gate", "Wants this one page in green")
+
+
+@pytest.mark.parametrize("text", ["…", "...", "—", "[ ]", "。。。"])
+def test_a_text_without_a_letter_or_a_digit_is_no_fact_and_wipes_no_section_out(
+    memory: MemoryHandle, text: str
+) -> None:
+    learn(memory, user={"workContext": {"summary": "Works at a mill.", "shouldUpdate": True}})
+    refused = learn(
+        memory,
+        user={"workContext": {"summary": text, "shouldUpdate": True}},
+        newFacts=facts(text, "Likes tea", "C"),
+    )
+    assert refused == {"user.workContext": "empty", "newFacts/0": "empty"}
+    assert section(memory, "user.workContext") == "Works at a mill."
+    assert texts(memory) == ["Likes tea", "C"]

@@ -54,7 +54,10 @@ class _Labelled(_Item):
     @field_validator("scope", "durability", "authority", mode="before")
     @classmethod
     def _label(cls, value: object) -> str | None:
-        return clip(value.strip(), MAX_NAME) if isinstance(value, str) and value.strip() else None
+        if value is None or value == "":
+            return None
+        # A label of another kind is no label that lets anything in; what it was stays to be seen.
+        return clip(value.strip() if isinstance(value, str) else _spelled(value), MAX_NAME) or None
 
 
 class _Labels(TypedDict):
@@ -102,6 +105,11 @@ class _Removal(_Reference):
 class _Extension(_Reference):
     days: int = Field(alias="extendByDays", gt=0, lt=_MAX_DAYS)
     reason: str | None = None
+
+    @field_validator("days", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class _Merged(_Labelled):
@@ -166,13 +174,16 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
     return {"type": "object", "properties": {**groups, **items}}
 
 
+def _spelled(item: object) -> str:
+    try:
+        return json.dumps(item, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "… [nested too deep to be shown]"
+
+
 def unread(place: str, item: object, detail: str) -> Unread:
     """Keep what an item says, as JSON and cut to a bound, and why it could not be read."""
-    try:
-        text = json.dumps(item, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        text = "… [nested too deep to be shown]"
-    return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
+    return Unread(place=place, text=clip(_spelled(item), MAX_FACT), detail=clip(detail, MAX_NAME))
 
 
 def _told(error: ValidationError) -> str:

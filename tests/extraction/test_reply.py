@@ -436,7 +436,7 @@ def test_what_a_review_asks_for_is_read():
             "staleFactsToExtend": [
                 {"id": " fact_3 ", "extendByDays": 30},
                 {"id": "fact_4", "extend_by_days": 7, "reason": "still runs", "durability": "durable"},
-                {"id": "fact_5", "extendByDays": 1, "extend_by_days": 7},
+                {"id": "fact_5", "extendByDays": 1.0, "extend_by_days": 7},
             ],
         }
     ) == (
@@ -550,6 +550,8 @@ LABELLED = {
         ),
         ({"scope": " Task\n"}, ("Task", None, None)),
         ({"scope": "", "durability": "  ", "authority": None}, (None, None, None)),
+        # What is no text lets nothing in, so what it was stays to be seen.
+        ({"scope": ["task"], "durability": False, "authority": {"x": 1}}, ('["task"]', "false", '{"x": 1}')),
     ],
 )
 def test_every_kind_of_item_may_carry_labels(name, labels, read_as):
