@@ -1,0 +1,136 @@
+"""Forgetting for good: which contents of both streams have to go, and what is said again of what stays.
+
+Planning is pure and reads the streams from the first line to the last, several times and never holding more than what
+goes. The ledger is walked until a walk finds nothing new: each event that goes may take along a fact (one whose removal
+is erased would come back to life in a replay), and with it the last retained use of a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledger.erasure.aim import Aim, aim_at
+from ledger.erasure.evidence import turn_redacted, turns_of
+from ledger.erasure.requests import (
+    Erasure,
+    ForgetEverything,
+    ForgetExpired,
+    ForgetFact,
+    ForgetMatching,
+    ForgetThread,
+    Plan,
+    Sharing,
+    Walk,
+)
+from ledger.erasure.transcript import Said, read_transcript, used_in_turns
+from ledger.erasure.walk import LedgerWalk, walk_until_settled
+from ledger.errors import NotFoundError
+from ledger.events import (
+    Fact,
+    FactAdded,
+    LedgerEvent,
+    Redacted,
+    Section,
+    SummaryUpdated,
+    TurnRange,
+)
+from ledger.memory import Memory, birth
+
+__all__ = [
+    "Erasure",
+    "ForgetEverything",
+    "ForgetExpired",
+    "ForgetFact",
+    "ForgetMatching",
+    "ForgetThread",
+    "Plan",
+    "Sharing",
+    "plan_erasure",
+]
+
+
+def _restated(walk: LedgerWalk, aim: Aim) -> tuple[LedgerEvent, ...]:
+    """Say again what is named by an erased event and stays."""
+    facts = {slot.fact for slot in walk.slots}
+    sections = {slot.section for slot in walk.slots}
+    staying = [fact for fact in aim.memory.facts.values() if fact.id in facts and aim.stays(fact.id)]
+    return (
+        *(FactAdded(fact) for fact in sorted(staying, key=birth)),
+        *(
+            SummaryUpdated(name, Section(), told.section)
+            for name, told in sorted(walk.sections.items())
+            if name in sections
+        ),
+    )
+
+
+def _sharing(walk: LedgerWalk, aim: Aim, said: Said) -> Iterator[Sharing]:
+    def seen(thread: str | None, turns: TurnRange | None) -> bool:
+        return turns is not None and any(
+            thread == other and turns.first <= n <= turns.last for other, n in said.evidence
+        )
+
+    def shares(fact: Fact) -> bool:
+        cause = walk.births[fact.seq].cause if fact.seq in walk.births else None
+        return any((fact.source, turn_id) in said.ids for turn_id in fact.evidence) or (
+            not fact.evidence and cause is not None and fact.source == cause.thread and seen(cause.thread, cause.turns)
+        )
+
+    lineage = aim.lineage
+    staying = [fact for fact in aim.memory.in_order() if aim.stays(fact.id)]
+    for fact in staying:
+        if not aim.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
+            yield Sharing("fact", fact.id, fact.content)
+    gone = {slot.fact for slot in walk.slots}
+    named = gone.union(fact.id for fact in staying)
+    for fact in lineage.merged_into(aim.facts) if walk.merged else ():
+        if fact.id not in named:
+            yield Sharing("fact", fact.id, fact.content)
+    for name, told in sorted(walk.sections.items()):
+        if seen(told.thread, told.turns):
+            yield Sharing("section", name, told.section.summary)
+
+
+def _not_there(request: Erasure) -> NotFoundError:
+    match request:
+        case ForgetFact(fact_id=fact_id):
+            what = f"of fact {fact_id}: there never was one, or it is erased already"
+        case ForgetThread(thread=thread):
+            what = f"of thread {thread}: there never was one, or it is erased already"
+        case ForgetMatching():
+            what = "that holds this text"
+        case _:
+            what = "at all"
+    return NotFoundError(f"there is nothing {what}; see `log` and `threads`")
+
+
+def plan_erasure(
+    request: Erasure, memory: Memory, *, ledger: Walk, transcript: Walk, ledger_stream: str, transcript_stream: str
+) -> Plan:
+    """Plan what an erasure takes away from both streams, and what it says again.
+
+    `ledger` and `transcript` begin the streams anew each time they are called, `memory` is today's. What is erased
+    already is passed over. Of expired turns there may be none: then the plan is empty.
+
+    Raises:
+        UsageError: a text to match that is empty.
+        NotFoundError: there is nothing to erase.
+    """
+    if isinstance(request, ForgetExpired):
+        return Plan(
+            tuple(
+                turn_redacted(transcript_stream, turn, "expired")
+                for turn in turns_of(transcript)
+                if turn.at < request.before and request.covered(turn.thread, turn.turn.n)
+            )
+        )
+    aim = aim_at(request, memory, ledger)
+    said = read_transcript(aim, transcript, transcript_stream)
+    walk = walk_until_settled(aim, ledger, used_in_turns(aim, transcript, said))
+    if not walk.slots and not said.redacted:
+        raise _not_there(request)
+    redacted = (
+        Redacted(ledger_stream, slot.seq, slot.index, slot.what, fact=slot.fact, section=slot.section)
+        for slot in sorted(walk.slots, key=lambda slot: (slot.seq, slot.index))
+    )
+    return Plan((*redacted, *said.redacted.values()), _restated(walk, aim), tuple(_sharing(walk, aim, said)))

@@ -1,0 +1,62 @@
+"""What of the transcript goes, and which of the words looked for are used in what stays."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from ledger.content import Words, turn_texts
+from ledger.erasure.aim import Aim
+from ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
+from ledger.erasure.requests import ForgetFact, Walk
+from ledger.events import (
+    Redacted,
+)
+
+__all__ = ["Said", "read_transcript", "used_in_turns"]
+
+
+class Said:
+    """What of the transcript goes, and the turns that were the evidence, gone or not."""
+
+    def __init__(self) -> None:
+        self.redacted: dict[tuple[int, int], Redacted] = {}
+        self.evidence: set[tuple[str, int]] = set()
+        self.ids: set[tuple[str, str]] = set()
+
+    def take(self, stream: str, said: PlacedTurn, *, goes: bool) -> None:
+        """Take in a turn that was the evidence; `goes`: it is to be erased."""
+        self.evidence.add((said.thread, said.turn.n))
+        self.ids.add((said.thread, said.turn.id))
+        if goes:
+            self.redacted[said.seq, said.index] = turn_redacted(stream, said, "turn")
+
+
+def read_transcript(aim: Aim, transcript: Walk, stream: str) -> Said:
+    """Find the turns that go, and what they say; nothing is asked of the ledger any more."""
+    said = Said()
+    if isinstance(aim.request, ForgetFact):
+        for turn in turns_of(transcript):
+            for sources in aim.sources.values():
+                sources.look_at(turn)
+        for turn in chain.from_iterable(sources.found() for sources in aim.sources.values()):
+            said.take(stream, turn, goes=aim.request.with_evidence)
+            if aim.request.with_evidence:
+                aim.seek(turn_texts(turn.turn), phrases=False)
+        return said
+    for turn in turns_of(transcript):
+        if aim.everything or turn.thread == aim.thread or aim.says(turn_texts(turn.turn)):
+            said.take(stream, turn, goes=True)
+            if aim.thread is not None:
+                aim.seek(turn_texts(turn.turn), phrases=False)
+    return said
+
+
+def used_in_turns(aim: Aim, transcript: Walk, said: Said) -> set[str]:
+    """The words looked for that a turn uses which stays."""
+    used: set[str] = set()
+    words = Words(aim.sought)
+    for turn in turns_of(transcript) if words else ():
+        if (turn.seq, turn.index) not in said.redacted and (new := words.used_in(turn_texts(turn.turn))):
+            used |= new
+            words = Words(words.all - new)
+    return used
