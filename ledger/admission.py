@@ -6,7 +6,7 @@ Pure functions, used by every command that lets facts in or takes the rules anew
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -77,14 +77,14 @@ def _dedup(
     newcomers: Sequence[Newcomer],
     held: Mapping[str, str],
     refused: dict[str, Verdict],
-    key_of: Callable[[str], str],
+    keys: Mapping[str, str],
 ) -> None:
     """Refuse what a live fact already says, and of several newcomers that say the same all but the strongest."""
     best: dict[str, Newcomer] = {}
     for candidate, fact in newcomers:
         if candidate.place in refused:
             continue
-        key = key_of(fact.content)
+        key = keys[fact.id]
         if (holder := held.get(key)) is not None:
             refused[candidate.place] = Verdict("duplicate", f"{holder} already says this")
         elif (other := best.get(key)) is None:
@@ -133,14 +133,17 @@ def admit(
     each refuses somebody. `refused` holds what earlier rules refused, by place; the result holds those and its own.
     """
     verdicts = dict(refused or {})
-    key_of: Callable[[str], str] = partial(dedup_key, notion=memory.policy.dedup_key)
+    # Once for all rounds: there may be as many as there are candidates.
+    everyone = [*memory.facts.values(), *(fact for _, fact in newcomers)]
+    contents, notion = map(_content, everyone), repeat(memory.policy.dedup_key)
+    keys = dict(zip(map(_id, everyone), map(dedup_key, contents, notion), strict=True))
     while True:
         before = len(verdicts)
         gone = _going(newcomers, removals, verdicts)
         staying = [fact for fact in memory.facts.values() if fact.id not in gone] if gone else memory.facts.values()
-        held = dict(zip(map(key_of, map(_content, staying)), map(_id, staying), strict=True))
+        held = {keys[fact.id]: fact.id for fact in staying}
         evicted: tuple[Dropped, ...] = ()
-        _dedup(newcomers, held, verdicts, key_of)
+        _dedup(newcomers, held, verdicts, keys)
         _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
             evicted = _cap(staying, ranking, newcomers, verdicts)

@@ -190,4 +190,5 @@ def _restated(live: Fact, candidate: NewFact) -> Fact:
         by_hand=live.by_hand or candidate.by_hand,
         confirmations=max(live.confirmations, candidate.confirmations),
         confirmed_at=candidate.confirmed_at or live.confirmed_at,
+        consolidated_from=candidate.consolidated_from or live.consolidated_from,
     )

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from ledger.events import (
+    DOCUMENT_SECTIONS,
     Access,
     Candidate,
     CandidateRejected,
@@ -35,6 +36,7 @@ from ledger.policy import Policy
 
 __all__ = [
     "CONSOLIDATIONS",
+    "LISTS",
     "AddFact",
     "ChangePolicy",
     "Clear",
@@ -60,6 +62,21 @@ CONSOLIDATIONS = "factsToConsolidate/"
 
 Fields: TypeAlias = dict[str, str | int | float | bool | None]
 """Fields of a candidate by their names."""
+
+LISTS = (
+    "newFacts",
+    "factsToRemove",
+    "factsToReinforce",
+    "staleFactsToRemove",
+    "staleFactsToExtend",
+    "factsToConsolidate",
+)
+"""The lists of a model's answer, in the order in which they are read."""
+
+_GROUPS = ("user", "history")
+_READ = {name: rank for rank, name in enumerate((*_GROUPS, *DOCUMENT_SECTIONS, "facts", *LISTS))}
+"""Where in a proposal its parts are read: sections come before lists, a document's facts stand for themselves."""
+_AGAIN = "again"
 
 _LABELS = ("scope", "durability", "authority")
 
@@ -178,6 +195,7 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
         return told
     return msgspec.structs.replace(
         told,
+        evidence=(),
         id=fact.id,
         at=fact.created_at,
         source=fact.source,
@@ -191,9 +209,11 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
 def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> Fields:
     """Name the fields in which a candidate differs from the fact that came of it.
 
-    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give.
+    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give. What a
+    fact was merged from is not taken from it by a document that does not say so.
     """
-    return _different(candidate, _told(fact, candidate.place, stated=stated))
+    told = _told(fact, candidate.place, stated=stated)
+    return _different(msgspec.structs.replace(candidate, consolidated_from=told.consolidated_from), told)
 
 
 def _merged(fact: Fact, place: str) -> Consolidation:
@@ -275,6 +295,13 @@ def candidates_of(events: Iterable[Event], *, stated: bool = False) -> tuple[Can
     return tuple(sorted(found, key=lambda candidate: _place_key(candidate.place)))
 
 
-def _place_key(place: str) -> tuple[str, int]:
+def _place_key(place: str) -> tuple[int, int]:
+    """Rank a place as a reader comes to it: which of two equal candidates stands, and the order of events, rest on it.
+
+    Places of no rank (whole files of an imported home) come last, as they are found.
+    """
     name, _, index = place.partition("/")
-    return (name, int(index)) if index.isdigit() else (place, -1)
+    if index.startswith(_AGAIN):
+        group = _GROUPS.index(name.partition(".")[0]) + 1 if "." in name else 0
+        return (len(_READ) + group, int(index.removeprefix(_AGAIN)))
+    return (_READ.get(name, len(_READ)), int(index) if index.isdigit() else -1)

@@ -39,6 +39,7 @@ __all__ = ["Phrases", "Words", "about", "asides", "fact_texts", "folded", "texts
 
 _NAMES = frozenset({"id", "at", "source"})
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_FACT_ID = re.compile(r"fact_[\w-]{1,64}", re.ASCII)
 _BLANKS = frozenset("nrt")
 
 
@@ -98,6 +99,11 @@ def _meant(escape: re.Match[str]) -> str:
     return " " if escape[3] in _BLANKS else escape[3]
 
 
+def _no_ids(named: Iterable[str]) -> Iterator[str]:
+    """Yield what a model wrote where an id belongs; small ones write out the fact itself."""
+    return (text for text in named if _FACT_ID.fullmatch(text) is None)
+
+
 def _category(category: str | None) -> Iterator[str]:
     if category and category not in CATEGORIES:
         yield category
@@ -112,11 +118,15 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield candidate.content
             yield from _category(candidate.category)
             yield candidate.source_error or ""
-        case Removal(reason=str(reason)) | Extension(reason=str(reason)):
-            yield reason
+        case Removal() | Extension():
+            yield from _no_ids((candidate.id,))
+            yield candidate.reason or ""
+        case Reinforcement():
+            yield from _no_ids((candidate.id,))
         case NewSummary():
             yield candidate.summary
         case Consolidation():
+            yield from _no_ids(candidate.sources)
             yield candidate.content
             yield from _category(candidate.category)
         case Edit():
@@ -125,8 +135,6 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
         case Unread():
             yield from _quoted(candidate.text)
             yield from _quoted(candidate.detail)
-        case Removal() | Reinforcement() | Extension():
-            pass
 
 
 def _proposed(fields: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:

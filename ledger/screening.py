@@ -191,7 +191,7 @@ class _Screening:
             place = f"newFacts/{candidate.replacement}"
             if place in news and place not in self._refused:
                 self._refused[place] = Verdict(
-                    "removal_refused", f"it was to replace {candidate.id}, whose removal was refused ({verdict.rule})"
+                    "removal_refused", f"{candidate.place}, which it was to make up for, was refused ({verdict.rule})"
                 )
 
     def _repeated(self) -> Iterator[tuple[str, Verdict]]:

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ledger.clock import Clock, SystemClock, spell_moment
-from ledger.commands import ChangePolicy, Clear, Command, Extract
+from ledger.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    Extract,
+    FailUpdate,
+    ImportDocument,
+    RemoveFact,
+)
 from ledger.commit import Cause, Commit, Draft, Head
 from ledger.coverage import Coverage
 from ledger.decide import decide
@@ -32,7 +42,7 @@ from ledger.erasure import (
     plan_erasure,
 )
 from ledger.errors import CapError, UnavailableError, WrongExpectedVersionError
-from ledger.events import Access, Event, Redacted, TurnRange
+from ledger.events import Access, Event, Redacted, Removal, TurnRange
 from ledger.group import Ticket
 from ledger.memory import Memory
 from ledger.merge import too_late
@@ -239,9 +249,9 @@ class Writer:
         return cause, at, decide(memory, command)
 
     def _heat_of(self, memory: Memory, command: Command) -> dict[str, Access]:
-        """What was used of late, where the policy asks for it: a commit records all it was decided on."""
+        """What was used of late, where the policy asks for it: a commit records all it was decided on, and no more."""
         policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
-        if self._heat is None or policy.fact_eviction_policy != "hybrid":
+        if self._heat is None or policy.fact_eviction_policy != "hybrid" or not _may_rank(memory, command):
             return {}
         return {fact_id: access for fact_id, access in self._heat().items() if fact_id in memory.facts}
 
@@ -446,6 +456,25 @@ class Writer:
             self._purge(self.scope)
         for stream in streams:
             self.store.redact(stream, left[stream])
+
+
+def _may_rank(memory: Memory, command: Command) -> bool:
+    """Whether a decision can come to ask who stays: of what cannot fill memory, no commit has to tell."""
+    match command:
+        case EditFact() | RemoveFact() | Clear() | FailUpdate():
+            return False
+        case AddFact():
+            most = 1
+        case Extract(proposal=proposal):
+            # A review that may not remove all that it asks for ranks, too.
+            if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
+                return True
+            most = len(proposal.candidates)
+        case ImportDocument(candidates=candidates, replace=False):
+            most = len(candidates)
+        case _:
+            return True
+    return len(memory.facts) + most > memory.policy.max_facts
 
 
 def _redaction(request: Erasure, actor: str | None) -> Cause:

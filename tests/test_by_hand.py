@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from fakes import exchange, open_home, reply
 from typer.testing import CliRunner
@@ -343,3 +344,22 @@ def test_the_command_line_says_where_it_looked_and_who_is_there(home: Path, tmp_
     assert str(tmp_path / "theirs") in told
     assert "the users there are bob" in told
     assert not home.exists()
+
+
+def test_a_hand_edited_document_is_adopted_whatever_its_facts_rest_on(tmp_path: Path) -> None:
+    with open_home(tmp_path, consolidation_enabled=True, consolidation_min_facts=3) as bs:
+        memory = bs.memory("ada")
+        facts = [{"content": f"Likes dish {n}", "confidence": 0.9, "evidence": [1]} for n in range(4)]
+        merged = {"sourceIds": ["fact_2_1", "fact_2_2"], "consolidated": {"content": "Likes two dishes"}}
+        for lists in ({"newFacts": facts}, {"factsToConsolidate": [merged]}):
+            memory.record("t1", exchange("tea"), mode="append")
+            memory.extract([RecordedReply("t1", json.dumps(lists))])
+        document = json.loads(json.dumps(msgspec.to_builtins(memory.export())))
+        for fact in document["facts"]:
+            fact["content"] += "!!"
+            fact.pop("consolidatedFrom", None)
+        memory.import_document(document, replace=True)
+        assert [fact.content[-2:] for fact in memory.facts()] == ["!!"] * 3
+        assert [fact.consolidated_from for fact in memory.facts()][-1] == ("fact_2_1", "fact_2_2")
+        assert memory.verify().ok
+        assert memory.what_if().facts == 3

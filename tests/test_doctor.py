@@ -250,7 +250,7 @@ def test_what_a_killed_process_left(home: Home, name: str) -> None:
 def test_a_lock_that_is_held_for_long(home: Home) -> None:
     clock = FakeClock()
     with JsonlStore(home.path).locked(LEDGER):
-        checks = examine(home.path, clock=clock)
+        checks = examine(home.path, clock=clock, config={"file_lock_timeout_seconds": 1})
     assert wrong(checks) == ["locks"]
     assert f"{LEDGER}.lock" in hint(checks, "locks")
     assert 0 < sum(clock.slept) < 1

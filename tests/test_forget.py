@@ -9,7 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE, Gate, ScriptedModel, open_home
+from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
@@ -347,3 +347,30 @@ def test_nothing_is_written_through_a_link_that_lies_where_a_file_is_to_be_made(
     assert target.read_text() == "mine"
     assert not any(path.is_symlink() for path in folder.iterdir())
     assert memory.verify().ok
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"factsToRemove": ["Ada lives in Zanzibar"]},
+        {"factsToRemove": [{"id": "Zanzibar", "reason": "x"}]},
+        {"factsToReinforce": ["Ada lives in Zanzibar"]},
+        {"staleFactsToRemove": ["Zanzibar"]},
+        {"staleFactsToExtend": [{"id": "Ada lives in Zanzibar", "extendByDays": 3}]},
+        {"factsToConsolidate": [{"sourceIds": ["Zanzibar", "x"], "consolidated": {"content": "Both"}}]},
+        {"newFacts": [{"content": "Ada travels", "confidence": 0.9, "evidence": ["I like Zanzibar."]}]},
+        {"newFacts": [{"content": "Ada travels", "confidence": 0.9, "scope": "zanzibar"}]},
+        {
+            "newFacts": [{"content": "Ada travels", "confidence": 0.9}],
+            "factsToRemove": [{"id": "Zanzibar", "replacementFactIndex": 0, "scope": "task"}],
+        },
+    ],
+)
+def test_what_a_model_wrote_where_an_id_belongs_goes_with_the_text_it_says(tmp_path: Path, answer: object) -> None:
+    with open_home(tmp_path, ScriptedModel(json.dumps(answer)), consolidation_enabled=True) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("Zanzibar"))
+        memory.extract()
+        memory.forget(matching="zanzibar")
+        assert memory.verify().ok
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"zanzibar" in path.read_bytes().lower()]

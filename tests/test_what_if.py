@@ -366,3 +366,37 @@ def test_a_value_that_cannot_be_is_told(tmp_path: Path, wrong: dict[str, PolicyV
         memory.add_fact("Ada runs")
         with pytest.raises(error):
             memory.what_if(**wrong)  # type: ignore[arg-type]
+
+
+def test_of_two_candidates_that_say_the_same_the_one_that_stood_stands_when_it_is_decided_again(tmp_path: Path) -> None:
+    """A proposal is rebuilt in the order in which it was read, not in that of its names."""
+    with open_home(tmp_path, consolidation_enabled=True, consolidation_min_facts=3) as bs:
+        memory = bs.memory("ada")
+        facts = [{"content": f"Ada runs {when}", "confidence": 0.9} for when in ("daily", "weekly", "at dawn")]
+        both = {
+            "newFacts": [{"content": "Ada runs a lot", "confidence": 0.9}],
+            "factsToConsolidate": [
+                {"sourceIds": ["fact_2_0", "fact_2_1"], "consolidated": {"content": "Ada runs a lot"}}
+            ],
+        }
+        for lists in ({"newFacts": facts}, both):
+            memory.record("t", exchange("runs"), mode="append")
+            memory.extract([RecordedReply("t", json.dumps(lists))])
+        assert "fact_3_0" in {fact.id for fact in memory.facts()}
+        found = memory.what_if()
+        assert (found.added, found.removed, found.facts) == ((), (), 4)
+
+
+def test_an_erasure_elsewhere_does_not_make_the_rest_undecidable(tmp_path: Path) -> None:
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        gated = {
+            "user": {"workContext": {"summary": "Deploys.", "shouldUpdate": True}},
+            "newFacts": [{"content": "Ada deploys tonight", "confidence": 0.9, "scope": "task"}],
+            "history": {"recentMonths": {"summary": "Deployed.", "shouldUpdate": True}},
+        }
+        for thread, lists in (("a", {"newFacts": [{"content": "a zebra", "confidence": 0.9}]}), ("b", gated)):
+            memory.record(thread, exchange(thread))
+            memory.extract([RecordedReply(thread, json.dumps(lists))])
+        memory.forget(matching="zebra")
+        assert [fact.content for fact in memory.what_if(gate_enabled=False).added] == ["Ada deploys tonight"]

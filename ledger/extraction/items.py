@@ -25,17 +25,7 @@ from ledger.events import (
 )
 from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
 
-__all__ = ["LISTS", "read_item", "read_section", "reply_schema", "unread"]
-
-LISTS = (
-    "newFacts",
-    "factsToRemove",
-    "factsToReinforce",
-    "staleFactsToRemove",
-    "staleFactsToExtend",
-    "factsToConsolidate",
-)
-"""The lists of an answer, in the order in which their items are settled."""
+__all__ = ["read_item", "read_section", "reply_schema", "unread"]
 
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
@@ -200,7 +190,7 @@ def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
         content=clip(read.content.strip(), MAX_FACT),
         category=clip(read.category.strip().casefold(), MAX_NAME),
         confidence=read.confidence,
-        evidence=tuple(dict.fromkeys(cite.get(c, clip(c, MAX_NAME)) for c in read.evidence)),
+        evidence=tuple(dict.fromkeys(cite[cited] for cited in read.evidence if cited in cite)),
         source_error=clip(read.source_error.strip(), MAX_FACT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
         **_labels(read),

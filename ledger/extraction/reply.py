@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from ledger.commands import Proposal
+from ledger.commands import LISTS, Proposal
 from ledger.errors import ReplyError
 from ledger.events import DOCUMENT_SECTIONS, Candidate, Turn
-from ledger.extraction.items import LISTS, read_item, read_section, unread
+from ledger.extraction.items import read_item, read_section, unread
 from ledger.sanitize import safe_text
 
 __all__ = ["read_reply"]
@@ -126,11 +126,13 @@ def _count(found: dict[str, object]) -> int:
     return sum(len(items) for items in lists if isinstance(items, list)) + sum(len(part.shadowed) for part in repeated)
 
 
-def read_reply(text: str, turns: Sequence[Turn] = (), *, prompted: bool = True) -> Proposal:
+def read_reply(
+    text: str, turns: Sequence[Turn] = (), *, prompted: bool = True, thread: Sequence[Turn] = ()
+) -> Proposal:
     """Take a model's answer apart; `turns` are those it was made from, so that the numbers it cites become their ids.
 
     A model that was `prompted` saw numbers and no ids, so an id that looks like a number is not what it means; in a
-    recorded reply it is.
+    recorded reply it is, and any turn of the `thread` may be cited. What is cited beside these is no evidence.
 
     Raises:
         ReplyError: no object, a broken one, or one without a known key; too many characters, or items.
@@ -142,6 +144,6 @@ def read_reply(text: str, turns: Sequence[Turn] = (), *, prompted: bool = True) 
     if (count := _count(found)) > _MAX_ITEMS:
         raise ReplyError(f"the reply holds {count} items; at most {_MAX_ITEMS} are read")
     numbers, ids = {str(turn.n): turn.id for turn in turns}, {turn.id: turn.id for turn in turns}
-    cite = ids | numbers if prompted else numbers | ids
+    cite = ids | numbers if prompted else {turn.id: turn.id for turn in thread} | numbers | ids
     candidates = (*_summaries(found), *_listed(found, cite), *_shadowed(found))
     return Proposal(candidates, hashlib.sha256(raw.encode()).hexdigest(), len(raw))

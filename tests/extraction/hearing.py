@@ -189,7 +189,8 @@ class Listener:
         outcomes = [e for e in events if getattr(e, "place", None) or isinstance(e, CandidateRejected)]
         assert len(outcomes) == len(candidates)
         rebuilt = candidates_of(events)
-        assert sorted(rebuilt, key=_place) == sorted(candidates, key=_place)
+        # In order, too: which of two equal candidates stands depends on it when they are decided again.
+        assert rebuilt == candidates
         # What is nobody's outcome follows from one: an eviction, or the end of a fact that was merged.
         merged = {source for event in events if isinstance(event, FactAdded) for source in event.fact.consolidated_from}
         for event in events[1:]:
@@ -219,7 +220,3 @@ class Listener:
 
 def _by_hand(memory: Memory) -> dict[str, Fact]:
     return {name: fact for name, fact in memory.facts.items() if fact.by_hand}
-
-
-def _place(candidate: object) -> str:
-    return candidate.place  # type: ignore[attr-defined, no-any-return]

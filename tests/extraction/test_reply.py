@@ -180,7 +180,6 @@ def test_a_fact_is_read_with_all_that_it_says():
     assert one_fact(
         category="Preference",
         confidence=0.75,
-        evidence=["m1", 2, "m1"],
         sourceError=" said coffee ",
         expectedValidDays=30,
         scope="user",
@@ -192,7 +191,6 @@ def test_a_fact_is_read_with_all_that_it_says():
         content="Likes tea",
         category="preference",
         confidence=0.75,
-        evidence=("m1", "2"),
         source_error="said coffee",
         expected_valid_days=30,
         scope="user",
@@ -298,7 +296,8 @@ def test_a_fact_that_cannot_be_read_is_told_and_harms_no_neighbour(item):
         (["1", "b"], ("a", "b")),
         ("a", ("a",)),
         (2, ("b",)),
-        ([3, "zz", "a"], ("3", "zz", "a")),
+        # What is no turn of the conversation is no evidence: it may be anything, and be taken for another turn's id.
+        ([3, "zz", "a"], ("a",)),
         ([True, None, 1.0, {}, []], ()),
         (None, ()),
         ({}, ()),
@@ -308,6 +307,15 @@ def test_a_fact_that_cannot_be_read_is_told_and_harms_no_neighbour(item):
 def test_evidence_is_cited_by_number_or_by_id(evidence, cited):
     (candidate,) = read({"newFacts": [{"content": "x", "evidence": evidence}]}, turns=[turn(1, "a"), turn(2, "b")])
     assert candidate.evidence == cited
+
+
+def test_a_recorded_reply_may_cite_any_turn_of_its_thread_and_nothing_else():
+    reply = {"newFacts": [{"content": "x", "evidence": ["a", "z", 1, "Ada lives in Oslo"]}]}
+    turns, thread = [turn(2, "b")], [turn(1, "a"), turn(2, "b")]
+    (recorded,) = read(reply, turns=turns, prompted=False, thread=thread)
+    assert recorded.evidence == ("a",)
+    (asked,) = read(reply, turns=turns, thread=thread)
+    assert asked.evidence == ()
 
 
 def test_a_model_that_was_shown_numbers_cites_numbers_also_where_ids_look_like_them():
@@ -639,13 +647,13 @@ def test_lone_surrogates_become_replacement_characters():
 def test_everything_is_bounded():
     long = "x" * 50_000
     fact_read, removal, summary, unread = (
-        one_fact(content=long, category=long, evidence=[long], sourceError=long, scope=long),
+        one_fact(content=long, category=long, sourceError=long, scope=long),
         *read({"factsToRemove": [{"id": long, "reason": long}]}),
         *read({"user": {"workContext": {"summary": long, "shouldUpdate": True}}}),
         *read({"newFacts": [{"words": long}]}),
     )
     assert len(fact_read.content) == len(fact_read.source_error) == MAX_FACT
-    assert len(fact_read.category) == len(fact_read.evidence[0]) == len(fact_read.scope) == MAX_NAME
+    assert len(fact_read.category) == len(fact_read.scope) == MAX_NAME
     assert (len(removal.id), len(removal.reason), len(summary.summary)) == (MAX_NAME, MAX_FACT, MAX_SUMMARY)
     assert len(unread.text) == MAX_FACT
 
