@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from backstory.api import Backstory as Backstory
     from backstory.handle import MemoryHandle as MemoryHandle
+    from ledger.extraction.recorded import RecordedReply as RecordedReply
+    from ledger.observing import Observer as Observer
 
-__all__ = ["Backstory", "MemoryHandle", "__version__"]
+__all__ = ["Backstory", "MemoryHandle", "Observer", "RecordedReply", "__version__"]
 
 __version__ = "0.1.0"
 
-_PLACES = {"Backstory": "backstory.api", "MemoryHandle": "backstory.handle"}
+_PLACES = {
+    "Backstory": "backstory.api",
+    "MemoryHandle": "backstory.handle",
+    "Observer": "ledger.observing",
+    "RecordedReply": "ledger.extraction.recorded",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from backstory.changing import Changing
 from backstory.forgetting import Forgetting
-from backstory.learning import Learning, Mode
+from backstory.learning import Learning, Mode, Recorded
 from backstory.reading import Reading
 from backstory.reextraction import Reextraction
 from backstory.results import (
@@ -67,7 +67,7 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
 
     async def aextract(
         self,
-        replies: Sequence[RecordedReply] | None = None,
+        replies: Sequence[Recorded] | None = None,
         *,
         thread: str | None = None,
         dated: bool = False,
@@ -77,7 +77,7 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
         """See `extract`."""
         return await _in_thread(self.extract, replies, thread=thread, dated=dated, skipped=skipped, progress=progress)
 
-    async def aretry(self, thread: str | None = None, *, replies: Sequence[RecordedReply] | None = None) -> Extracted:
+    async def aretry(self, thread: str | None = None, *, replies: Sequence[Recorded] | None = None) -> Extracted:
         """See `retry`."""
         return await _in_thread(self.retry, thread, replies=replies)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from backstory.results import (
     Extracted,
@@ -30,9 +30,12 @@ from ledger.writer import State
 if TYPE_CHECKING:
     from ledger.extraction.recorded import RecordedReply
 
-__all__ = ["Learning", "Mode"]
+__all__ = ["Learning", "Mode", "Recorded"]
 
 Mode = Literal["conversation", "append"]
+
+Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
+"""A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""
 
 
 class Learning(Scoped):
@@ -93,7 +96,7 @@ class Learning(Scoped):
 
     def extract(
         self,
-        replies: Sequence[RecordedReply] | None = None,
+        replies: Sequence[Recorded] | None = None,
         *,
         thread: str | None = None,
         dated: bool = False,
@@ -114,7 +117,9 @@ class Learning(Scoped):
             self._must_know(thread)
         outcomes: list[Outcome] = []
         if replies is not None:
-            for number, reply in enumerate(replies, 1):
+            from ledger.extraction.recorded import as_reply
+
+            for number, reply in enumerate(map(as_reply, replies), 1):
                 if thread in (None, reply.thread):
                     outcomes += self._answer(reply, number, dated=dated, skipped=skipped)
                 if progress is not None:
@@ -158,7 +163,7 @@ class Learning(Scoped):
             )
         return self._engine.model
 
-    def retry(self, thread: str | None = None, *, replies: Sequence[RecordedReply] | None = None) -> Extracted:
+    def retry(self, thread: str | None = None, *, replies: Sequence[Recorded] | None = None) -> Extracted:
         """Run parked updates again, with the model or with recorded replies.
 
         Raises:
@@ -167,7 +172,9 @@ class Learning(Scoped):
         """
         if thread is not None:
             self._must_know(thread)
-        answers = {reply.thread: reply for reply in reversed(replies or ())}
+        from ledger.extraction.recorded import as_reply
+
+        answers = {reply.thread: reply for reply in map(as_reply, reversed(replies or ()))}
         outcomes: list[Outcome] = []
         for name, parked in self._parked(thread):
             model = answers.get(name) if replies is not None else self._model()

@@ -435,3 +435,15 @@ def test_what_is_slow_to_load_is_loaded_when_it_is_needed(statement, allowed):
     assert HEAVY & set(loaded) <= allowed
     if statement == "import backstory":
         assert {name for name in loaded if name.startswith(("backstory.", "ledger", "projections"))} == set()
+
+
+def test_recorded_replies_may_be_plain_mappings_and_nothing_else(tmp_path):
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("tea"))
+        assert memory.extract([{"thread_id": "t", "reply": {"newFacts": [{"content": "x1", "confidence": 1}]}}]).updates
+        assert [fact.content for fact in memory.facts()] == ["x1"]
+        with pytest.raises(InputError, match="thread_id"):
+            memory.extract([{"thread": "t"}])
+        with pytest.raises(InputError, match="thread_id"):
+            memory.extract(["a text"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ledger.errors import InputError
 from ledger.extraction.model import Answer, Prompt
 from ledger.sanitize import MAX_NAME, clip, safe_text
 
-__all__ = ["RECORDED", "RecordedReply", "read_replies"]
+__all__ = ["RECORDED", "RecordedReply", "as_reply", "read_replies"]
 
 RECORDED = "recorded"
 """The model's name in the cause of a commit that a recorded reply led to."""
@@ -55,6 +55,20 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
             raise InputError(f'line {number} of the replies is not {{"thread_id": …, "reply": …}}')
         replies.append(RecordedReply(thread, text))
     return replies
+
+
+def as_reply(given: RecordedReply | Mapping[str, object]) -> RecordedReply:
+    """Take a recorded answer as it is, or as a mapping with `thread_id` and `reply`.
+
+    Raises:
+        InputError: it is something else.
+    """
+    if isinstance(given, RecordedReply):
+        return given
+    thread = _thread(given.get("thread_id")) if isinstance(given, Mapping) else None
+    if thread is None or "reply" not in given:
+        raise InputError('a recorded reply is a RecordedReply, or {"thread_id": …, "reply": …}')
+    return RecordedReply(thread, _text(given["reply"]))
 
 
 def _text(reply: object) -> str:
