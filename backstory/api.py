@@ -119,7 +119,7 @@ class Backstory:
         observers = watchers(callbacks)
         clock = clock or SystemClock()
         patterns = Path(stated.patterns_dir) if stated.patterns_dir else None
-        if patterns is not None:
+        if patterns is not None and (background or model is not None):
             # What is wrong with them is said here and now, not by a worker some day.
             _signals(patterns)
         folder = base_folder(home, stated)

@@ -160,12 +160,21 @@ class Changing(Scoped):
     def set_policy(self, **changes: PolicyValue) -> PolicyResult:
         """Put other rules in force; facts they do not allow leave memory in the same commit.
 
+        Where they are in force already nothing is written, and the result's `commit` is None. Ranges are the ledger's,
+        which are wider than configuration's: a host may keep a memory of three facts.
+
         Raises:
             ConfigError: an unknown key, or a value outside its range.
             CapError: more facts were entered by hand than `max_facts` would allow.
         """
         known_policy(changes)
-        policy = check_policy(msgspec.structs.replace(self._writer.memory().policy, **changes))
+        check_policy(msgspec.structs.replace(self._writer.memory().policy, **changes))
+        # What configuration asks for comes first: the other rules are added to that, and do not take it back.
+        self._writer.put_policy_in_force()
+        memory = self._writer.memory()
+        policy = check_policy(msgspec.structs.replace(memory.policy, **changes))
+        if policy == memory.policy:
+            return PolicyResult(memory.policy, memory.configured)
         commit = self._writer.commit(ChangePolicy(at="", policy=policy), self._cause("policy"))
         memory = self._writer.memory()
         return PolicyResult(memory.policy, memory.configured, commit.seq)

@@ -15,9 +15,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backstory.settings import Settings
 from ledger.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
 
 __all__ = ["BACKEND", "NOT_NEEDED", "read_config"]
 
@@ -66,7 +70,14 @@ def read_config(
         where = f"the configuration file {config}"
         section = _section(_parsed(config), where)
     env = os.environ if environ is None else environ
-    return {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
+    found = {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
+    if isinstance(found.get("model"), str) and not isinstance(config, Mapping):
+        # The value is not told: it may as well be a key to a service.
+        raise ConfigError(
+            f"model in {where} has no keys below it, as {{provider: …, model: …}}; "
+            "the key for a model's name alone is model_name"
+        )
+    return found
 
 
 def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
@@ -83,16 +94,79 @@ def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
 def _parsed(path: str | Path) -> object:
     import yaml
 
+    where = f"the configuration file {path}"
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where} cannot be read: {error}") from error
+    try:
+        return _loaded(text, where)
     except yaml.YAMLError as error:
         # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
         mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        line = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ConfigError(f"the configuration file {path} is no YAML{where}: {problem}") from None
+        raise ConfigError(f"{where} is no YAML{line}: {problem}") from None
+    except RecursionError:
+        raise ConfigError(f"{where} is no YAML: it is nested too deep") from None
+    except (ValueError, LookupError, AttributeError):
+        # What PyYAML lets through of a date that is none, or of a word with the tag of a number.
+        raise ConfigError(f"{where} is no YAML: a value in it is none of its kind") from None
+
+
+def _loaded(text: str, where: str) -> object:
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        if isinstance(root, yaml.MappingNode):
+            _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _may_be_ours(key: yaml.Node) -> bool:
+    return key.value == "memory" or (isinstance(key.value, str) and _is_ours(key.value))
+
+
+def _check_pairs(
+    pairs: list[tuple[yaml.Node, yaml.Node]], where: str, within: list[yaml.Node], checked: set[int]
+) -> None:
+    """Refuse a key that is given twice, of which PyYAML silently takes the last, and what stands within itself.
+
+    `within` are the nodes around the pairs, `checked` the identities of those that are done with.
+    """
+    first: dict[tuple[str, str], int] = {}
+    for key, value in pairs:
+        line = key.start_mark.line + 1
+        # Two merges do not take each other's place.
+        name = (key.tag, key.value) if isinstance(key.value, str) and key.value != "<<" else None
+        if name in first:
+            raise ConfigError(
+                f"{where} has {key.value} at line {first[name]} and again at line {line}: keep one of them"
+            )
+        if name is not None:
+            first[name] = line
+        _check(value, where, line, within, checked)
+
+
+def _check(node: yaml.Node, where: str, line: int, within: list[yaml.Node], checked: set[int]) -> None:
+    import yaml
+
+    if any(node is outer for outer in within):
+        raise ConfigError(f"{where} refers at line {line} to a section that it stands in: write the value out")
+    if id(node) in checked or isinstance(node.value, str):
+        return
+    if isinstance(node, yaml.MappingNode):
+        _check_pairs(node.value, where, [*within, node], checked)
+    else:
+        for item in node.value:
+            _check(item, where, line, [*within, node], checked)
+    checked.add(id(node))
 
 
 def _section(read: object, where: str) -> dict[str, object]:

@@ -29,13 +29,14 @@ class Forgetting(Scoped):
     ) -> Forgotten:
         """Erase content for good: a fact, a conversation, whatever holds a text, or everything.
 
-        A fact may be gone from memory, and be named by a unique beginning of its id; `with_evidence` erases the turns
-        it was learned from as well. A text is found in any case and Unicode form. Everything of a user is also what the
-        user's agents remember. Words that nothing else uses go from sections and refusals, too. With `dry_run` nothing
-        is written; `also` in the result names what was learned from the same turns and stays.
+        A fact may be gone from memory, and is named by its whole id: what cannot be undone guesses nothing. With
+        `with_evidence` the turns it was learned from are erased as well. A text is found in any case and Unicode form.
+        Everything of a user is also what the user's agents remember. Words that nothing else uses go from sections and
+        refusals, too. With `dry_run` nothing is written; `also` in the result names what was learned from the same
+        turns and stays.
 
         Raises:
-            UsageError: not exactly one of the four, an empty text, or several facts whose ids begin so.
+            UsageError: not exactly one of the four, or an empty text.
             NotFoundError: there is nothing of that to erase.
         """
         chosen = [fact_id is not None, thread_id is not None, matching is not None, everything]
@@ -47,7 +48,7 @@ class Forgetting(Scoped):
             return self._forget_everything(dry_run=dry_run)
         request: Erasure
         if fact_id is not None:
-            request = ForgetFact(self._logs(self._writer).find_fact(fact_id), with_evidence)
+            request = ForgetFact(self._known_fact(self._writer, fact_id, whole=True), with_evidence)
         elif thread_id is not None:
             request = ForgetThread(safe_text(thread_id))
         else:
@@ -81,7 +82,11 @@ class Forgetting(Scoped):
 
 def _told(plans: Sequence[Plan], seq: int | None) -> Forgotten:
     return Forgotten(
-        tuple(ErasedContent(event.stream, event.seq, event.what) for plan in plans for event in plan.redacted),
+        tuple(
+            ErasedContent(event.stream, event.seq, event.what, event.fact, event.section)
+            for plan in plans
+            for event in plan.redacted
+        ),
         tuple(sharing for plan in plans for sharing in plan.also),
         seq,
     )

@@ -199,12 +199,14 @@ class Learning(Scoped):
             NotFoundError: there is no such thread, or nothing of it is parked.
         """
         self._must_know(thread)
+        seen = self._writer.memory().seq
         parked = self._parked(thread)
         if not parked:
             raise NotFoundError(f"nothing of thread {thread} is parked: see `status`")
         commits = []
         for _, item in parked:
-            command = FailUpdate(at="", reason="discarded", detail=item.detail, attempts=item.attempts)
+            # What an erasure takes away meanwhile must not be said again.
+            command = FailUpdate(at="", reason="discarded", detail=item.detail, attempts=item.attempts, basis=seen)
             cause = self._cause("manual", action="discard", thread=thread, turns=item.turns)
             commits.append(self._writer.commit(command, cause).seq)
         return Extracted(len(commits), 0, tuple(commits))

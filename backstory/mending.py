@@ -116,8 +116,27 @@ def _configuration(
             Backstory.open(config=config, event_store=store, background=False).close()
     except BackstoryError as error:
         return None, Check("configuration", False, f"{error}; `config` shows what each key is set to once it loads")
+    try:
+        _must_read_folders(loaded.settings)
+    except BackstoryError as error:
+        return loaded, Check("configuration", False, str(error))
     stated = sorted(key for key, origin in loaded.origin.items() if origin != "default")
     return loaded, Check("configuration", True, f"stated: {', '.join(stated)}" if stated else "all defaults")
+
+
+def _must_read_folders(settings: Settings) -> None:
+    """Read what is only read when something is to be learned, so that it is not told by a worker some day.
+
+    Raises:
+        ConfigError: a folder of prompts or patterns is not there, or something in it cannot be used.
+    """
+    from ledger.extraction.signals import load_signals
+    from ledger.extraction.templates import load_templates
+
+    if settings.prompts_dir:
+        load_templates(Path(settings.prompts_dir))
+    if settings.patterns_dir:
+        load_signals(Path(settings.patterns_dir))
 
 
 def _kept_elsewhere(settings: Settings) -> bool:
@@ -182,7 +201,9 @@ def _parked(
 
 def _parked_in(bs: Backstory, scope: Scope) -> Iterator[str]:
     for parked in bs.memory(scope.user, scope.agent).status().parked:
-        yield f"{parked.turns} turns of thread {parked.thread} of {scope} ({parked.reason}, {parked.attempts} attempts)"
+        turns = "1 turn" if parked.turns == 1 else f"{parked.turns} turns"
+        attempts = "1 attempt" if parked.attempts == 1 else f"{parked.attempts} attempts"
+        yield f"{turns} of thread {parked.thread} of {scope} ({parked.reason}, {attempts})"
 
 
 def repair_scope(bs: Backstory, scope: Scope, *, dry_run: bool = False) -> tuple[Check, ...]:

@@ -6,9 +6,9 @@ import contextlib
 from itertools import islice, takewhile
 
 from backstory.results import PolicyResult, WhatIf
-from backstory.scoped import Progress, Scoped, known_policy, live_fact
+from backstory.scoped import Progress, Scoped, begun_fact, known_policy
 from ledger.commit import Head
-from ledger.errors import CorruptLogError
+from ledger.errors import CorruptLogError, NotFoundError, UsageError
 from ledger.events import Fact
 from ledger.policy import PolicyValue
 from projections.audit import Refusal, Why, why, why_not
@@ -42,13 +42,18 @@ class Reading(Scoped):
         return tuple(self._memory().in_order())
 
     def fact(self, fact_id: str) -> Fact:
-        """Return a live fact by its id or a unique beginning of it.
+        """Return a live fact by its id or a unique beginning of it; the id of one that is gone is no beginning.
 
         Raises:
             NotFoundError: no live fact begins so.
             UsageError: several do.
         """
-        return live_fact(self._memory(), fact_id)
+        found = begun_fact(self._memory(), fact_id)
+        if found.id != fact_id:
+            with contextlib.suppress(UsageError):
+                if self.fact_id(fact_id) == fact_id:
+                    raise NotFoundError(f"fact {fact_id} is gone from memory: see `why`")
+        return found
 
     def log(
         self, *, limit: int | None = None, fact: str | None = None, thread: str | None = None, since: str | None = None
@@ -60,7 +65,7 @@ class Reading(Scoped):
             UsageError: `since` is neither a seq nor a time.
         """
         logs = self._logs(self._reading())
-        wanted = None if fact is None else logs.find_fact(fact)
+        wanted = None if fact is None else self.fact_id(fact)
         moment = 1 if since is None else read_moment(since)
         first = logs.first_since(moment)
         if wanted is not None:
@@ -84,16 +89,16 @@ class Reading(Scoped):
             UsageError: several begin so.
         """
         logs = self._logs(self._reading())
-        return why(logs, logs.find_fact(fact_id))
+        return why(logs, self.fact_id(fact_id))
 
     def fact_id(self, prefix: str) -> str:
         """Return the id of the one fact, live or gone, that an id or its unique beginning names.
 
         Raises:
-            NotFoundError: there is and was no such fact.
+            NotFoundError: there is and was no such fact; a complete id is never taken for a beginning.
             UsageError: several begin so.
         """
-        return self._logs(self._reading()).find_fact(prefix)
+        return self._known_fact(self._reading(), prefix)
 
     def why_not(self, text: str) -> tuple[Refusal, ...]:
         """Find candidates like a text that were refused, and facts like it that were removed, the best match first."""

@@ -98,7 +98,10 @@ class Reextraction(Scoped):
             meter = Metered(chosen, max_calls=max_calls, max_tokens=max_tokens)
             found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)
         cost = {"calls": meter.calls, "tokens_in": meter.tokens_in, "tokens_out": meter.tokens_out}
-        return _result(msgspec.structs.replace(found, now=msgspec.structs.replace(found.now, **cost)))
+        now = msgspec.structs.replace(found.now, **cost)
+        # An update that was given up half-way, for want of money, has left no failure behind.
+        said = found.said or ("" if found.complete or now.updates else meter.said)
+        return _result(msgspec.structs.replace(found, now=now, said=said))
 
     def _asking(self, prompts: str | Path | None) -> Updater:
         if prompts is not None and not Path(prompts).is_dir():
@@ -135,6 +138,8 @@ def _result(found: Again, *, unused: int = 0) -> Reextracted:
         notes.append(f"words were erased, so the recorded answer stands: {_named(found.erased)}")
     if found.unanswered:
         notes.append(f"there was no reply, so the recorded answer stands: {_named(found.unanswered)}")
+    if found.said:
+        notes.append(f"the last call that failed said: {found.said}")
     if unused:
         notes.append(f"{unused} {'reply was' if unused == 1 else 'replies were'} not used: no update was left for them")
     return Reextracted(

@@ -164,15 +164,17 @@ class Reextracted(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class ErasedContent(msgspec.Struct, frozen=True):
+class ErasedContent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Content that was erased, or would be: where it stood, and what it was.
 
-    `what`: fact, section, candidate, failure, proposal, turn.
+    `what`: fact, section, candidate, failure, proposal, turn. `fact` or `section` names the one it was about, if any.
     """
 
     stream: str
     seq: int
     what: str
+    fact: str | None = None
+    section: str | None = None
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -26,9 +28,11 @@ from projections.index import Indexes, ScopeIndex
 from projections.keeper import Keeper
 from projections.replay import read_moment
 
-__all__ = ["Engine", "Progress", "Scoped", "known_policy", "live_fact"]
+__all__ = ["Engine", "Progress", "Scoped", "begun_fact", "known_policy", "live_fact"]
 
 _LOOK_AGAIN_SECONDS = 0.05
+_COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
+"""An id as the ledger gives it: fact_2_1 is one, and never short for fact_2_11."""
 
 Progress = Callable[[int], None]
 """Told how many steps of a long work are done."""
@@ -117,6 +121,26 @@ class Scoped:
             return writer.memory()
         return self._logs(writer).memory_at(read_moment(at))
 
+    def _known_fact(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
+        """Return the id of a fact, live or gone, by its id; by a unique beginning too, unless it has to be `whole`.
+
+        Raises:
+            NotFoundError: there is and was no such fact; what is a complete id is never taken for a beginning.
+            UsageError: several begin so.
+        """
+        exactly = whole or _COMPLETE_ID.fullmatch(fact_id) is not None
+        try:
+            found = self._logs(writer).find_fact(fact_id)
+        except UsageError:
+            if not exactly:
+                raise
+            found = ""
+        if exactly and found != fact_id:
+            raise NotFoundError(
+                f"there is and was no fact {fact_id}: give its id in full, as `fact list` and `log` show it"
+            )
+        return found
+
     def _cause(self, kind: str, **fields: object) -> Cause:
         return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor), **fields)
 
@@ -139,28 +163,41 @@ class Scoped:
 
 
 def live_fact(memory: Memory, fact_id: str) -> Fact:
-    """Return a live fact by its id or a unique beginning of it.
+    """Return a live fact by its whole id, as whoever changes it has to name it.
+
+    Raises:
+        NotFoundError: there is no live fact of this id.
+    """
+    if fact_id not in memory.facts:
+        raise NotFoundError(
+            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` tells of one that "
+            "is gone"
+        )
+    return memory.facts[fact_id]
+
+
+def begun_fact(memory: Memory, fact_id: str) -> Fact:
+    """Return a live fact by its id or a unique beginning of it; what is a complete id is never taken for a beginning.
 
     Raises:
         NotFoundError: no live fact begins so.
         UsageError: several do.
     """
-    if fact_id in memory.facts:
-        return memory.facts[fact_id]
+    if fact_id in memory.facts or _COMPLETE_ID.fullmatch(fact_id):
+        return live_fact(memory, fact_id)
     found = [fact for fact in memory.facts.values() if fact_id and fact.id.startswith(fact_id)]
     if len(found) > 1:
         raise UsageError(f"{fact_id} begins the ids of {len(found)} facts: say more")
-    if not found:
-        raise NotFoundError(f"there is no live fact {fact_id}: see `fact list`, or `why` for one that is gone")
-    return found[0]
+    return found[0] if found else live_fact(memory, fact_id)
 
 
 def known_policy(changes: Mapping[str, PolicyValue]) -> None:
     """Refuse a policy key that there is not.
 
     Raises:
-        ConfigError: it names the keys there are.
+        ConfigError: it names the nearest key, or all there are.
     """
-    unknown = set(changes) - set(POLICY_KEYS)
-    if unknown:
-        raise ConfigError(f"{min(unknown)} is no policy key; they are {', '.join(POLICY_KEYS)}")
+    for key in sorted(set(changes) - set(POLICY_KEYS)):
+        near = get_close_matches(key, POLICY_KEYS, 1, 0.5)
+        meant = f"the nearest is {near[0]}" if near else f"they are {', '.join(POLICY_KEYS)}"
+        raise ConfigError(f"{key} is no policy key; {meant}")

@@ -111,12 +111,16 @@ class Extract(_Command, frozen=True):
 
 
 class FailUpdate(_Command, frozen=True):
-    """Record that an update came to nothing; `turns` are parked, None parks none."""
+    """Record that an update came to nothing; `turns` are parked, None parks none.
+
+    `basis` is the commit of the memory that a model was asked on, whose words `detail` may hold; None: it holds none.
+    """
 
     reason: str
     detail: str
     attempts: int = 1
     turns: TurnRange | None = None
+    basis: int | None = None
 
 
 class AddFact(_Command, frozen=True):
@@ -301,7 +305,8 @@ def _place_key(place: str) -> tuple[int, int]:
     Places of no rank (whole files of an imported home) come last, as they are found.
     """
     name, _, index = place.partition("/")
-    if index.startswith(_AGAIN):
-        group = _GROUPS.index(name.partition(".")[0]) + 1 if "." in name else 0
-        return (len(_READ) + group, int(index.removeprefix(_AGAIN)))
-    return (_READ.get(name, len(_READ)), int(index) if index.isdigit() else -1)
+    number = index.removeprefix(_AGAIN)
+    if number != index and number.isdecimal():
+        group = 1 + _GROUPS.index(name.partition(".")[0]) if "." in name and name in _READ else 0
+        return (len(_READ) + group, int(number))
+    return (_READ.get(name, len(_READ)), int(index) if index.isdecimal() else -1)

@@ -74,7 +74,7 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:
         case Extract():
             return tuple(merge_update(memory, command))
         case FailUpdate():
-            return (UpdateFailed(command.reason, command.detail, command.attempts, command.turns),)
+            return (_failure(memory, command),)
         case AddFact():
             return tuple(add_by_hand(memory, command))
         case EditFact():
@@ -93,6 +93,13 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:
             return _revert(memory, command)
         case RollBack():
             return plan_rollback(memory, command).events
+
+
+def _failure(memory: Memory, command: FailUpdate) -> UpdateFailed:
+    """What was erased meanwhile must not come back in the words of a complaint, which may quote the question."""
+    erased = command.basis is not None and memory.barriers.get("redaction", 0) > command.basis
+    detail = "the model failed after an erasure; what it said is not kept" if erased else command.detail
+    return UpdateFailed(command.reason, detail, command.attempts, command.turns)
 
 
 def _remove_by_hand(memory: Memory, command: RemoveFact) -> tuple[LedgerEvent, ...]:

@@ -18,7 +18,7 @@ from ledger.commands import candidates_of
 from ledger.commit import Commit
 from ledger.errors import ModelError, ModelUnavailableError
 from ledger.events import Candidate, CandidateRejected, FactRemoved, TurnRange, UpdateFailed
-from ledger.extraction.model import Answer, Model
+from ledger.extraction.model import Answer, Model, Usage
 from ledger.sanitize import MAX_NAME, clip
 from ledger.scope import Scope
 
@@ -32,6 +32,7 @@ __all__ = [
     "UpdateSettled",
     "provider_of",
     "token_count",
+    "usage_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -126,7 +127,10 @@ class Observer:
 
     Callbacks run in the thread that learns, outside of every lock; all of one update run in the same one. While one
     runs, its thread of the conversation is still being worked on: it may read memory and record, but to `flush`,
-    or to `extract` the same thread, would wait for itself. What a callback raises is logged and changes nothing.
+    or to `extract` the same thread, would wait for itself. To `extract` another thread waits for whoever is at that
+    one, and two callbacks that do so to each other's wait for ever: leave it to the workers, or to a thread of your own
+    that the callback does not wait for. What a callback raises is logged and changes nothing, except KeyboardInterrupt
+    and SystemExit: they pass and end the update, though no worker.
     """
 
     def on_call_started(self, call: CallStarted) -> None:
@@ -189,7 +193,9 @@ class Observers:
         for observer in self._observers:
             try:
                 tell(observer)
-            except Exception:  # noqa: BLE001 whoever watches must not be able to harm what is watched
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # noqa: BLE001 whoever watches must not be able to harm what is watched
                 _log.exception("the callback %s failed; the update goes on", type(observer).__name__)
 
 
@@ -207,19 +213,29 @@ def provider_of(model: Model) -> str:
     return "openai" if isinstance(model, OpenAIModel) else "custom"
 
 
-def token_count(count: int | None) -> int | None:
+def token_count(count: object) -> int | None:
     """Return a number of tokens as a server stated it; None where no count can be so."""
-    return count if isinstance(count, int) and 0 <= count <= _MAX_TOKENS else None
+    if isinstance(count, bool) or not isinstance(count, int):
+        return None
+    return count if 0 <= count <= _MAX_TOKENS else None
+
+
+def usage_of(answer: Answer) -> Usage:
+    """Return what an answer says it cost, in tokens: a bill of another shape says nothing, and must harm nobody."""
+    stated: object = answer.usage
+    if not isinstance(stated, Usage):
+        return Usage()
+    return Usage(token_count(stated.input), token_count(stated.output))
 
 
 def _answered(call: CallStarted, seconds: float, answer: Answer) -> CallEnded:
-    usage = answer.usage
+    usage = usage_of(answer)
     return CallEnded(
         call=call,
         seconds=seconds,
         model=clip(answer.model, MAX_NAME),
-        tokens_in=token_count(usage.input) if usage else None,
-        tokens_out=token_count(usage.output) if usage else None,
+        tokens_in=usage.input,
+        tokens_out=usage.output,
     )
 
 

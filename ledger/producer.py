@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -56,7 +57,11 @@ class Producer:
 
     With `workers` threads it works in the background, once `start` was called; without, `run_due` does it in the
     caller's. One thread of a conversation is never worked on twice at once, nor by two processes: each takes a lease
-    on it, which dies with its holder.
+    on it, which dies with its holder. One that another process is at keeps no other waiting: it is looked at again a
+    moment later.
+
+    A worker outlives whatever a model or a callback raises, and tries that thread again a minute later; in a caller's
+    own thread KeyboardInterrupt and SystemExit pass.
 
     Of several threads that are due the most urgent comes first; one that has been due for `max_wait` is as urgent as
     any, so nothing is overtaken for ever.
@@ -92,7 +97,8 @@ class Producer:
         """Of threads that were due beside others, as long as nothing more is said in them."""
         self._busy: set[_Key] = set()
         self._faulty: set[_Key] = set()
-        self._elsewhere: set[_Key] = set()
+        self._elsewhere: dict[_Key, float] = {}
+        """Of threads that another process was found at: when to look again, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
 
@@ -164,7 +170,7 @@ class Producer:
         """Have everything worth an update learned from now; True when nothing due is left within `timeout` seconds.
 
         What is said meanwhile has a debounce of its own. A thread that could not be worked on is left, and no time is
-        spent on waiting for it.
+        spent on waiting for it; workers do wait for another process that is at one.
         """
         now = self._clock.now()
         with self._changed:
@@ -196,24 +202,38 @@ class Producer:
 
     def _work(self) -> None:
         while (key := self._wait()) is not None:
-            self._run(key)
-            if key in self._elsewhere:
-                with self._changed:
-                    self._changed.wait(_LOOK_AGAIN_SECONDS)
+            try:
+                self._run(key)
+            except (KeyboardInterrupt, SystemExit):
+                # A model or a callback raised it: what ends the program is raised in the main thread, never here.
+                _log.exception(
+                    "%s, thread %s: an update asked to end the program, which no worker does; what is not learned from "
+                    "stays pending and will be tried again",
+                    *key,
+                )
 
     def _wait(self) -> _Key | None:
         while True:
             with self._changed:
                 if self._closing:
                     return None
-                key, unjudged = self._take_locked()
+                here = time.monotonic()
+                key, unjudged = self._take_locked({key for key, again in self._elsewhere.items() if again > here})
                 if key is not None:
                     return key
                 if not unjudged:
-                    waiting = [moment for key, moment in self._due.items() if key not in self._busy]
-                    pause = (min(waiting) - self._clock.now()).total_seconds() if waiting else _IDLE_SECONDS
-                    self._changed.wait(max(0.0, min(pause, _IDLE_SECONDS)))
+                    self._changed.wait(self._pause(here))
             self._judge(unjudged)
+
+    def _pause(self, here: float) -> float:
+        """Say how many seconds there is nothing to take for, unless something changes."""
+        now = self._clock.now()
+        pauses = [
+            max((moment - now).total_seconds(), self._elsewhere.get(key, here) - here)
+            for key, moment in self._due.items()
+            if key not in self._busy
+        ]
+        return max(0.0, min([*pauses, _IDLE_SECONDS]))
 
     def _take(self, but: Collection[_Key]) -> _Key | None:
         while True:
@@ -285,7 +305,9 @@ class Producer:
             again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
             _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
-        except Exception:  # noqa: BLE001 a worker outlives whatever one thread does to it
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 a worker outlives whatever one thread does to it
             _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
         finally:
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
@@ -303,13 +325,19 @@ class Producer:
         with self._changed:
             self._busy.discard(key)
             (self._faulty.add if faulty else self._faulty.discard)(key)
-            (self._elsewhere.add if elsewhere else self._elsewhere.discard)(key)
+            self._elsewhere.pop(key, None)
             if faulty:
                 again = self._clock.now() + _AFTER_FAULT
+            elif elsewhere and again is not None:
+                # It was due, also where only somebody's wish made it so, and is until it has been learned from.
+                again = min(again, self._clock.now())
+            if elsewhere:
+                self._elsewhere[key] = time.monotonic() + _LOOK_AGAIN_SECONDS
             if again is not None:
                 self._due[key] = min(again, self._due.get(key, again))
             if key not in self._due:
                 self._writers.pop(key, None)
+                self._elsewhere.pop(key, None)
             self._changed.notify_all()
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger.clock import Clock, SystemClock, parse_moment, spell_moment
-from ledger.commands import Extract, FailUpdate
+from ledger.commands import Command, Extract, FailUpdate, Proposal
 from ledger.commit import Cause, Commit
 from ledger.coverage import Coverage, is_quiet
 from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, ReplyError
 from ledger.events import Turn, TurnRange
-from ledger.extraction.model import Answer, Model, Prompt
+from ledger.extraction.model import Answer, Model, Prompt, Usage
 from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.observing import CallStarted, Observer, Observers, provider_of, token_count
+from ledger.memory import BARRIERS, Memory
+from ledger.observing import CallStarted, Observer, Observers, provider_of, usage_of
 from ledger.sanitize import MAX_NAME, clip
 from ledger.transcript import Thread
 from ledger.writer import Writer
@@ -34,12 +35,16 @@ _PATIENCE_SECONDS = 300.0
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A run of turns to learn from; `attempts` were made before, `dated` asks for the time of its last turn."""
+    """A run of turns to learn from; `attempts` were made before, `dated` asks for the time of its last turn.
+
+    `asked_at` is when memory is looked at for it, where that is not now: in UTC, as commits spell it.
+    """
 
     thread: str
     turns: TurnRange
     attempts: int = 0
     dated: bool = False
+    asked_at: str | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -53,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class _Task(msgspec.Struct, frozen=True):
     """A portion of a job, ready to be asked about: its turns, the commit of the memory it is asked on, its cause.
 
-    `question` is None where the answer was given long ago.
+    `question` is None where the answer was given long ago; it may cite what stands in the whole `thread`.
     """
 
     job: Job
@@ -61,6 +66,7 @@ class _Task(msgspec.Struct, frozen=True):
     basis: int
     cause: Cause
     question: Question | None
+    thread: Sequence[Turn] = ()
 
     @property
     def prompt(self) -> Prompt:
@@ -73,8 +79,24 @@ class _Task(msgspec.Struct, frozen=True):
         return parse_moment(self.turns[-1].at) if self.job.dated else None
 
 
+class _Tried:
+    """A task under way; `attempts` are the calls so far, those of earlier updates included."""
+
+    def __init__(self, writer: Writer, task: _Task, attempts: int) -> None:
+        self.writer = writer
+        self.task = task
+        self.attempts = attempts
+
+    def is_overtaken(self, *kinds: str) -> bool:
+        """Whether a commit of these kinds, else any that an answer does not outlive, came after the memory asked on."""
+        with self.writer.state(durable=False) as state:
+            barriers = state.memory.barriers
+            return any(barriers.get(kind, 0) > self.task.basis for kind in kinds or BARRIERS)
+
+
 _INTERRUPTED = Outcome(None, covered=False, failed=False)
 _NOTHING = Prompt("", "", "", {})
+_NO_ANSWER = Proposal((), hashlib.sha256().hexdigest(), 0)
 
 
 def _answer(model: Model, prompt: Prompt) -> Answer:
@@ -105,6 +127,17 @@ def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
     # An answer that is parted from its question for its length is no such thing.
     begins = thread.standing(job.turns.first, job.turns.last)[0]
     return job.attempts == 0 and begins.role == "user" and is_quiet(thread, job.turns)
+
+
+def _told(task: _Task, answer: Answer | None) -> Cause:
+    usage = Usage() if answer is None else usage_of(answer)
+    return msgspec.structs.replace(
+        task.cause,
+        prompt=task.prompt.digest if answer is None or answer.prompted else None,
+        model=task.cause.model if answer is None else clip(answer.model, MAX_NAME),
+        tokens_in=usage.input,
+        tokens_out=usage.output,
+    )
 
 
 def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
@@ -167,9 +200,9 @@ class Updater:
 
         A job that is too long for one prompt is done in portions, in order, each one update on the memory as it is by
         then. One that fails is parked and the next goes on; one that is interrupted, or whose answer came too late to
-        be used, ends the job, and so does a rest that is not worth an update by itself: it stays pending. A recorded
-        reply answers for the whole job at once. Where none of the turns stands any more there is nothing to ask about,
-        and nothing is.
+        be used, ends the job, and so does a rest that is not worth an update by itself: it stays pending. Where an
+        answer would come too late nobody is asked once more. A recorded reply answers for the whole job at once. Where
+        none of the turns stands any more there is nothing to ask about, and nothing is.
 
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; the turns that are not done with stay pending.
@@ -191,12 +224,13 @@ class Updater:
             memory, pin = state.memory, state.transcript.head
             thread = state.transcript.threads[job.thread]
             turns = thread.standing(job.turns.first, job.turns.last)
+            citable = thread.standing() if isinstance(model, RecordedReply) else ()
             if not turns or (not first and _can_wait(state.coverage, thread, job)):
                 return None
         name = clip(str(model.name), MAX_NAME)
         cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name)
         if isinstance(model, RecordedReply):
-            return _Task(job, turns, memory.seq, self._with_signals(cause, turns), None)
+            return _Task(job, turns, memory.seq, self._with_signals(cause, turns), None, citable)
         frame = self._frame(memory, job, turns[0])
         portion = frame.first_of(turns)
         if len(portion) < len(turns):
@@ -214,71 +248,85 @@ class Updater:
 
         # Of a backfill no commit is dated before its first turn: what is up for review then is so at the commit, too.
         now = (parse_moment(first.at) if job.dated else None) or self._clock.now()
-        at = max(spell_moment(now), memory.at)
+        at = max(job.asked_at or spell_moment(now), memory.at)
         return Frame(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
 
     def _settle(self, writer: Writer, task: _Task, model: Model) -> Outcome:
         """Put a portion to the model and commit what comes of it."""
         from ledger.extraction.reply import read_reply
 
-        job, tries = task.job, 0
-
-        def ask() -> Answer:
-            nonlocal tries
-            if not isinstance(model, RecordedReply):
-                self._take_turn()
-            if self._stopped.is_set():
-                raise ModelRejectedError("the program is shutting down")
-            tries += 1
-            if task.question is None:
-                return _answer(model, task.prompt)
-            call = _call(writer, task, model, job.attempts + tries)
-            return self._observers.watch(call, lambda: _answer(model, task.prompt))
-
-        def fail(reason: str, error: ModelError, answer: Answer | None) -> Outcome:
-            told = self._told(task, answer)
-            failure = FailUpdate(
-                at="", reason=reason, detail=clip(str(error), 2_000), attempts=job.attempts + tries, turns=job.turns
-            )
-            commit = writer.commit(failure, told, at=task.at)
-            self._observers.settled(writer.scope, job.turns, job.attempts + tries, commit)
-            return Outcome(commit, covered=False, failed=True)
-
+        tried = _Tried(writer, task, task.job.attempts)
         try:
-            answer = self._persist(ask)
+            answer = self._persist(lambda: self._ask(tried, model))
         except ModelError as error:
             if self._stopped.is_set():
                 return _INTERRUPTED
-            return fail("unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error, None)
+            return self._fail(tried, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
         if self._stopped.is_set():
             return _INTERRUPTED
+        if answer is None:
+            return self._conclude(tried, _NO_ANSWER, None)
         try:
-            proposal = read_reply(answer.text, task.turns, prompted=answer.prompted)
+            proposal = read_reply(answer.text, task.turns, prompted=answer.prompted, thread=task.thread)
         except ReplyError as error:
-            return fail("reply", error, answer)
-        told = msgspec.structs.replace(self._told(task, answer), turns=job.turns)
-        question = task.question if answer.prompted else None
+            return self._fail(tried, "reply", error, answer)
+        return self._conclude(tried, proposal, answer)
+
+    def _ask(self, tried: _Tried, model: Model) -> Answer | None:
+        """Ask once; None where nobody is asked any more, for the answer would be discarded.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
+        """
+        task = tried.task
+        if not isinstance(model, RecordedReply):
+            self._take_turn()
+        if self._stopped.is_set():
+            raise ModelRejectedError("the program is shutting down")
+        # What was erased meanwhile must not be sent any more.
+        if task.question is not None and tried.is_overtaken():
+            return None
+        tried.attempts += 1
+        if task.question is None:
+            return _answer(model, task.prompt)
+        call = _call(tried.writer, task, model, tried.attempts)
+        return self._observers.watch(call, lambda: _answer(model, task.prompt))
+
+    def _conclude(self, tried: _Tried, proposal: Proposal, answer: Answer | None) -> Outcome:
+        """Commit what was answered; whether it came too late is decided there."""
+        task = tried.task
+        question = task.question if answer is None or answer.prompted else None
         command = Extract(
             at="",
-            thread=job.thread,
+            thread=task.job.thread,
             proposal=proposal,
             basis=task.basis,
             shown=None if question is None else question.shown,
             stale=None if question is None else question.stale,
         )
-        commit = writer.commit(command, told, at=task.at)
-        self._observers.settled(writer.scope, job.turns, job.attempts + tries, commit)
+        commit = self._commit(tried, command, msgspec.structs.replace(_told(task, answer), turns=task.job.turns))
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
-    def _told(self, task: _Task, answer: Answer | None) -> Cause:
-        usage = answer.usage if answer is not None else None
-        return msgspec.structs.replace(
-            task.cause,
-            prompt=task.prompt.digest if answer is None or answer.prompted else None,
-            model=task.cause.model if answer is None else clip(answer.model, MAX_NAME),
-            tokens_in=token_count(usage.input) if usage else None,
-            tokens_out=token_count(usage.output) if usage else None,
+    def _fail(self, tried: _Tried, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
+        """Commit that nothing came of it."""
+        task = tried.task
+        if tried.is_overtaken("redaction"):
+            # Like any answer that an erasure overtook: its turns are done with, and no word of it is kept.
+            return self._conclude(tried, _NO_ANSWER, answer)
+        failure = FailUpdate(
+            at="",
+            reason=reason,
+            detail=clip(str(error), 2_000),
+            attempts=tried.attempts,
+            turns=task.job.turns,
+            basis=task.basis,
         )
+        return Outcome(self._commit(tried, failure, _told(task, answer)), covered=False, failed=True)
+
+    def _commit(self, tried: _Tried, command: Command, cause: Cause) -> Commit:
+        commit = tried.writer.commit(command, cause, at=tried.task.at)
+        self._observers.settled(tried.writer.scope, tried.task.job.turns, tried.attempts, commit)
+        return commit
 
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
@@ -293,7 +341,7 @@ class Updater:
         if wait > 0:
             self._pause(wait)
 
-    def _persist(self, ask: Callable[[], Answer]) -> Answer:
+    def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
         from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
         def patience(state: RetryCallState) -> float:

@@ -36,7 +36,7 @@ from ledger.events import (
     Unread,
 )
 from ledger.memory import Memory
-from projections.history import concerns
+from projections.history import concerns, revision_in_words
 
 __all__ = ["Birth", "Evidence", "HistoryItem", "Logs", "Refusal", "Removed", "Why", "why", "why_not"]
 
@@ -224,12 +224,17 @@ def _in_words(event: Event, commit: Commit) -> str:
     match event:
         case FactAdded(fact=fact):
             return fact.content
+        case FactRemoved(reason="consolidated", detail=str(merged)):
+            return f"merged into {merged}"
+        case FactRemoved(reason="stale", note=note):
+            return f"removed after review: {note}" if note else "removed after review"
         case FactRemoved():
             return " ".join(filter(None, (event.reason, event.note and f"({event.note})", event.detail)))
-        case FactRevised(change="confirmed", after=after):
-            return f"confirmed, {after.confirmations} times now"
-        case FactRevised():
-            return f"{event.change}: {event.before.content} -> {event.after.content}"
+        case FactRevised(change="confirmed", before=before, after=after):
+            return revision_in_words(before, after)
+        case FactRevised(change=change, before=before, after=after, proposed=proposed):
+            reason = proposed.get("reason")
+            return f"{change}: {revision_in_words(before, after)}" + (f" ({reason})" if reason else "")
         case CandidateRejected():
             return f"{event.candidate.__struct_config__.tag} refused: {event.rule}, {event.detail}"
         case Redacted():

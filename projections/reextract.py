@@ -15,7 +15,9 @@ from ledger.commands import candidates_of
 from ledger.commit import Cause, Commit
 from ledger.events import CandidateRejected, Event, Turn, TurnRange, TurnSuperseded, UpdateFailed
 from ledger.extraction.model import Model
+from ledger.extraction.recorded import RecordedReply
 from ledger.memory import Memory
+from ledger.transcript import Thread
 from ledger.updater import Job, Updater
 from ledger.writer import Writer
 from projections.alignment import Alignment
@@ -27,9 +29,10 @@ __all__ = ["Again", "Ledger", "Models", "Past", "Tally", "ask_again"]
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What updates cost and came to; `refused` counts candidates by rule, `facts` are those in memory at the end.
+    """What updates cost and came to; `facts` are those in memory at the end.
 
-    Tokens count as the server did; none where it did not say.
+    `refused` counts candidates by rule, `failures` the updates that failed by reason. Tokens count as the server did;
+    where it did not say there are none, or for what is asked again an estimate.
     """
 
     calls: int
@@ -40,6 +43,7 @@ class Tally(msgspec.Struct, frozen=True):
     accepted: int
     refused: dict[str, int]
     facts: int
+    failures: dict[str, int] = {}
 
 
 class Past:
@@ -65,6 +69,17 @@ class Past:
                 return None
             found.append(kept[n])
         return found
+
+    def citable(self, cause: Cause, kept: Iterable[tuple[Turn, int]]) -> list[Turn]:
+        """Return those of a thread's turns, given with the seqs that recorded them, that stood at an update."""
+        thread, pin = cause.thread or "", cause.transcript
+        if pin is None:
+            return [turn for turn, _ in kept if self._replaced(thread, turn.n) is None]
+        return [
+            turn
+            for turn, seq in kept
+            if seq <= pin.seq and ((gone := self._replaced(thread, turn.n)) is None or gone > pin.seq)
+        ]
 
     def _replaced(self, thread: str, n: int) -> int | None:
         """The seq by which another text took a turn's place."""
@@ -92,6 +107,8 @@ class Again(msgspec.Struct, frozen=True):
     now: Tally
     erased: tuple[int, ...]
     unanswered: tuple[int, ...]
+    said: str = ""
+    """What the last update that failed here said."""
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -112,6 +129,9 @@ class _Count:
     def __init__(self) -> None:
         self.calls = self.tokens_in = self.tokens_out = self.updates = self.failed = self.accepted = 0
         self.refused: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.said = ""
+        """What the last failure said."""
 
     def add(self, events: Iterable[Event]) -> None:
         """Count what one update came to."""
@@ -121,13 +141,15 @@ class _Count:
                 self.refused[event.rule] += 1
             elif isinstance(event, UpdateFailed):
                 self.failed += 1
+                self.failures[event.reason] += 1
+                self.said = event.detail
             elif getattr(event, "place", None) is not None:
                 self.accepted += 1
 
     def tally(self, memory: Memory) -> Tally:
         refused = dict(sorted(self.refused.items()))
         counts = (self.calls, self.tokens_in, self.tokens_out, self.updates, self.failed, self.accepted)
-        return Tally(*counts, refused, len(memory.facts))
+        return Tally(*counts, refused, len(memory.facts), dict(sorted(self.failures.items())))
 
 
 class _Rerun:
@@ -156,7 +178,9 @@ class _Rerun:
                 progress(commit.seq)
         recorded, would_be = self._history.recorded, self._history.memory
         then, now = self._then.tally(recorded), self._now.tally(would_be)
-        return Again(recorded, would_be, complete, then, now, tuple(self._erased), tuple(self._unanswered))
+        return Again(
+            recorded, would_be, complete, then, now, tuple(self._erased), tuple(self._unanswered), self._now.said
+        )
 
     def _outcome(self, commit: Commit) -> Sequence[Event] | None:
         """Return what a commit leads to here; None where it would have to be asked, and no more may be spent."""
@@ -192,9 +216,11 @@ class _Rerun:
         if model is None:
             return ()
         memory, thread = self._history.memory, commit.cause.thread or ""
-        scratch = Scratch(self._ledger.writer, memory, commit, turns, Alignment(candidates_of(commit.events)))
+        like = Alignment(candidates_of(commit.events))
+        beside = self._citable(commit.cause) if isinstance(model, RecordedReply) else ()
+        scratch = Scratch(self._ledger.writer, memory, commit, turns, like, beside=beside)
         # As if tried before: the recorded update found its last turns worth asking about, too.
-        job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, dated=True)
+        job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, asked_at=commit.at)
         for outcome in self._updater.run(scratch, job, model):
             if outcome.commit is None:
                 raise SpentError
@@ -203,6 +229,13 @@ class _Rerun:
         for settled in scratch.settled:
             self._now.add(settled)
         return [event for settled in scratch.settled for event in settled]
+
+    def _citable(self, cause: Cause) -> Sequence[Turn]:
+        """Return what a recorded reply may cite beside the turns that it answers for."""
+        with self._ledger.writer.state(durable=False) as state:
+            known = state.transcript.threads.get(cause.thread or "") or Thread(cause.thread or "")
+            kept = [(turn, seq) for turn, seq in zip(known.turns, known.seqs, strict=True) if turn is not None]
+        return self._ledger.past.citable(cause, kept)
 
     def _count_recorded(self, commit: Commit, failure: UpdateFailed | None) -> None:
         cause, then = commit.cause, self._then

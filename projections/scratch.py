@@ -25,18 +25,26 @@ class Scratch(Writer):
     """A writer for whoever asks a model again about the turns of one recorded update; it writes nothing.
 
     Whatever is committed is dated like the recorded commit and decided on the memory that the one before it led to;
-    together they stand in the recorded commit's place, so the memory's seq stays before it.
+    together they stand in the recorded commit's place, so the memory's seq stays before it. `beside` are turns of the
+    thread that are not asked about and may be cited.
     """
 
     def __init__(
-        self, beside: Writer, memory: Memory, recorded: Commit, turns: Sequence[Turn], like: Alignment
+        self,
+        writer: Writer,
+        memory: Memory,
+        recorded: Commit,
+        turns: Sequence[Turn],
+        like: Alignment,
+        *,
+        beside: Sequence[Turn] = (),
     ) -> None:
-        super().__init__(beside.store, beside.scope, clock=beside.clock)
+        super().__init__(writer.store, writer.scope, clock=writer.clock)
         self._recorded = recorded
         self._like = like
         self._fold = Fold(memory)
         self._coverage = Coverage()
-        self._transcript = _of(recorded.cause.thread or "", turns)
+        self._transcript = _of(recorded.cause.thread or "", turns, beside)
         self.settled: list[tuple[LedgerEvent, ...]] = []
         """What each commit led to."""
 
@@ -64,13 +72,15 @@ class Scratch(Writer):
         return commit
 
 
-def _of(name: str, turns: Sequence[Turn]) -> Transcript:
-    """Make a transcript in which nothing stands but these turns."""
+def _of(name: str, turns: Sequence[Turn], beside: Sequence[Turn]) -> Transcript:
+    """Make a transcript in which nothing stands but these turns, and those beside them, outside of their range."""
+    inside = range(turns[0].n, turns[-1].n + 1)
+    outside = [turn for turn in beside if turn.n not in inside]
     transcript = Transcript()
     thread = transcript.threads.opened(name)
-    last = turns[-1].n
+    last = max(turn.n for turn in (*turns, *outside))
     thread.turns, thread.seqs = [None] * last, [1] * last
     thread.recorded_at = [turns[-1].at] * last
-    for turn in turns:
+    for turn in (*turns, *outside):
         thread.turns[turn.n - 1] = turn
     return transcript

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ledger.extraction.model import Answer, Model, Prompt, Usage
+from ledger.extraction.model import Answer, Model, Prompt
 from ledger.extraction.size import estimate_tokens
+from ledger.observing import usage_of
 
 __all__ = ["Metered", "SpentError"]
 
@@ -18,7 +19,8 @@ class SpentError(BaseException):
 class Metered(Model):
     """A model that counts its calls and tokens, failed calls included, and makes none that would exceed a cap.
 
-    Tokens are as the server counts them, and estimated where it does not say.
+    Tokens are as the server counts them, and estimated where it does not say: of a call that failed, those of the
+    prompt, which was sent all the same.
     """
 
     def __init__(self, model: Model, *, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -26,6 +28,8 @@ class Metered(Model):
         self._max_calls = max_calls
         self._max_tokens = max_tokens
         self.calls = self.tokens_in = self.tokens_out = 0
+        self.said = ""
+        """What the last call that failed said."""
 
     @property
     def name(self) -> str:
@@ -45,8 +49,15 @@ class Metered(Model):
         if self._max_tokens is not None and self.tokens_in + self.tokens_out + size > self._max_tokens:
             raise SpentError
         self.calls += 1
-        answer = self._model.ask(prompt)
-        usage = answer.usage or Usage()
-        self.tokens_in += size if usage.input is None else usage.input
-        self.tokens_out += estimate_tokens(answer.text) if usage.output is None else usage.output
+        self.tokens_in += size
+        try:
+            answer = self._model.ask(prompt)
+        except Exception as error:
+            self.said = str(error)
+            raise
+        # What is no answer is for whoever asked to refuse.
+        if isinstance(answer, Answer) and isinstance(answer.text, str):
+            usage = usage_of(answer)
+            self.tokens_in += 0 if usage.input is None else usage.input - size
+            self.tokens_out += estimate_tokens(answer.text) if usage.output is None else usage.output
         return answer

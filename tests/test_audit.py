@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import getpass
+import json
 
 import pytest
 from fakes import CountingSalts, exchange, open_home, reply
 
 from ledger.commit import Cause, Draft, erase, seal
 from ledger.errors import NotFoundError, UsageError
-from ledger.events import Redacted
+from ledger.events import Fact, PolicyChanged, Redacted
 from ledger.extraction.recorded import RecordedReply
+from ledger.policy import Policy
 from ledger.store.jsonl import JsonlStore
+from projections.history import policy_in_words, revision_in_words, value_in_words
 
 
 @pytest.fixture
@@ -25,8 +28,6 @@ def tell(memory, thread, *facts, **more):
 
 
 def cited(content, *evidence):
-    import json
-
     return json.dumps({"newFacts": [{"content": content, "confidence": 0.9, "evidence": list(evidence)}]})
 
 
@@ -114,8 +115,6 @@ def test_the_words_behind_a_merged_fact_are_those_behind_its_sources_in_their_ow
 
 
 def tell_raw(memory, thread, **lists):
-    import json
-
     memory.extract([RecordedReply(thread, json.dumps(lists))])
 
 
@@ -218,3 +217,104 @@ def test_the_log_is_newest_first_and_can_be_narrowed(memory):
     assert len(memory.log(since=memory.log()[0].at)) == 3
     assert memory.log()[-1].summary == "the empty memory"
     assert memory.log()[1].summary == "+1 fact"
+
+
+# What changed, in words.
+
+TEA = {"id": "f", "content": "Ada likes tea", "category": "goal", "created_at": "", "source": "t", "seq": 2}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({}, {"expected_valid_days": 560}, "to be looked at again after 560 days; it had no lifetime of its own"),
+        ({"expected_valid_days": 90}, {"expected_valid_days": 1}, "to be looked at again after 1 day instead of 90"),
+        ({"expected_valid_days": 90}, {}, "without a lifetime of its own, instead of 90 days"),
+        ({}, {"confirmations": 1, "confirmed_at": "2026"}, "confirmed once"),
+        ({"confirmations": 2}, {"confirmations": 3}, "confirmed 3 times now"),
+        ({"confirmations": 1}, {}, "not confirmed any more"),
+        ({}, {"confirmed_at": "2026"}, "confirmed last at 2026"),
+        ({}, {"content": "Ada likes rum"}, "Ada likes tea -> Ada likes rum"),
+        ({}, {"confidence": 0.5, "confirmations": 1}, "goal, 0.90 -> goal, 0.50; confirmed once"),
+        ({}, {"source_error": "rum"}, "changed in source_error"),
+        ({}, {}, "as it was"),
+    ],
+)
+def test_a_revision_says_what_differs_and_nothing_else(before, after, told):
+    then, now = (Fact(**(TEA | {"confidence": 0.9} | more)) for more in (before, after))
+    assert revision_in_words(then, now) == told
+
+
+def test_a_change_of_the_policy_names_the_rules_and_their_values_as_configuration_spells_them():
+    after = Policy(max_facts=50, gate_enabled=False, eviction_access_half_life_days=7.5, staleness_max_extension_days=9)
+    change = PolicyChanged(Policy(eviction_access_half_life_days=30.0), after)
+    first = "max_facts 100 -> 50, eviction_access_half_life_days 30 -> 7.5, gate_enabled true -> false"
+    assert policy_in_words(change, 3) == f"{first}, 1 more rule changed"
+    assert policy_in_words(change, 4) == f"{first}, staleness_max_extension_days 3650 -> 9"
+    assert [value_in_words(value) for value in (("correction", "goal"), (), "exact")] == [
+        "correction, goal",
+        "none",
+        "exact",
+    ]
+
+
+def test_the_log_tells_apart_all_that_can_happen_to_facts(upkeep):
+    summaries = [entry.summary for entry in upkeep.log()]
+    assert summaries == [
+        "+1 fact, -1 fact, 3 merged into 1, refused 2 duplicates, 1 threshold",
+        "1 out of date, 1 confirmed, 2 extended",
+        "+6 facts",
+        "consolidation_enabled false -> true, consolidation_min_facts 8 -> 3",
+        "the empty memory",
+    ]
+
+
+def test_the_history_of_a_fact_says_what_was_done_to_it(upkeep):
+    said = {f"fact_3_{n}": [item.detail for item in upkeep.why(f"fact_3_{n}").history[1:]] for n in range(6)}
+    assert said == {
+        "fact_3_0": ["removed after review: moved away"],
+        "fact_3_1": [
+            "extended: to be looked at again after 562 days; it had no lifetime of its own (still so)",
+            "merged into fact_5_10000",
+        ],
+        "fact_3_2": ["extended: to be looked at again after 262 days instead of 30", "merged into fact_5_10000"],
+        "fact_3_3": ["confirmed once", "merged into fact_5_10000"],
+        "fact_3_4": ["model (no more)"],
+        "fact_3_5": [],
+    }
+
+
+@pytest.fixture
+def upkeep(tmp_path):
+    """Six facts; one is found out of date, two are kept for longer, one is confirmed; then three become one."""
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        memory.set_policy(consolidation_enabled=True, consolidation_min_facts=3)
+        words = ("tea", "rain", "snow", "jazz", "rum", "Oslo")
+        facts = [{"content": f"Likes {word}", "confidence": 0.9, "category": "goal"} for word in words]
+        facts[2]["expectedValidDays"] = 30
+        upkept = {
+            "staleFactsToRemove": [{"id": "fact_3_0", "reason": "moved away"}],
+            "staleFactsToExtend": [
+                {"id": "fact_3_1", "extendByDays": 400, "reason": "still so"},
+                {"id": "fact_3_2", "extendByDays": 100},
+            ],
+            "factsToReinforce": ["fact_3_3"],
+        }
+        three = {"sourceIds": [f"fact_3_{n}" for n in (1, 2, 3)], "consolidated": {"content": "Likes three things"}}
+        last = {
+            "newFacts": [
+                {"content": "Likes sun", "confidence": 0.9},
+                {"content": "Likes Oslo", "confidence": 0.9},
+                {"content": "likes OSLO.", "confidence": 0.9},
+                {"content": "Likes fog", "confidence": 0.1},
+            ],
+            "factsToRemove": [{"id": "fact_3_4", "reason": "no more"}],
+            "factsToConsolidate": [three],
+        }
+        replies = {"2027-01-01": {"newFacts": facts}, "2027-06-12": upkept, "2027-06-13": last}
+        for n, (day, lists) in enumerate(replies.items()):
+            at = f"{day}T00:00:00Z"
+            memory.record(f"t{n}", [turn | {"at": at} for turn in exchange("it", n)])
+            memory.extract([RecordedReply(f"t{n}", json.dumps(lists))], dated=True)
+        yield memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from backstory.handle import MemoryHandle
 from ledger.errors import (
     BackstoryError,
     CapError,
+    ConfigError,
     DuplicateFactError,
     InputError,
     NotFoundError,
@@ -95,7 +96,12 @@ REFUSALS: dict[str, tuple[Act, type[BackstoryError], str | None, list[str]]] = {
         ["fact", "edit", "fact_2_0", "runs"],
     ),
     "editing nothing": (lambda m: m.edit_fact("fact_2_0"), UsageError, None, ["fact", "edit", "fact_2_0"]),
-    "editing two at once": (lambda m: m.edit_fact("fact_2", "x"), UsageError, None, ["fact", "edit", "fact_2", "x"]),
+    "editing the beginning of an id": (
+        lambda m: m.edit_fact("fact_2", "x"),
+        NotFoundError,
+        None,
+        ["fact", "edit", "fact_2", "x"],
+    ),
     "editing to the same": (
         lambda m: m.edit_fact("fact_4_0", "Has a dog"),
         RefusedError,
@@ -363,3 +369,161 @@ def test_a_hand_edited_document_is_adopted_whatever_its_facts_rest_on(tmp_path: 
         assert [fact.consolidated_from for fact in memory.facts()][-1] == ("fact_2_1", "fact_2_2")
         assert memory.verify().ok
         assert memory.what_if().facts == 3
+
+
+# A whole id names that fact or none: fact_2_1 is never short for fact_2_11.
+
+
+@pytest.fixture
+def twelve(home: Path) -> Iterator[MemoryHandle]:
+    """fact_2_0 to fact_2_11, of which fact_2_1 is gone; dish and dish-2 came from elsewhere, and dish is gone."""
+    with open_home(home) as bs:
+        memory = bs.memory("ada")
+        memory.record("t1", exchange("tea"))
+        memory.extract([RecordedReply("t1", reply(*(f"Likes dish {n:02}" for n in range(12))))])
+        memory.remove_fact("fact_2_1")
+        memory.import_document([{"id": name, "content": f"Owns a {name}"} for name in ("dish", "dish-2")])
+        memory.remove_fact("dish")
+        yield memory
+
+
+@pytest.mark.parametrize("name", ["fact_2_1", "dish"])
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda memory, name: memory.fact(name),
+        lambda memory, name: memory.edit_fact(name, "Hates it"),
+        lambda memory, name: memory.remove_fact(name),
+    ],
+)
+def test_the_id_of_a_fact_that_is_gone_names_no_other(
+    twelve: MemoryHandle, act: Callable[[MemoryHandle, str], object], name: str
+) -> None:
+    before = twelve.export(), twelve.head()
+    with pytest.raises(NotFoundError, match=f"fact {name}[: ]"):
+        act(twelve, name)
+    assert (twelve.export(), twelve.head()) == before
+
+
+def test_history_is_told_of_the_fact_that_is_gone(twelve: MemoryHandle) -> None:
+    assert twelve.why("fact_2_1").fact.content == "Likes dish 01"
+    assert twelve.fact_id("dish") == "dish"
+    assert [len(twelve.log(fact=name)) for name in ("fact_2_1", "fact_2_11")] == [2, 1]
+    told = twelve.forget("fact_2_1")
+    assert {one.fact for one in told.redacted if one.what == "fact"} == {"fact_2_1"}
+    assert len(twelve.facts()) == 12
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda memory: memory.fact("fact_2_1"),
+        lambda memory: memory.why("fact_2_1"),
+        lambda memory: memory.fact_id("fact_2_1"),
+        lambda memory: memory.log(fact="fact_2_1"),
+        lambda memory: memory.forget("fact_2_1"),
+    ],
+)
+def test_a_complete_id_that_never_was_is_not_found_although_others_begin_so(home: Path, act: Act) -> None:
+    facts = [{"content": f"Likes dish {n:02}", "confidence": 0.1 if n == 1 else 0.9} for n in range(12)]
+    with open_home(home) as bs:
+        memory = bs.memory("ada")
+        for count in (11, 12):
+            memory.record("t1", exchange("tea"), mode="append")
+            memory.extract([RecordedReply("t1", json.dumps({"newFacts": facts[:count]}))])
+            with pytest.raises(NotFoundError):
+                act(memory)
+        assert memory.fact("fact_2_10").id == memory.fact_id("fact_2_10") == "fact_2_10"
+        assert memory.fact("fact_3").id == memory.fact_id("fact_3_") == "fact_3_11"
+
+
+@pytest.mark.parametrize("words", [["edit", "fact_2_", "Hates it"], ["remove", "dish-"], ["remove", ""]])
+def test_a_change_takes_no_beginning_of_an_id(home: Path, twelve: MemoryHandle, words: list[str]) -> None:
+    assert "give its id in full" in run(home, "fact", *words, code=1)
+    assert twelve.facts()[-1].id == "dish-2"
+
+
+@pytest.mark.parametrize("verb", ["edit", "remove", "get", "forget"])
+def test_the_command_line_takes_the_id_of_a_gone_fact_for_no_other(home: Path, twelve: MemoryHandle, verb: str) -> None:
+    named = {"forget": ["forget", "--fact", "fact_9_1", "--yes"], "edit": ["fact", "edit", "fact_2_1", "Hates it"]}
+    run(home, *named.get(verb, ["fact", verb, "fact_2_1"]), code=1)
+    assert "fact_2_11" in {fact.id for fact in twelve.facts()}
+
+
+# The policy: what configuration refuses is refused at the command line too.
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("max_facts=5", "10 to max_facts_limit"),
+        ("max_facts=600", "max_facts_limit, 500"),
+        ("staleness_age_days=10", "30 to 365"),
+        ("consolidation_min_facts=2", "3 to 30"),
+        ("max_fact=50", "the nearest is max_facts"),
+        ("luck=1", "they are max_facts, "),
+        ("debounce_seconds=5", "no policy key"),
+        ("eviction_access_weight=0.5", "must come to 1"),
+    ],
+)
+def test_a_rule_that_configuration_would_not_take_is_refused(home: Path, setting: str, told: str) -> None:
+    assert told in run(home, "policy", "--set", setting, code=2)
+    assert not home.exists()
+
+
+def test_a_rule_may_go_as_far_as_configuration_lets_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSTORY_MAX_FACTS_LIMIT", "1000")
+    run(home, "policy", "--set", "max_facts=600")
+    with open_home(home) as bs:
+        assert bs.memory("ada").policy().policy.max_facts == 600
+    assert "staleness_age_days" not in run(home, "what-if", "--set", "staleness_age_days=10", "--max-facts", "5")
+
+
+def test_the_words_of_configuration_are_understood(home: Path) -> None:
+    words = ["fact_eviction_policy=hybrid-v1", "gate_enabled=off", "consolidation_enabled=Yes"]
+    run(home, "policy", *(word for setting in words for word in ("--set", setting)))
+    with open_home(home) as bs:
+        policy = bs.memory("ada").policy().policy
+    assert (policy.fact_eviction_policy, policy.gate_enabled, policy.consolidation_enabled) == ("hybrid", False, True)
+
+
+def test_rules_that_are_in_force_already_write_no_commit(home: Path, memory: MemoryHandle) -> None:
+    before = memory.head()
+    assert memory.set_policy(max_facts=3).commit is None
+    assert memory.head() == before
+    memory.set_policy(max_facts=30)
+    before = memory.head()
+    assert "in force already" in run(home, "policy", "--set", "max_facts=30")
+    assert json.loads(run(home, "--json", "policy", "--set", "max_facts=30"))["commit"] is None
+    assert memory.head() == before
+
+
+def test_other_rules_are_added_to_what_configuration_asks_for_now(home: Path) -> None:
+    with open_home(home) as bs:
+        bs.memory("ada").add_fact("Has a dog")
+    with open_home(home, fact_confidence_threshold=0.8) as bs:
+        policy = bs.memory("ada").set_policy(max_facts=100, gate_enabled=False).policy
+    assert (policy.fact_confidence_threshold, policy.gate_enabled) == (0.8, False)
+
+
+def test_clearing_what_is_empty_promises_no_revert(home: Path, memory: MemoryHandle) -> None:
+    assert f"revert {memory.head().seq + 1}" in run(home, "clear")
+    page = run(home, "clear")
+    assert "was empty already" in page
+    assert "revert" not in page
+
+
+def test_reading_needs_no_patterns_and_learning_does(
+    home: Path, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.record("t2", exchange("milk"))
+    before = memory.status().pending
+    monkeypatch.setenv("BACKSTORY_PATTERNS_DIR", str(home / "nowhere"))
+    for verb in ("show", "log", "config", "status"):
+        run(home, verb)
+    replies = home.parent / "replies.jsonl"
+    replies.write_text(json.dumps({"thread_id": "t2", "reply": {"newFacts": []}}), "utf-8")
+    assert "patterns_dir" in run(home, "extract", "--replies", str(replies), code=2)
+    assert memory.status().pending == before
+    with pytest.raises(ConfigError, match="patterns_dir"):
+        Backstory.open(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Callable
@@ -185,6 +186,29 @@ def test_a_call_that_a_person_broke_off_ended_too(tmp_path):
 def test_a_bill_that_cannot_be_is_not_told(tmp_path):
     (ended,) = Scene(tmp_path, Answer(reply(), "m\ud800", Usage(-1, 2**80))).learn().ended
     assert (ended.tokens_in, ended.tokens_out, ended.model) == (None, None, "m\ufffd")
+
+
+@pytest.mark.parametrize("usage", [Usage(True, False), True, "11 tokens", {"input": 11}, [11]])
+def test_a_bill_of_another_shape_tells_nothing_and_harms_nobody(tmp_path, usage):
+    watcher = Scene(tmp_path, Answer(reply("Likes tea"), "m", usage)).learn()
+    assert [(ended.tokens_in, ended.tokens_out, ended.error) for ended in watcher.ended] == [(None, None, None)]
+    assert [update.outcome for update in watcher.updates] == ["learned"]
+
+
+def test_an_attempt_that_an_erasure_makes_needless_is_no_call_and_its_update_was_discarded(tmp_path):
+    scene = Scene(tmp_path)
+    scene.memory.record("t", exchange("milk", 2))
+
+    def forgets(prompt: Prompt) -> str:
+        scene.memory.forget(matching="tea")
+        raise ModelUnavailableError("busy")
+
+    scene.model._script += [forgets, reply("Likes tea")]
+    watcher = scene.learn()
+    assert (len(watcher.started), [ended.error for ended in watcher.ended]) == (1, ["unavailable"])
+    assert [(update.outcome, update.reason, update.attempts) for update in watcher.updates] == [
+        ("discarded", "basis", 1)
+    ]
 
 
 def test_a_clock_that_is_set_back_makes_no_call_end_before_it_began(tmp_path):
@@ -523,3 +547,60 @@ def test_the_page_names_every_callback():
     callbacks = re.findall(r"^\| `(on_\w+)` \| `(\w+)` \|", PAGE, re.MULTILINE)
     assert [name for name, _ in callbacks] == [name for name in vars(Observer) if name.startswith("on_")]
     assert [told for _, told in callbacks] == ["CallStarted", "CallEnded", "UpdateSettled"]
+
+
+# What calls itself off
+
+
+class CallingOff(Observer):
+    """Raises what it was made with, at the step of that name."""
+
+    def __init__(self, step: str, error: BaseException) -> None:
+        self._step = step
+        self._error = error
+
+    def _raise(self, step: str) -> None:
+        if step == self._step:
+            raise self._error
+
+    def on_call_started(self, call: CallStarted) -> None:
+        self._raise("started")
+
+    def on_call_ended(self, ended: CallEnded) -> None:
+        self._raise("ended")
+
+    def on_update(self, update: UpdateSettled) -> None:
+        self._raise("update")
+
+
+@pytest.mark.parametrize("step", ["started", "ended", "update"])
+def test_a_callback_that_calls_itself_off_is_logged_and_harms_nothing(tmp_path, caplog, step):
+    watcher = Watcher()
+    callbacks = [CallingOff(step, asyncio.CancelledError()), watcher]
+    scene = Scene(tmp_path, reply("Likes tea"), callbacks=callbacks)
+    assert scene.memory.extract().failed == 0
+    assert [fact.content for fact in scene.memory.facts()] == ["Likes tea"]
+    assert [type(what) for what in watcher.told] == [CallStarted, CallEnded, UpdateSettled]
+    (logged,) = [record for record in caplog.records if "CallingOff" in record.message]
+    assert logged.exc_info
+
+
+@pytest.mark.parametrize("step", ["started", "ended", "update"])
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+def test_a_person_who_ends_the_program_during_a_callback_is_heard(tmp_path, step, ends):
+    scene = Scene(tmp_path, reply("Likes tea"), callbacks=[CallingOff(step, ends())])
+    with pytest.raises(ends):
+        scene.memory.extract()
+    # Only what was committed before it was told is learned.
+    assert [fact.content for fact in scene.memory.facts()] == (["Likes tea"] if step == "update" else [])
+
+
+def test_workers_outlive_callbacks_that_call_themselves_off(tmp_path):
+    callbacks = [CallingOff("update", asyncio.CancelledError())]
+    script = [reply("Likes tea")] * 4
+    scene = Scene(tmp_path, *script, callbacks=callbacks, background=True, debounce_seconds=0, workers=1)
+    with scene.home:
+        for thread in ("u", "v", "w"):
+            scene.memory.record(thread, exchange("tea"))
+            assert scene.memory.flush(PATIENCE)
+        assert scene.memory.status().pending == ()

@@ -435,3 +435,18 @@ def test_an_engine_that_does_not_load_is_told_of(tmp_path: Path) -> None:
     told = next(check for check in checks if check.check == "configuration")
     assert not told.ok
     assert "nowhere.at_all" in told.hint
+
+
+@pytest.mark.parametrize("key", ["patterns_dir", "prompts_dir"])
+def test_a_folder_of_overrides_that_cannot_be_used_is_told(home: Home, tmp_path: Path, key: str) -> None:
+    checks = examine(home.path, config={key: str(tmp_path / "nowhere")})
+    assert wrong(checks) == ["configuration"]
+    assert key in hint(checks, "configuration")
+    assert "model" in [check.check for check in checks]
+
+
+def test_what_is_wrong_in_a_folder_of_overrides_is_told(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "update.md").write_text("{{converstion}}", "utf-8")
+    checks = examine(home.path, config={"prompts_dir": str(tmp_path)})
+    assert wrong(checks) == ["configuration"]
+    assert "{{conversation}}" in hint(checks, "configuration")

@@ -198,14 +198,28 @@ def test_the_redaction_says_who_and_names_the_fact(memory: MemoryHandle) -> None
     assert {event.fact for event in newest.events} >= {"fact_2_0"}  # type: ignore[union-attr]
 
 
-def test_a_fact_that_is_gone_can_be_forgotten_by_the_beginning_of_its_id(memory: MemoryHandle) -> None:
+def test_a_fact_that_is_gone_can_be_forgotten_by_its_whole_id_and_not_by_its_beginning(memory: MemoryHandle) -> None:
     memory.remove_fact("fact_3_0")
-    told = memory.forget("fact_3")
+    with pytest.raises(NotFoundError):
+        memory.forget("fact_3")
+    told = memory.forget("fact_3_0")
     assert [what for _, seq, what in whats(told) if what == "fact"] == ["fact", "fact"]
     with pytest.raises(NotFoundError):
         memory.forget("fact_3_0")
-    with pytest.raises(UsageError):
+    with pytest.raises(NotFoundError):
         memory.forget("fact_2")
+
+
+def test_what_goes_names_the_fact_or_the_section_it_was_about(memory: MemoryHandle) -> None:
+    memory.add_fact("Plans a trip to Zanzibar by ship")
+    told = memory.forget("fact_2_0", dry_run=True)
+    assert {(one.what, one.fact, one.section) for one in told.redacted} == {
+        ("proposal", None, None),
+        ("fact", "fact_2_0", None),
+        ("fact", "fact_4_0", None),
+    }
+    sections = [one for one in memory.forget(matching="busy", dry_run=True).redacted if one.what == "section"]
+    assert {(one.fact, one.section) for one in sections} == {(None, "user.workContext")}
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,92 @@ def test_a_fact_whose_own_fields_are_broken_is_refused_with_the_reason(
     assert (rule, next(iter(broken)) in detail) == ("malformed", True)
 
 
+def unreadable(memory: MemoryHandle) -> list[tuple[str, str, str]]:
+    found = [e.candidate for e in memory.log(limit=1)[0].events if isinstance(e, CandidateRejected)]
+    return [(c.place, c.text, c.detail) for c in found if isinstance(c, Unread)]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_group_that_is_no_object_is_refused_and_recorded(memory: MemoryHandle, *, replace: bool) -> None:
+    memory.import_document({"user": "x", "history": ["Löv"], "facts": []}, replace=replace)
+    assert refused(memory) == [
+        ("malformed", "user has to be an object of sections"),
+        ("malformed", "history has to be an object of sections"),
+    ]
+    assert [(place, text) for place, text, _ in unreadable(memory)] == [("user", '"x"'), ("history", '["Löv"]')]
+
+
+def test_a_section_that_nothing_is_known_of_is_refused_and_recorded(memory: MemoryHandle) -> None:
+    sections = {"again": {"summary": "Tea."}, "topOfMind": {"summary": "Oslo."}, "x/again": 5, "empty": None}
+    memory.import_document({"user": sections, "zzz": 1})
+    assert memory.document().user.top_of_mind.summary == "Oslo."
+    told = "user has no such section; those of a document are workContext, personalContext, topOfMind"
+    assert unreadable(memory) == [
+        ("user/0", '{"again": {"summary": "Tea."}}', told),
+        ("user/1", '{"x/again": 5}', told),
+    ]
+    assert memory.what_if().facts == 0
+    assert memory.verify().ok
+
+
+def test_what_stands_beside_a_memory_is_other_programs_business(memory: MemoryHandle) -> None:
+    memory.import_document({"zzz": 1, "version": [], "user": None, "facts": [{"content": "Runs", "confidence": 0.9}]})
+    assert (texts(memory), refused(memory)) == (["Runs"], [])
+
+
+@pytest.mark.parametrize(
+    ("item", "text", "detail"),
+    [
+        (
+            {"content": "Löv", "confidence": None},
+            '{"content": "Löv", "confidence": null}',
+            "confidence has to be a num",
+        ),
+        (
+            {"content": "x", "confidence": 2},
+            '{"content": "x", "confidence": 2}',
+            "confidence has to be a number from 0",
+        ),
+        ({"content": True}, '{"content": true}', "content has to be a text"),
+        ({"content": "x", "byHand": 1}, '{"content": "x", "byHand": 1}', "byHand has to be true or false"),
+        ({"content": "x", "createdAt": 1}, '{"content": "x", "createdAt": 1}', "createdAt has to be a text"),
+        ({"category": "goal"}, '{"category": "goal"}', "content is missing"),
+        (None, "null", "a fact has to be an object with its words as content"),
+        ("Runs", '"Runs"', "a fact has to be an object with its words as content"),
+    ],
+)
+def test_a_fact_that_cannot_be_read_is_kept_as_json_with_the_reason_in_plain_words(
+    memory: MemoryHandle, item: object, text: str, detail: str
+) -> None:
+    memory.import_document({"facts": [item]})
+    ((place, kept, told),) = unreadable(memory)
+    assert (place, kept) == ("facts/0", text)
+    assert told.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "detail"),
+    [
+        ("Tea.", '"Tea."', "a section has to be an object with its words as summary"),
+        ({"summary": None}, '{"summary": null}', "summary has to be a text"),
+        ({"updatedAt": T0}, f'{{"updatedAt": "{T0}"}}', "summary is missing"),
+        ({"summary": "x", "updatedAt": 5}, '{"summary": "x", "updatedAt": 5}', "updatedAt has to be a text"),
+    ],
+)
+def test_a_section_that_cannot_be_read_is_kept_as_json_with_the_reason_in_plain_words(
+    memory: MemoryHandle, section: object, text: str, detail: str
+) -> None:
+    memory.import_document({"user": {"workContext": section}})
+    assert unreadable(memory) == [("user.workContext", text, detail)]
+
+
+def test_a_threshold_of_zero_takes_in_what_a_document_states_no_confidence_for(memory: MemoryHandle) -> None:
+    document = {"facts": [{"content": "Runs"}, {"content": "Has a dog", "source": "manual"}]}
+    memory.import_document(document)
+    assert (texts(memory), [rule for rule, _ in refused(memory)]) == (["Has a dog"], ["threshold"])
+    assert memory.what_if(fact_confidence_threshold=0.0).facts == 2
+
+
 # A file.
 
 
@@ -510,6 +596,18 @@ def test_a_home_that_deerflow_has_half_written_is_left_alone(
         with pytest.raises(InputError, match="start DeerFlow once"):
             memory.import_document(root)
     assert bool(texts(memory)) == settled
+
+
+def test_a_broken_memory_of_an_agent_of_any_name_is_refused_and_can_be_decided_again(
+    bs: Backstory, tmp_path: Path
+) -> None:
+    summaries(tmp_path / "h", "Works.")
+    own = summaries(tmp_path / "h/agents/again-me", "x")
+    own.write_text("{")
+    memory = bs.memory(None, "again-me")
+    memory.import_document(tmp_path / "h")
+    assert [detail.partition(":")[0] for _, detail in refused(memory)] == ["agents/again-me/memory.json"]
+    assert memory.what_if().facts == 0
 
 
 def test_a_home_of_version_1_is_read_by_user_and_agent(bs: Backstory, tmp_path: Path) -> None:

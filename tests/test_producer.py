@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,13 +34,27 @@ ACK = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "Anyt
 
 
 class Moody(JsonlStore):
-    """A store whose ledger raises what it is told to, at every append, until it is told nothing."""
+    """A store whose ledger raises what it is told to, at every append, until it is told nothing.
 
-    mood: Exception | None = None
+    Of the threads in `elsewhere` it says that another process is at them; `tries` counts who asked for which.
+    """
+
+    mood: BaseException | None = None
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.refused = threading.Event()
+        self.elsewhere: set[str] = set()
+        self.tries: Counter[str] = Counter()
+
+    @contextmanager
+    def lease(self, stream: str, name: str) -> Iterator[bool]:
+        self.tries[name] += 1
+        if name in self.elsewhere:
+            yield False
+            return
+        with super().lease(stream, name) as mine:
+            yield mine
 
     def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         if self.mood is not None and stream.endswith("ledger"):
@@ -648,6 +664,9 @@ def test_a_worker_outlives_every_fault(started, caplog):
         StoreError("the disk is full"),
         ZeroDivisionError("what"),
         CorruptLogError("bad", kind="altered", stream="s", line=1, byte=0),
+        asyncio.CancelledError("called off"),
+        KeyboardInterrupt("stop"),
+        SystemExit(3),
     ):
         shop.store.mood = mood
         shop.store.refused.clear()
@@ -659,6 +678,43 @@ def test_a_worker_outlives_every_fault(started, caplog):
     assert shop.producer.flush(PATIENCE) is True
     assert shop.pending() == 0
     assert shop.producer._workers[0].is_alive()
+    assert all(f": {said}" in caplog.text for said in ("the disk is full", "what", "called off", "stop", "3"))
+
+
+def test_a_model_that_calls_itself_off_takes_no_worker_along(started, caplog):
+    shop = started(asyncio.CancelledError("not now"), reply("Likes tea"), workers=1)
+    shop.say()
+    assert shop.producer.flush(PATIENCE) is False
+    assert "not now" in caplog.text
+    assert shop.pending() == 2
+    assert shop.producer.depth() == 0
+    shop.clock.advance(60)
+    assert shop.producer.depth() == 1
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
+def test_what_calls_itself_off_in_the_callers_own_thread_is_a_fault_too(tmp_path):
+    shop = Shop(tmp_path, asyncio.CancelledError(), reply("Likes tea"))
+    shop.say()
+    assert shop.after(30) == 1
+    assert shop.pending() == 2
+    assert shop.after(59) == 0
+    assert shop.after(1) == 1
+    assert shop.pending() == 0
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("run", [Producer.run_due, lambda producer: producer.flush(0)], ids=["run_due", "flush"])
+def test_whoever_ends_the_program_in_its_own_thread_is_heard_and_the_thread_is_let_go(tmp_path, ends, run):
+    shop = Shop(tmp_path, ends(), reply("Likes tea"))
+    shop.say(at_once=True)
+    with pytest.raises(ends):
+        run(shop.producer)
+    assert shop.pending() == 2
+    assert shop.after(59) == 0
+    assert shop.after(1) == 1
+    assert shop.pending() == 0
 
 
 def test_a_thread_that_is_claimed_is_left_to_the_claimant(started):
@@ -1097,3 +1153,92 @@ def test_here_and_now_waits_for_whoever_is_at_it_and_asks_only_about_what_is_lef
     assert told == [0]
     assert second.prompts == []
     assert [fact.content for fact in other.facts()] == ["Likes tea"]
+
+
+class Stream:
+    """A model that is told of a new thread each time it is asked, until `enough`; `over` tells that it is."""
+
+    def __init__(self, enough: Callable[[Shop], bool]) -> None:
+        self.shop: Shop | None = None
+        self.over = threading.Event()
+        self._enough = enough
+
+    def __call__(self, prompt: Prompt) -> str:
+        assert self.shop is not None
+        if self._enough(self.shop):
+            self.over.set()
+        else:
+            self.shop.say(f"other {len(self.shop.asked())}", at_once=True)
+        return reply()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_thread_that_another_process_is_at_keeps_no_other_waiting_and_is_not_asked_for_all_the_time(
+    started, monkeypatch, workers
+):
+    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 3600.0)
+    stream = Stream(lambda shop: len(shop.asked()) == 20)
+    shop = stream.shop = started(stream, workers=workers)
+    shop.store.elsewhere.add("held")
+    shop.say("held", at_once=True)
+    shop.clock.advance(1)
+    shop.say("first", at_once=True)
+    assert stream.over.wait(PATIENCE)
+    assert shop.store.tries["held"] == 1
+    assert "held" not in shop.asked()
+    assert shop.producer.depth() >= 1
+
+
+def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, monkeypatch):
+    waits: list[float] = []
+    shop = started(workers=1)
+    shop.store.elsewhere.add("held")
+    wait = shop.producer._changed.wait
+
+    def waiting(seconds: float | None = None) -> bool:
+        waits.append(time.monotonic())
+        if shop.store.tries["held"] == 3:
+            shop.store.elsewhere.clear()
+        return wait(seconds)
+
+    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(shop.producer._changed, "wait", waiting)
+    began = time.monotonic()
+    shop.say("held", at_once=True)
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.asked() == ["held"]
+    assert shop.store.tries["held"] in (3, 4)
+    assert time.monotonic() - began >= 2 * 0.02
+    # One of the worker and one of the flush for each try, and a few that woke up early.
+    assert len(waits) < 30
+
+
+def test_a_thread_that_another_process_was_at_has_its_turn_though_others_keep_coming(started, monkeypatch):
+    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 0.02)
+
+    def enough(shop: Shop) -> bool:
+        if shop.store.tries["held"]:
+            shop.store.elsewhere.clear()
+        return "held" in shop.asked() or len(shop.asked()) == 500
+
+    stream = Stream(enough)
+    shop = stream.shop = started(stream, workers=1)
+    shop.store.elsewhere.add("held")
+    shop.say("held", at_once=True)
+    shop.clock.advance(1)
+    shop.say("first", at_once=True)
+    assert stream.over.wait(PATIENCE)
+    assert shop.asked()[0] == "first"
+    assert shop.asked()[-1] == "held"
+
+
+def test_what_was_wanted_at_once_is_due_still_when_another_process_was_at_it(shop):
+    shop.store.elsewhere.add("t")
+    shop.say(at_once=True)
+    assert shop.producer.run_due() == 1
+    assert shop.producer.depth() == 1
+    assert shop.producer.flush(0) is False
+    shop.store.elsewhere.clear()
+    assert shop.producer.run_due() == 1
+    assert shop.pending() == 0
+    assert shop.producer._elsewhere == {}

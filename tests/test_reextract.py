@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,39 @@ def test_facts_are_put_up_for_review_as_of_then_and_not_as_of_today(tmp_path: Pa
         assert "staleFactsToRemove" not in model.prompts[1].user
 
 
+def test_facts_are_put_up_for_review_as_of_the_update_and_not_of_the_words(tmp_path: Path) -> None:
+    clock = FakeClock()
+    review = {"staleFactsToRemove": ["fact_2_0"]}
+    with open_home(tmp_path, ScriptedModel(review), clock=clock, staleness_min_candidates=1) as bs:
+        memory = bs.memory("ada")
+        told(memory, "t", "tea", 1, reply("Ada likes tea"))
+        said = clock.now().isoformat()
+        clock.advance(400 * 86_400)
+        memory.record("u", [{**message, "at": said} for message in exchange("rain", 2)])
+        memory.extract()
+        assert texts(memory.facts()) == []
+        model = ScriptedModel(reply("Ada likes tea"), review)
+        found = memory.reextract(model)
+        assert "staleFactsToRemove" in model.prompts[1].user
+        assert (found.added, found.facts) == ((), 0)
+
+
+def test_a_recorded_reply_may_cite_again_what_it_cited_of_the_rest_of_its_thread(tmp_path: Path) -> None:
+    def citing(*cited: str) -> str:
+        return json.dumps({"newFacts": [{"content": f"Ada likes {cited[-1]}", "confidence": 0.9, "evidence": cited}]})
+
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        first, second = citing("u1", "u2"), citing("u1", "u2", "u3")
+        told(memory, "t", "tea", 1, first)
+        told(memory, "t", "milk", 2, second)
+        talked(memory, "t", "juice", 3)
+        memory.record("t", [{"id": "u1", "role": "user", "content": "I like coffee."}])
+        assert [fact.evidence for fact in memory.facts()] == [("u1",), ("u1", "u2")]
+        found = memory.reextract(replies=[RecordedReply("t", first), RecordedReply("t", second)])
+    assert (found.added, found.removed, found.revised) == ((), (), ())
+
+
 # Updates that failed.
 
 
@@ -360,6 +394,27 @@ def test_no_call_is_made_that_would_exceed_max_tokens(home: Path) -> None:
         assert found.again.tokens_in + found.again.tokens_out == 3_500
         assert memory.reextract(ScriptedModel(dear, repeat=True), max_tokens=10_000).complete
         assert memory.reextract(ScriptedModel(dear, repeat=True), max_tokens=10).again.calls == 0
+
+
+def test_prompts_that_a_failing_server_was_sent_use_the_tokens_up(home: Path) -> None:
+    with open_home(home) as bs:
+        memory = bs.memory("ada")
+        one = memory.reextract(ScriptedModel(DOWN, repeat=True), max_calls=1).again
+        assert (one.calls, one.tokens_out) == (1, 0)
+        model = ScriptedModel(DOWN, repeat=True)
+        found = memory.reextract(model, max_tokens=one.tokens_in * 2)
+        assert (len(model.prompts), found.complete) == (2, False)
+        assert found.again.tokens_in == one.tokens_in * 2
+
+
+@pytest.mark.parametrize("usage", [Usage(-(10**6), -5), Usage(True, True), Usage("9", []), "9", {"input": 9}, True])
+def test_a_bill_that_cannot_be_counts_as_none(home: Path, usage: Usage) -> None:
+    with open_home(home) as bs:
+        memory = bs.memory("ada")
+        estimated = memory.reextract(ScriptedModel(reply("Ada dances"), repeat=True)).again
+        found = memory.reextract(ScriptedModel(Answer(reply("Ada dances"), "m", usage), repeat=True)).again
+        assert estimated.tokens_in > 500
+        assert found == estimated
 
 
 def test_where_the_server_counts_no_tokens_they_are_estimated_so_that_the_cap_holds(home: Path) -> None:

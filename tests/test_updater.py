@@ -13,8 +13,9 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
 from backstory.handle import MemoryHandle
-from ledger.commands import AddFact, Clear
-from ledger.commit import Cause
+from ledger.commands import AddFact, Clear, Command, Revert
+from ledger.commit import Cause, Commit
+from ledger.erasure import ForgetMatching
 from ledger.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError, StoreError
 from ledger.events import CandidateRejected, FactAdded, FactRemoved, NewFact, TurnRange, UpdateFailed, UpdateProposed
 from ledger.extraction.model import Answer, Prompt, Usage
@@ -126,7 +127,21 @@ def test_turns_that_no_longer_stand_are_not_asked_about(desk):
     assert desk.memory.seq == 0
 
 
-@pytest.mark.parametrize("usage", [Usage(-1, 2**80), Usage("11", 1.5), Usage(None, None), None])  # type: ignore[arg-type]
+BILLS = (
+    Usage(-1, 2**80),
+    Usage("11", 1.5),  # type: ignore[arg-type]
+    Usage(True, False),
+    Usage(None, None),
+    None,
+    True,
+    "11 tokens",
+    {"input": 11},
+    [11, 7],
+    11,
+)
+
+
+@pytest.mark.parametrize("usage", BILLS)
 def test_a_bill_that_cannot_be_is_left_out(desk, usage):
     cause = desk.run(Answer(reply("Likes tea"), "m\ud800", usage)).commit.cause
     assert (cause.tokens_in, cause.tokens_out, cause.model) == (None, None, "m\ufffd")
@@ -359,6 +374,87 @@ def test_a_failure_after_a_clear_parks_nothing(desk, said):
 
     assert desk.run(think).failed
     assert (desk.pending, desk.parked) == ([], [])
+
+
+def forgetting(desk: Desk, said: str | ModelError) -> Callable[[Prompt], str]:
+    """A step that has the words about tea erased, and then says something, or fails."""
+
+    def think(prompt: Prompt) -> str:
+        desk.writer.forget(ForgetMatching("tea"))
+        if isinstance(said, ModelError):
+            raise said
+        return said
+
+    return think
+
+
+QUOTING = ModelRejectedError("400: what was sent: I like tea.")
+
+
+@pytest.mark.parametrize("said", [QUOTING, ModelUnavailableError("500: I like tea."), "I like tea. {"])
+def test_a_failure_that_an_erasure_overtook_keeps_no_word_and_is_done_with_its_turns(tmp_path, said):
+    desk = Desk(tmp_path, max_attempts=1)
+    desk.say(topic="milk")
+    outcome = desk.run(forgetting(desk, said), job=Job("t", TurnRange(1, 4)))
+    assert (outcome.covered, outcome.failed) == (True, False)
+    assert [failure.reason for failure in desk.failures] == ["basis"]
+    assert (desk.pending, desk.parked) == ([], [])
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"tea" in path.read_bytes()]
+
+
+def test_a_failure_that_an_erasure_overtakes_at_the_last_moment_parks_its_turns_without_a_word(tmp_path, monkeypatch):
+    desk = Desk(tmp_path)
+    desk.say(topic="milk")
+    commit = desk.writer.commit
+
+    def late(command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
+        desk.writer.forget(ForgetMatching("tea"))
+        return commit(command, cause, at=at)
+
+    monkeypatch.setattr(desk.writer, "commit", late)
+    assert desk.run(QUOTING, job=Job("t", TurnRange(1, 4))).failed
+    assert desk.parked == [(TurnRange(3, 4), "rejected", 1)]
+    assert desk.failures[0].detail == "the model failed after an erasure; what it said is not kept"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"tea" in path.read_bytes()]
+
+
+def test_an_erasure_that_came_before_the_question_hides_no_complaint(desk):
+    desk.say(topic="milk")
+    desk.writer.forget(ForgetMatching("tea"))
+    assert desk.run(ModelRejectedError("no milk"), job=Job("t", TurnRange(1, 4))).failed
+    assert desk.failures[0].detail == "no milk"
+
+
+def test_what_was_erased_between_two_attempts_is_not_sent_again(desk):
+    desk.say(topic="milk")
+    outcome = desk.run(forgetting(desk, BUSY), reply("Likes tea"), job=Job("t", TurnRange(1, 4)))
+    assert len(desk.model.prompts) == 1
+    assert (outcome.covered, outcome.failed) == (True, False)
+    assert (desk.texts, desk.pending, desk.parked) == ([], [], [])
+
+
+def test_what_was_erased_while_the_call_waited_for_its_turn_is_not_sent_at_all(tmp_path):
+    def wait(_: float) -> None:
+        desk.writer.forget(ForgetMatching("tea"))
+
+    desk = Desk(tmp_path, min_gap=60, pause=wait)
+    desk.say(topic="milk")
+    desk.run(reply(), job=Job("t", TurnRange(3, 4)))
+    assert desk.run(reply("Likes tea"), job=Job("t", TurnRange(1, 2))).covered
+    assert desk.model.prompts == []
+
+
+def test_after_an_undo_between_two_attempts_the_turns_stay_pending_for_the_next_update(desk):
+    def undone(prompt: Prompt) -> str:
+        desk.writer.commit(Revert(at="", target=2, events=first.commit.events), Cause(kind="revert", target=2))
+        raise BUSY
+
+    first = desk.run(reply("Likes tea"))
+    desk.say(topic="milk")
+    outcome = desk.run(undone, reply("Likes milk"), job=Job("t", TurnRange(3, 4)))
+    assert len(desk.model.prompts) == 1
+    assert (outcome.covered, outcome.failed) == (False, False)
+    assert (desk.pending, desk.parked) == ([TurnRange(3, 4)], [])
 
 
 @pytest.fixture
@@ -843,6 +939,23 @@ def test_a_recorded_reply_saw_no_prompt(desk):
     enter(desk, ["Likes tea"])
     (outcome,) = desk.updater.run(desk.writer, desk.job, RecordedReply("t", reply()))
     assert (proposed(outcome).shown, proposed(outcome).stale) == (None, None)
+
+
+def test_a_recorded_reply_may_cite_what_stands_in_its_whole_thread(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.tell([*exchange("tea", 1), *exchange("milk", 2)])
+    fact = {"content": "Likes tea", "confidence": 0.9, "evidence": ["u1", "u2", "u3"]}
+    job = Job("t", TurnRange(3, 4))
+    desk.updater.run(desk.writer, job, RecordedReply("t", json.dumps({"newFacts": [fact]})))
+    assert [fact.evidence for fact in desk.memory.in_order()] == [("u1", "u2")]
+
+
+def test_a_model_may_cite_nothing_but_what_it_was_shown(tmp_path):
+    desk = Desk(tmp_path, turns=0)
+    desk.tell([*exchange("tea", 1), *exchange("milk", 2)])
+    fact = {"content": "Likes tea", "confidence": 0.9, "evidence": ["u1", "u2"]}
+    desk.run({"newFacts": [fact]}, job=Job("t", TurnRange(3, 4)))
+    assert [fact.evidence for fact in desk.memory.in_order()] == [("u2",)]
 
 
 def test_a_backfill_reviews_what_was_due_when_it_was_said(tmp_path):

@@ -125,11 +125,13 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="What y
     Example: backstory why-not "likes tea"
     """
     from backstory.cli.stories import refusal_table
+    from ledger.dedup import dedup_key
 
     session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_not(text)
-    session.answer(found, refusal_table)
+        remembered = [fact for fact in memory.facts() if dedup_key(fact.content) == dedup_key(text)]
+    session.answer(found, lambda page, told: refusal_table(page, told, remembered))
     if not found:
         raise typer.Exit(1)
 
@@ -164,6 +166,8 @@ def what_if(
     ] = None,
 ) -> None:
     """Decide the whole history again under other rules, and compare; writes nothing.
+
+    A rule may lie beyond what configuration and `policy --set` take, such as a memory of five facts.
 
     Example: backstory what-if --max-facts 20 --threshold 0.9
     """

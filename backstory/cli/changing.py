@@ -10,6 +10,7 @@ from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.page import Page
+    from backstory.results import PolicyResult
     from projections.document import Document
 
 __all__ = ["clear", "export", "import_", "policy", "revert", "rollback"]
@@ -63,17 +64,28 @@ def policy(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put another rule in force; may be repeated.")
     ] = None,
 ) -> None:
-    """Show the rules in force, or change them.
+    """Show the rules in force, or change them; values are those that configuration takes.
+
+    What is in force already is not written again. To try a rule beyond configuration's range, see `what-if`.
 
     Example: backstory policy --set max_facts=50
     """
-    from backstory.cli.inputs import policy_changes
+    from backstory.cli.inputs import configurable, policy_changes
     from backstory.cli.tables import policy_table
 
     session = session_of(ctx)
     changes = policy_changes(settings or ())
-    with session.memory() as memory:
-        session.answer(memory.set_policy(**changes) if changes else memory.policy(), policy_table)
+    with session.opened() as bs:
+        configurable(changes, bs.config.settings.max_facts_limit)
+        memory = bs.memory(session.user, session.agent)
+        result = memory.set_policy(**changes) if changes else memory.policy()
+
+    def told(page: Page, result: PolicyResult) -> None:
+        if changes and result.commit is None:
+            page.line("nothing was changed: these rules are in force already")
+        policy_table(page, result)
+
+    session.answer(result, told)
 
 
 def clear(
@@ -95,12 +107,17 @@ def clear(
         others = agents if all_agents else []
         memory = bs.memory(session.user, session.agent)
         document = memory.clear(all_agents=all_agents)
-        seq = memory.head().seq
+        entry = memory.log(limit=1)[0]
 
     def told(page: Page, _: Document) -> None:
         owner = whose(session.user, session.agent)
-        beside = f", and so is that of {counted(len(others), 'agent')}" if others else ""
-        page.line(f"{owner} is empty now{beside}; `backstory revert {seq}` brings it back")
+        agents = f" that of {counted(len(others), 'agent')}"
+        if entry.events:
+            beside = f", and so is{agents}" if others else ""
+            page.line(f"{owner} is empty now{beside}; `backstory revert {entry.seq}` brings it back")
+        else:
+            beside = f",{agents} is empty now" if others else ""
+            page.line(f"{owner} was empty already{beside}; what was said so far is not learned from again")
 
     session.answer(document, told)
 

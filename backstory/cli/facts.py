@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "edit", "get", "list_", "remove"]
 
 _Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="A fact's id, or a unique beginning of it.")]
+_WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The fact's id, in full.")]
 _CATEGORIES = "preference, knowledge, context, behavior, goal or correction"
 
 
@@ -64,7 +65,7 @@ def add(
 def edit(
     ctx: typer.Context,
     *,
-    fact_id: _Id,
+    fact_id: _WholeId,
     text: Annotated[str | None, typer.Argument(help="The new text.")] = None,
     content: Annotated[str | None, typer.Option("--content", help="The new text, as an option.")] = None,
     category: Annotated[str | None, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = None,
@@ -83,7 +84,7 @@ def edit(
         session.answer(memory.edit_fact(fact_id, text if content is None else content, category, confidence), _changed)
 
 
-def remove(ctx: typer.Context, fact_id: _Id) -> None:
+def remove(ctx: typer.Context, fact_id: _WholeId) -> None:
     """Remove a fact; its history stays, and `revert` brings it back."""
     session = session_of(ctx)
     with session.memory() as memory:

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["forget"]
 
+_MOST_NAMED = 5
+
 
 def forget(
     ctx: typer.Context,
     *,
-    fact: Annotated[str | None, typer.Option(metavar="ID", help="A fact, also one that is gone from memory.")] = None,
+    fact: Annotated[
+        str | None, typer.Option(metavar="ID", help="A fact, by its whole id; also one that is gone.")
+    ] = None,
     with_evidence: Annotated[
         bool, typer.Option("--with-evidence", help="With --fact: also the turns that it was learned from.")
     ] = False,
@@ -70,19 +74,29 @@ def forget(
 def _agreed(planned: Forgotten) -> bool:
     from backstory.cli.words import counted
 
+    facts = _facts(planned)
+    more = ", …" if len(facts) > _MOST_NAMED else ""
+    of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
     also = f"; {len(planned.also)} learned from the same turns stay" if planned.also else ""
     try:
-        return typer.confirm(f"Erase {counted(len(planned.redacted), 'content')} for good{also}?", err=True)
+        return typer.confirm(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?", err=True)
     except typer.Abort:
         return False
+
+
+def _facts(told: Forgotten) -> list[str]:
+    return list(dict.fromkeys(erased.fact for erased in told.redacted if erased.fact is not None))
 
 
 def _lines(page: Page, told: Forgotten, *, dry_run: bool) -> None:
     from backstory.cli.page import Column
     from backstory.cli.words import counted
 
-    columns = (Column("stream", "cyan"), Column("commit", right=True), Column("what"))
-    page.table(columns, ((erased.stream, str(erased.seq), erased.what) for erased in told.redacted))
+    columns = (Column("stream", "cyan"), Column("commit", right=True), Column("what"), Column("of"))
+    rows = ((one.stream, str(one.seq), one.what, one.fact or one.section or "") for one in told.redacted)
+    page.table(columns, rows)
+    if facts := _facts(told):
+        page.line(("facts: ", "bold"), ", ".join(facts))
     for sharing in told.also:
         page.line((f"stays, though learned from the same turns: {sharing.kind} {sharing.id}, ", "dim"), sharing.content)
     contents = counted(len(told.redacted), "content")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +17,22 @@ from ledger.messages import read_message
 from ledger.policy import Policy, PolicyValue
 from ledger.scope import Scope
 
-__all__ = ["Broken", "Conversation", "Group", "policy_changes", "read_conversation", "read_json", "replies_in"]
+__all__ = [
+    "Broken",
+    "Conversation",
+    "Group",
+    "configurable",
+    "policy_changes",
+    "read_conversation",
+    "read_json",
+    "replies_in",
+]
 
 _BOM = b"\xef\xbb\xbf"
-_SWITCH = {"true": True, "false": False}
+_SWITCH = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
 
 
 class Group(NamedTuple):
@@ -176,16 +188,34 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
     """Read KEY=VALUE as the policy's types: numbers, names, true or false, and lists with commas between.
 
     Raises:
-        ConfigError: it is no KEY=VALUE, or the value cannot be read so; keys and ranges are checked further in.
+        ConfigError: it is no KEY=VALUE, there is no such key, or the value cannot be read so; ranges are checked
+            further in.
     """
+    from backstory.scoped import known_policy
+
     kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     changes: dict[str, PolicyValue] = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise ConfigError(f"{setting!r} is not KEY=VALUE, as max_facts=50")
-        changes[key] = _policy_value(key, kinds.get(key, str), value)
+        known_policy({key: value})
+        changes[key] = _policy_value(key, kinds[key], value)
     return changes
+
+
+def configurable(changes: Mapping[str, PolicyValue], max_facts_limit: int) -> None:
+    """Refuse a value of the policy that configuration would not take, either.
+
+    Raises:
+        ConfigError: it says which key, and what it may be.
+    """
+    from backstory.config import load_settings
+    from backstory.settings import WEIGHTS
+
+    # The weights have no other range than the ledger's, and what they come to is told beside those in force.
+    values = {key: value for key, value in changes.items() if key not in WEIGHTS}
+    load_settings({"max_facts_limit": max_facts_limit}, values, {})
 
 
 def _policy_value(key: str, kind: object, value: str) -> PolicyValue:
@@ -200,5 +230,5 @@ def _policy_value(key: str, kind: object, value: str) -> PolicyValue:
             wanted = "a whole number" if kind is int else "a number"
             raise ConfigError(f"{key} is {value!r}; it is {wanted}") from error
     if kind is str:
-        return value
+        return "hybrid" if key == "fact_eviction_policy" and value == "hybrid-v1" else value
     return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -54,6 +54,8 @@ def reextract(
                 thread=thread, replies=answers, max_calls=max_calls, max_tokens=max_tokens, progress=step
             )
     session.answer(result, _comparison)
+    if result.again.failed or (result.again.updates == 0 and not result.complete):
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -85,7 +87,10 @@ def _comparison(page: Page, found: Reextracted) -> None:
     from backstory.cli.words import counted
     from projections.history import Diff
 
-    diff_lines(page, Diff(found.added, found.removed, found.revised, found.sections))
+    if found.again.updates > found.again.failed or not found.recorded.updates:
+        diff_lines(page, Diff(found.added, found.removed, found.revised, found.sections))
+    else:
+        page.line(("No update came through", "bold red"), ": there is nothing to compare.")
     columns = (Column(""), Column("recorded", right=True), Column("again", right=True))
     page.table(columns, _rows(found.recorded, found.again))
     for note in found.notes:
@@ -101,4 +106,6 @@ def _rows(recorded: Tally, again: Tally) -> Iterator[tuple[str, str, str]]:
         yield name.replace("_", " "), f"{getattr(recorded, name):,}", f"{getattr(again, name):,}"
     for rule in sorted({*recorded.refused, *again.refused}):
         yield f"refused: {rule}", f"{recorded.refused.get(rule, 0):,}", f"{again.refused.get(rule, 0):,}"
+    for reason in sorted({*recorded.failures, *again.failures}):
+        yield f"failed: {reason}", f"{recorded.failures.get(reason, 0):,}", f"{again.failures.get(reason, 0):,}"
     yield "facts", f"{recorded.facts:,}", f"{again.facts:,}"

@@ -10,9 +10,10 @@ from backstory.cli.tables import fact_lines
 from backstory.cli.words import author, cause_in_words, counted, moment
 from backstory.results import WhatIf
 from ledger.events import Event, Fact, FactAdded, FactRemoved, FactRevised, PolicyChanged, SummaryUpdated
+from ledger.policy import POLICY_KEYS
 from ledger.undo import Note
 from projections.audit import HistoryItem, Refusal, Why
-from projections.history import Diff, LogEntry, Revision, SectionChange
+from projections.history import Diff, LogEntry, Revision, SectionChange, policy_in_words, revision_in_words
 from projections.preview import UndoResult
 from projections.verify import Problem, Verification
 
@@ -73,8 +74,11 @@ def why_story(page: Page, told: Why) -> None:
         f", by {author(cause)}" if author(cause) else "",
         ".",
     )
+    sources = told.fact.consolidated_from if told.fact is not None else ()
+    if sources:
+        page.line(("Merged from ", "bold"), ", ".join(sources), ".")
     if told.evidence:
-        page.line(("From these words" if told.cited else "No words were cited; that update read these", "bold"), ":")
+        page.line((_heading(cited=told.cited, merged=bool(sources)), "bold"), ":")
     for words in told.evidence:
         name = f" ({words.name})" if words.name else ""
         page.line((f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
@@ -87,6 +91,11 @@ def why_story(page: Page, told: Why) -> None:
     gone = told.removed
     if gone is not None and gone.reason == "erased":
         page.line((f"Erased with commit {gone.seq}", "bold red"), f" by {gone.actor}." if gone.actor else ".")
+    elif gone is not None and gone.reason == "consolidated":
+        page.line(
+            (f"Merged into {gone.detail} with commit {gone.seq}", "bold red"),
+            f"; `backstory revert {gone.seq}` would undo that.",
+        )
     elif gone is not None:
         by = f", by {gone.actor}" if gone.actor else ""
         page.line(
@@ -96,6 +105,13 @@ def why_story(page: Page, told: Why) -> None:
         page.line(("It is in memory now.", "bold green"))
 
 
+def _heading(*, cited: bool, merged: bool) -> str:
+    if merged:
+        # The updates that the sources came from read these, the one that merged them did not.
+        return "The words behind those" if cited else "The words behind those; where none were cited, all that was read"
+    return "From these words" if cited else "No words were cited; that update read these"
+
+
 _HAPPENED = {
     "FactAdded": "came back",
     "FactRemoved": "removed",
@@ -103,17 +119,23 @@ _HAPPENED = {
     "CandidateRejected": "stayed",
     "Redacted": "erased",
 }
+_SAYS_HOW = ("merged into ", "removed after review")
+"""How a removal begins to be told that says itself what happened."""
 
 
 def _history_row(item: HistoryItem) -> Sequence[str]:
-    told = item.type != "FactAdded" and item.detail != item.cause
-    detail = f"{item.cause}: {item.detail}" if told else item.cause
-    return (str(item.seq), moment(item.at), _HAPPENED.get(item.type, item.type), detail)
+    happened, told = _HAPPENED.get(item.type, item.type), item.detail
+    if item.type == "FactRemoved" and told.startswith(_SAYS_HOW):
+        happened, _, told = told.partition(": ")
+    detail = f"{item.cause}: {told}" if told and item.type != "FactAdded" and told != item.cause else item.cause
+    return (str(item.seq), moment(item.at), happened, detail)
 
 
-def refusal_table(page: Page, refusals: Sequence[Refusal]) -> None:
-    """Show what is like a text and is not in memory, and why not."""
-    if not refusals:
+def refusal_table(page: Page, refusals: Sequence[Refusal], remembered: Sequence[Fact] = ()) -> None:
+    """Show what is like a text and is not in memory, and why not; `remembered` are the facts that do say it."""
+    for fact in remembered:
+        page.line(("This is remembered", "bold green"), f": {fact.content}", (f"  {fact.id}", "dim"))
+    if not refusals and not remembered:
         page.line(("Nothing like it was ever refused or removed.", "dim"))
     columns = (
         Column("seq", "cyan", right=True),
@@ -132,13 +154,9 @@ def _fact_line(page: Page, sign: str, style: str, fact: Fact) -> None:
 
 
 def _revision_line(page: Page, before: Fact, after: Fact) -> None:
-    if before.content != after.content:
-        told = f"{before.content} -> {after.content}"
-    elif (before.category, before.confidence) != (after.category, after.confidence):
-        then, now = (f"{fact.category}, {fact.confidence:.2f}" for fact in (before, after))
-        told = f"{after.content}: {then} -> {now}"
-    else:
-        told = f"{after.content}: confirmed {before.confirmations} -> {after.confirmations} times"
+    told = revision_in_words(before, after)
+    if before.content == after.content:
+        told = f"{after.content}: {told}"
     page.line((f"~ {told}", "yellow"), (f"  {after.id}", "dim"))
 
 
@@ -211,7 +229,7 @@ def _event_line(page: Page, event: Event) -> None:
         case SummaryUpdated(section=section, before=before_text, after=after_text):
             _section_lines(page, section, before_text.summary, after_text.summary)
         case PolicyChanged():
-            page.line(("~ policy", "yellow"))
+            page.line((f"~ policy: {policy_in_words(event, len(POLICY_KEYS))}", "yellow"))
         case _:
             page.line(type(event).__name__)
 

@@ -13,6 +13,7 @@ from ledger.commit import Head
 from ledger.events import Fact
 from ledger.policy import POLICY_KEYS
 from projections.document import Document, DocumentFact, DocumentSection
+from projections.history import value_in_words
 
 __all__ = [
     "config_table",
@@ -214,7 +215,8 @@ def policy_table(page: Page, result: PolicyResult) -> None:
     rows = []
     for key in POLICY_KEYS:
         value, asked = getattr(result.policy, key), getattr(result.configured, key)
-        rows.append((key, str(value), "" if value == asked else f"configuration asks for {asked}"))
+        differs = "" if value == asked else f"configuration asks for {value_in_words(asked)}"
+        rows.append((key, value_in_words(value), differs))
     page.table((Column("rule", "cyan"), Column("value"), Column("", "dim", folds=True)), rows)
 
 

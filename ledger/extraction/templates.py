@@ -2,7 +2,7 @@
 
 `system.md` is the system message and `update.md` the question. `hints.md` with one file a signal in `hints`,
 `staleness.md` and `consolidation.md` are parts that `update.md` makes room for and that are filled in when there is
-something to ask. Slots are written {{so}}.
+something to ask. Slots are written {{so}}; a folder may leave any of them out but the conversation.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ __all__ = ["NAMES", "Templates", "fill", "load_templates"]
 _PACKAGED = Path(__file__).parent / "prompts"
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _SLOTS = frozenset({"memory", "thread", "when", "conversation", "hints", "staleness", "consolidation"})
-_SLOTS_OF_PARTS = frozenset({"facts", "signals", "most", "fewest", "sources"})
+_SLOTS_OF_PARTS = {
+    "hints.md": frozenset({"signals"}),
+    "staleness.md": frozenset({"facts", "most"}),
+    "consolidation.md": frozenset({"facts", "fewest", "sources", "most"}),
+}
 _PAGES = ("system.md", "update.md")
+_MEANT_AS_SLOT = re.compile(r"\{\{([ \t]*[\w-]+[ \t]*)\}\}")
 
 NAMES = (
     "consolidation.md",
@@ -72,8 +77,8 @@ def load_templates(folder: Path | None = None) -> Templates:
     of a running worker sees what it does.
 
     Raises:
-        ConfigError: the folder is not there, a template cannot be read or has a slot twice, or a file of the folder
-            overrides nothing.
+        ConfigError: the folder is not there, a template cannot be read, has a slot twice or one that there is not, or
+            there is no place for the conversation, or a file of the folder overrides nothing.
     """
     if folder is not None:
         _must_override(folder)
@@ -89,14 +94,35 @@ def load_templates(folder: Path | None = None) -> Templates:
             raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
         digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
     for names in (_PAGES, *((name,) for name in NAMES if name not in _PAGES)):
+        known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS.get(names[0], frozenset())
+        for name in names:
+            _must_know_slots(name, texts[name], known)
         _must_fill_once(names, texts)
+    if not any("conversation" in _SLOT.findall(texts[name]) for name in _PAGES):
+        # Turns that no model was shown would count as learned from.
+        raise ConfigError(
+            f"the prompt templates {' and '.join(_PAGES)} in {folder} have no slot {{{{conversation}}}}; give one of "
+            "them the slot, or the model is asked about nothing"
+        )
     return Templates(texts, digest.hexdigest())
+
+
+def _must_know_slots(name: str, text: str, known: frozenset[str]) -> None:
+    """Refuse what looks like a slot and would stand in the prompt as it is."""
+    for meant in _MEANT_AS_SLOT.findall(text):
+        if meant in known:
+            continue
+        near = get_close_matches(meant.strip(), sorted(known), 1, 0.5)
+        there = ", ".join(f"{{{{{slot}}}}}" for slot in sorted(known)) or "none"
+        hint = f"did you mean {{{{{near[0]}}}}}?" if near else f"its slots are: {there}"
+        raise ConfigError(
+            f"the prompt template {name} has the slot {{{{{meant}}}}}, and there is none of that name; {hint}"
+        )
 
 
 def _must_fill_once(names: tuple[str, ...], texts: Mapping[str, str]) -> None:
     """Refuse what would say a thing twice: the bound of a prompt counts it once."""
-    known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS
-    counts = Counter(slot for name in names for slot in _SLOT.findall(texts[name]) if slot in known)
+    counts = Counter(slot for name in names for slot in _SLOT.findall(texts[name]))
     for slot, count in counts.items():
         if count > 1:
             raise ConfigError(

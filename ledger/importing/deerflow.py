@@ -115,7 +115,7 @@ class _Home:
                 return document
             problem = "it is no memory document: it has neither user nor history nor facts"
         name = self._named(path)
-        self._broken.append(unread(name, "", f"{name}: {problem}"))
+        self._broken.append(unread(f"files/{len(self._broken)}", "", f"{name}: {problem}"))
         return None
 
     def _listed(self, folder: Path, document: Document, files: dict[Path, str | None]) -> list[_Item]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -18,8 +19,13 @@ _MAX_DAYS = 10**6
 _MAX_CONFIRMATIONS = 10**6
 _MAX_SOURCES = 50
 _NO_SOURCES = ("", "unknown", "consolidation")
+_STATED_CONFIDENCE = 0.5
 _LISTED_CONFIDENCE = 0.9
 """Who hands over a list of facts means them, as who enters one by hand does: a document's 0.5 would refuse them all."""
+
+
+_KINDS = {"confidence": "a number from 0 to 1", "byHand": "true or false"}
+"""What a field has to be that is no text."""
 
 
 class _Fact(BaseModel):
@@ -29,7 +35,7 @@ class _Fact(BaseModel):
 
     content: str
     category: str = "context"
-    confidence: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    confidence: float = Field(default=_STATED_CONFIDENCE, ge=0, le=1, allow_inf_nan=False)
     id: str | None = None
     created_at: str | None = Field(default=None, alias="createdAt")
     by_hand: bool = Field(default=False, alias="byHand")
@@ -100,9 +106,16 @@ def _moment(text: str | None) -> str | None:
     return spell_moment(moment) if moment else None
 
 
-def _told(error: ValidationError) -> str:
+def _told(error: ValidationError, kind: str) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
+    field = ".".join(map(str, first["loc"]))
+    if not field:
+        return f"{kind} has to be an object with its words as {'summary' if kind == 'a section' else 'content'}"
+    return f"{field} is missing" if first["type"] == "missing" else f"{field} has to be {_KINDS.get(field, 'a text')}"
+
+
+def _json(item: object) -> str:
+    return json.dumps(safe_json(item), ensure_ascii=False)
 
 
 def unread(place: str, text: str, detail: str) -> Unread:
@@ -110,17 +123,22 @@ def unread(place: str, text: str, detail: str) -> Unread:
     return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
 
 
-def fact_candidate(place: str, item: object, *, text: str | None = None, origin: str = "") -> NewFact | Unread:
-    """Read one fact; where it cannot be read, `text` (else the item) is kept, and `origin` begins the reason."""
+def fact_candidate(
+    place: str, item: object, *, text: str | None = None, origin: str = "", confidence: float = _STATED_CONFIDENCE
+) -> NewFact | Unread:
+    """Read one fact; one that states no confidence has the given one.
+
+    Where it cannot be read, `text` (else the item, as JSON) is kept, and `origin` begins the reason.
+    """
     try:
         read = _Fact.model_validate(item)
     except ValidationError as error:
-        return unread(place, str(safe_json(item)) if text is None else text, origin + _told(error))
+        return unread(place, _json(item) if text is None else text, origin + _told(error, "a fact"))
     return NewFact(
         place=place,
         content=clip(read.content.strip(), MAX_FACT),
         category=clip(read.category.strip().casefold(), MAX_NAME),
-        confidence=read.confidence,
+        confidence=read.confidence if "confidence" in read.model_fields_set else confidence,
         source_error=clip(read.source_error, MAX_FACT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
         id=clip(read.id, MAX_NAME) if read.id else None,
@@ -134,27 +152,48 @@ def fact_candidate(place: str, item: object, *, text: str | None = None, origin:
 
 
 def section_candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
-    """Read the sections that a document has; each is named by its place."""
+    """Read the sections that a document has, each named by its place, after what is none."""
+    groups: dict[str, list[str]] = {}
     for name in DOCUMENT_SECTIONS:
         group, _, key = name.partition(".")
+        groups.setdefault(group, []).append(key)
+    for group, keys in groups.items():
+        yield from _strangers(group, document.get(group), keys)
+    for group, keys in groups.items():
         sections = document.get(group)
-        section = sections.get(key) if isinstance(sections, Mapping) else None
-        if section is None:
-            continue
-        try:
-            read = _Section.model_validate(section)
-        except ValidationError as error:
-            yield unread(name, str(safe_json(section)), _told(error))
-            continue
-        yield NewSummary(place=name, summary=clip(read.summary.strip(), MAX_SUMMARY), at=_moment(read.updated_at))
+        for key in keys:
+            section = sections.get(key) if isinstance(sections, Mapping) else None
+            if section is not None:
+                yield _section_candidate(f"{group}.{key}", section)
 
 
-def _listed(items: Sequence[object]) -> Iterator[Candidate]:
-    for index, item in enumerate(items):
-        said: object = {"content": item} if isinstance(item, str) else item
-        if isinstance(said, Mapping):
-            said = {"confidence": _LISTED_CONFIDENCE, **said}
-        yield fact_candidate(f"facts/{index}", said)
+def _strangers(group: str, sections: object, keys: list[str]) -> Iterator[Unread]:
+    """Tell of what stands where sections do and is none.
+
+    Its place is a number rather than its name: a name may be anything, and a place is what the order of reading is
+    found again by.
+    """
+    if not isinstance(sections, Mapping):
+        if sections is not None:
+            yield unread(group, _json(sections), f"{group} has to be an object of sections")
+        return
+    strange = [(key, section) for key, section in sections.items() if key not in keys and section is not None]
+    for index, (key, section) in enumerate(strange):
+        told = f"{group} has no such section; those of a document are {', '.join(keys)}"
+        yield unread(f"{group}/{index}", _json({key: section}), told)
+
+
+def _section_candidate(place: str, section: object) -> NewSummary | Unread:
+    try:
+        read = _Section.model_validate(section)
+    except ValidationError as error:
+        return unread(place, _json(section), _told(error, "a section"))
+    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), at=_moment(read.updated_at))
+
+
+def _listed(index: int, item: object) -> Candidate:
+    said = {"content": item} if isinstance(item, str) else item
+    return fact_candidate(f"facts/{index}", said, confidence=_LISTED_CONFIDENCE)
 
 
 def is_document(given: object) -> bool:
@@ -169,7 +208,7 @@ def read_document(given: object) -> tuple[Candidate, ...]:
         InputError: it is no memory at all.
     """
     if isinstance(given, list | tuple) and any(isinstance(item, str | Mapping) for item in given):
-        return tuple(_listed(given))
+        return tuple(_listed(index, item) for index, item in enumerate(given))
     if not isinstance(given, Mapping) or not is_document(given):
         raise InputError(
             "this is no memory document: it is an object with user, history and facts, or a list of texts or facts"

@@ -19,9 +19,9 @@ def test_forgetting_a_fact_gives_what_went_and_the_commit(story: Cli) -> None:
     assert told == {
         "redacted": [
             {"stream": "ledger", "seq": 2, "what": "proposal"},
-            {"stream": "ledger", "seq": 2, "what": "fact"},
+            {"stream": "ledger", "seq": 2, "what": "fact", "fact": "fact_2_1"},
             {"stream": "ledger", "seq": 3, "what": "proposal"},
-            {"stream": "ledger", "seq": 3, "what": "fact"},
+            {"stream": "ledger", "seq": 3, "what": "fact", "fact": "fact_2_1"},
         ],
         "also": [
             {"kind": "fact", "id": "fact_2_0", "content": "User writes Rust"},
@@ -88,14 +88,22 @@ def test_a_page_tells_what_shares_the_evidence(cli: Cli) -> None:
         ["--thread", "t1", "--matching", "x"],
         ["--thread", "t1", "--with-evidence"],
         ["--matching", "  "],
-        ["--fact", "fact_2"],
     ],
 )
 def test_what_is_asked_must_be_one_thing(story: Cli, words: list[str]) -> None:
     story.error("forget", *words, "--yes", code=2)
 
 
-@pytest.mark.parametrize("words", [["--fact", "fact_9_9"], ["--thread", "t9"], ["--matching", "timbuktu"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--fact", "fact_9_9"],
+        ["--fact", "fact_2"],
+        ["--fact", "fact_3"],
+        ["--thread", "t9"],
+        ["--matching", "timbuktu"],
+    ],
+)
 def test_what_is_not_there_is_not_found(story: Cli, words: list[str]) -> None:
     story.error("forget", *words, "--yes", code=1)
 
@@ -121,6 +129,15 @@ def answered(cli: Cli, answer: bytes, *words: object) -> tuple[int, str]:
         out, err = process.communicate(timeout=60)
     os.close(master)
     return process.returncode, (out + err).decode()
+
+
+def test_a_page_names_every_fact_that_goes(story: Cli) -> None:
+    story.run("fact", "add", "User writes Rust at night")
+    page = story.run("forget", "--fact", "fact_2_0", "--dry-run").stdout
+    assert "facts: fact_2_0, fact_4_0" in page
+    code, told = answered(story, b"n\n", "forget", "--fact", "fact_2_0")
+    assert code == 1
+    assert "for good, those of fact_2_0, fact_4_0 among them" in told
 
 
 def test_on_a_terminal_it_asks_first(story: Cli) -> None:

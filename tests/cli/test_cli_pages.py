@@ -7,13 +7,18 @@ import json
 import os
 import pty
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 from commandline import Cli, fact, reply, said
 from rich.console import Console
 
-from backstory.cli.page import Column, RichPage, clean, one_line
+from backstory.cli.page import Column, PlainPage, RichPage, clean, one_line
+from backstory.cli.stories import refusal_table, why_story
+from ledger.commit import Cause
+from ledger.events import Fact
+from projections.audit import Birth, Evidence, Why
 
 EVIL = "\x1b]0;owned\x07\x1b[2J[red]no[/red] [/] :smile: \x9b31m\x7f\u202eabc\rover\tend"
 
@@ -130,6 +135,91 @@ def test_why_is_a_story(story: Cli) -> None:
     back = story.run("why", "fact_2_1").stdout
     assert "came back" in back
     assert "in memory now" in back
+
+
+tea = partial(
+    Fact, id="fact_2", content="User likes tea", category="goal", confidence=1, created_at="", source="t", seq=2
+)
+
+
+@pytest.fixture
+def upkeep(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Commit 3 reviews and confirms, commit 4 merges two of what commit 2 learned."""
+    monkeypatch.setenv("BACKSTORY_CONSOLIDATION_ENABLED", "true")
+    monkeypatch.setenv("BACKSTORY_CONSOLIDATION_MIN_FACTS", "3")
+    review = {
+        "staleFactsToRemove": [{"id": "fact_2_0", "reason": "moved away"}],
+        "staleFactsToExtend": [{"id": "fact_2_1", "extendByDays": 400, "reason": "still so"}],
+        "factsToReinforce": ["fact_2_2"],
+    }
+    two = {"sourceIds": ["fact_2_1", "fact_2_2"], "consolidated": {"content": "User likes tea and rain"}}
+    facts = [fact(f"User likes {word}") for word in ("Oslo", "tea", "rain", "snow")]
+    replies = [reply("t1", *facts), reply("t2", **review), reply("t3", factsToConsolidate=[two])]
+    for month, answer in zip((1, 6, 7), replies, strict=True):
+        thread, at = str(answer["thread_id"]), f"2025-{month:02}-20T00:00:00Z"
+        rows = [said(thread, role, role, f"words of {thread}", at=at) for role in ("user", "assistant")]
+        cli.run("record", cli.file("c", *rows))
+        cli.run("extract", "--clock", "turns", "--replies", cli.file("r", answer))
+    return cli
+
+
+def test_the_pages_say_what_a_review_did(upkeep: Cli) -> None:
+    lines = [line.split("recorded reply")[-1].strip() for line in upkeep.run("log").stdout.splitlines()]
+    assert lines[1:4] == ["2 merged into 1", "1 out of date, 1 confirmed, 1 extended", "+4 facts"]
+    told = upkeep.run("diff", "2", "3").stdout
+    for part in (
+        "~ User likes tea: to be looked at again after 551 days; it had no lifetime of its own",
+        "~ User likes rain: confirmed once",
+    ):
+        assert part in told
+    assert "~ User likes tea: without a lifetime of its own, instead of 551 days" in upkeep.run("diff", "3", "2").stdout
+    page = upkeep.run("why", "fact_2_0").stdout
+    assert "removed after review  extraction: moved away" in page
+    assert "Gone since commit 3" in page
+
+
+def test_why_of_a_merged_fact_names_its_sources_and_their_words_and_theirs_name_it(upkeep: Cli) -> None:
+    merged = upkeep.run("why", "fact_4_10000").stdout
+    for part in ("Merged from fact_2_1, fact_2_2.", "The words behind those; where none were cited", "words of t1"):
+        assert part in merged
+    assert "that update read these" not in merged
+    assert "words of t3" not in merged
+    source = upkeep.run("why", "fact_2_2").stdout
+    assert "confirmed once" in source
+    assert "merged into fact_4_10000  extraction\n" in source
+    assert "Merged into fact_4_10000 with commit 4; `backstory revert 4` would undo that." in source
+    assert "consolidated" not in source
+
+
+def test_the_words_that_the_sources_of_a_merged_fact_cited_are_said_to_be_theirs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (Evidence("1", "t1", "user", "I like tea.", ""),)
+    born = Birth(4, "", Cause(kind="extraction"))
+    for sources, heading in (("f", "The words behind those:"), ("", "From these words:")):
+        why_story(PlainPage(), Why("f4", tea(consolidated_from=tuple(sources)), True, born, words, True, (), None))
+        assert heading in capsys.readouterr().out.splitlines()
+
+
+def test_a_merged_fact_without_words_names_its_sources_all_the_same(cli: Cli) -> None:
+    drawn_from = fact("User likes tea", consolidatedFrom=["a", "b"])
+    cli.run("import", cli.file("doc", {"facts": [drawn_from]}))
+    assert "Merged from a, b.\nIt is in memory now." in cli.run("why", "fact_2_0").stdout
+
+
+def test_the_policy_is_spelled_as_configuration_spells_it(story: Cli) -> None:
+    told = story.run("policy", "--set", "max_facts=50").stdout
+    values = {line.split()[0]: line.split()[1:] for line in told.splitlines()[2:]}
+    assert values["staleness_protected_categories"] == ["correction"]
+    assert values["gate_enabled"] == ["true"]
+    assert values["eviction_confirmation_half_life_days"] == ["90"]
+    assert story.json("log", "--limit", "1")[0]["summary"] == "max_facts 100 -> 50"
+    assert "~ policy: max_facts 50 -> 100" in story.run("revert", "4").stdout
+
+
+def test_what_is_remembered_is_named_where_it_is_asked_why_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    refusal_table(PlainPage(), (), [tea()])
+    assert capsys.readouterr().out == "This is remembered: User likes tea  fact_2\n"
 
 
 def test_a_difference_has_its_signs(story: Cli) -> None:

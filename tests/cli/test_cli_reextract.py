@@ -29,7 +29,7 @@ def test_reextract_tells_the_difference_and_both_costs(story: Cli, model: Model)
     assert [s["section"] for s in told["sections"]] == ["user.workContext"]
     assert (told["facts"], told["until"], told["complete"], told["notes"]) == (1, 3, True, [])
     costs = {"calls": 0, "tokens_in": 0, "tokens_out": 0, "updates": 2, "failed": 0}
-    assert told["recorded"] == {**costs, "accepted": 5, "refused": {"threshold": 1}, "facts": 2}
+    assert told["recorded"] == {**costs, "accepted": 5, "refused": {"threshold": 1}, "facts": 2, "failures": {}}
     again = told["again"]
     assert (again["calls"], again["updates"], again["failed"], again["accepted"]) == (2, 2, 0, 1)
     assert again["refused"] == {"duplicate": 1, "threshold": 2}
@@ -139,3 +139,17 @@ def test_policy_takes_the_same_settings(story: Cli) -> None:
     words = ["gate_enabled=false", "staleness_protected_categories=correction,goal"]
     policy = story.json("policy", *sets(words))["policy"]
     assert (policy["gate_enabled"], policy["staleness_protected_categories"]) == (False, ["correction", "goal"])
+
+
+def test_a_model_that_fails_is_told_of_with_its_reason_and_exit_code(
+    story: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("BACKSTORY_MAX_ATTEMPTS", "1")
+    page = story.run("reextract", code=1).stdout
+    assert "No update came through" in page
+    assert "No difference" not in page
+    assert "the last call that failed said: " in page
+    told = json.loads(story.run("--json", "reextract", code=1).stdout)
+    assert told["again"]["failures"] == {"unavailable": told["again"]["failed"]}
+    assert told["notes"]

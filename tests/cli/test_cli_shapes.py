@@ -198,7 +198,7 @@ def test_facts_by_hand(cli: Cli) -> None:
         True,
     )
     assert cli.json("fact", "add", "user HAS a dog.", code=1)["error"]["kind"] == "DuplicateFactError"
-    edited = cli.json("fact", "edit", "fact_2", "User has two dogs", "--category", "knowledge")
+    edited = cli.json("fact", "edit", "fact_2_0", "User has two dogs", "--category", "knowledge")
     assert (edited["commit"], edited["fact"]["content"], edited["fact"]["category"]) == (
         4,
         "User has two dogs",

@@ -526,7 +526,7 @@ def test_a_folder_overrides_one_template_and_leaves_the_others(folder, name):
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(
-        "Ours" + ("{{hints}}{{staleness}}{{consolidation}}" if name == "update.md" else "{{signals}}"), "utf-8"
+        "Ours" + ("{{conversation}}{{hints}}{{staleness}}{{consolidation}}" if name == "update.md" else ""), "utf-8"
     )
     ours = busy(folder).prompt
     assert "Ours" in (ours.system if name == "system.md" else ours.user)
@@ -535,9 +535,9 @@ def test_a_folder_overrides_one_template_and_leaves_the_others(folder, name):
 
 
 def test_an_overriding_template_has_the_slots_it_likes(folder):
-    (folder / "update.md").write_text("{{thread}}|{{memory}}|{{conversation}}|{{unknown}}|{{ memory }}", "utf-8")
+    (folder / "update.md").write_text("{{thread}}|{{memory}}|{{conversation}}|{thread}|{{so on}}", "utf-8")
     prompt = question(turn(1, "{{thread}}"), folder=folder).prompt
-    assert prompt.user == "t|(nothing yet)|[1] user: {{thread}}|{{unknown}}|{{ memory }}"
+    assert prompt.user == "t|(nothing yet)|[1] user: {{thread}}|{thread}|{{so on}}"
 
 
 def test_slots_of_the_system_message_are_filled_too(folder):
@@ -568,6 +568,33 @@ def test_a_slot_that_would_be_filled_twice_is_an_error(folder, name, text):
         question(turn(1, "hi"), folder=folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("update.md", "{{conversation}} {{memry}}", r"update\.md .*\{\{memry\}\}.* did you mean \{\{memory\}\}\?"),
+        ("update.md", "{{converstion}}", r"did you mean \{\{conversation\}\}\?"),
+        ("system.md", "{{ memory }}", r"did you mean \{\{memory\}\}\?"),
+        ("update.md", "{{conversation}} {{facts}}", "its slots are: "),
+        ("staleness.md", "{{signals}}", r"staleness\.md .*its slots are: \{\{facts\}\}, \{\{most\}\}"),
+        ("hints/correction.md", "{{signals}}", "its slots are: none"),
+    ],
+)
+def test_a_slot_that_there_is_not_is_an_error_that_names_the_nearest(folder, name, text, told):
+    (folder / "hints").mkdir()
+    (folder / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=told):
+        question(turn(1, "hi"), folder=folder)
+
+
+@pytest.mark.parametrize("name", ["update.md", "system.md"])
+def test_templates_without_a_place_for_the_conversation_are_an_error(folder, name):
+    (folder / name).write_text("Ours {{memory}}", "utf-8")
+    if name == "system.md":
+        (folder / "update.md").write_text("Ours", "utf-8")
+    with pytest.raises(ConfigError, match=r"no slot \{\{conversation\}\}"):
+        question(turn(1, "hi"), folder=folder)
+
+
 @pytest.mark.parametrize("name", ["sytem.md", "hints/corection.md", "hint.md"])
 def test_a_file_that_overrides_nothing_is_an_error_that_names_the_nearest(folder, name):
     (folder / "hints").mkdir()
@@ -595,7 +622,9 @@ def test_the_digest_is_that_of_the_whole_set_as_it_is_now(folder):
     digests = []
     (folder / "hints").mkdir()
     for shift in (0, 1, 0):
-        contents = [f"text {n + shift}".encode() for n in range(len(NAMES))]
+        contents = [
+            f"text {n + shift}{'{{conversation}}' * (name == 'update.md')}".encode() for n, name in enumerate(NAMES)
+        ]
         for name, content in zip(NAMES, contents, strict=True):
             (folder / name).write_bytes(content)
         digests.append(question(folder=folder).prompt.digest)
