@@ -213,11 +213,17 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
 def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> Fields:
     """Name the fields in which a candidate differs from the fact that came of it.
 
-    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give. What a
-    fact was merged from is not taken from it by a document that does not say so.
+    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give. Where a
+    document does not say what a live fact was merged from, that is told as None.
     """
     told = _told(fact, candidate.place, stated=stated)
-    return _different(msgspec.structs.replace(candidate, consolidated_from=told.consolidated_from), told)
+    same = msgspec.structs.replace(candidate, consolidated_from=told.consolidated_from)
+    return _different(same, told) | ({} if same == candidate else {"consolidated_from": None})
+
+
+def _stating(told: NewFact, proposed: Fields) -> NewFact:
+    sources = {"consolidated_from": ()} if "consolidated_from" in proposed else {}
+    return msgspec.structs.replace(told, **{**proposed, **sources})
 
 
 def _merged(fact: Fact, place: str) -> Consolidation:
@@ -255,7 +261,7 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
         case FactAdded(place=str(place), fact=fact) if place.startswith(CONSOLIDATIONS):
             return msgspec.structs.replace(_merged(fact, place), **event.proposed)
         case FactAdded(place=str(place)):
-            return msgspec.structs.replace(_told(event.fact, place, stated=stated), **event.proposed)
+            return _stating(_told(event.fact, place, stated=stated), event.proposed)
         case FactRemoved(place=str(place)):
             return Removal(
                 place=place, id=event.fact.id, reason=event.note, replacement=event.replacement, **event.labels
@@ -273,7 +279,7 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
 def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate | None:
     before, after = event.before, event.after
     if stated:
-        return msgspec.structs.replace(_told(after, place, stated=True), **event.proposed)
+        return _stating(_told(after, place, stated=True), event.proposed)
     match event.change:
         case "confirmed":
             return msgspec.structs.replace(Reinforcement(place=place, id=after.id), **event.proposed)

@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("full")
 

@@ -954,6 +954,7 @@ def test_where_a_candidate_is_erased_no_digest_of_the_answer_is_left(story: Scen
             assert not [e for e in story.commits[slot[1] - 1].events if isinstance(e, UpdateProposed)]
 
 
+@pytest.mark.slow
 @thorough
 @given(scenes())
 def test_what_if_under_the_policies_that_were_in_force_equals_live_after_erasures(story: Scene) -> None:

@@ -253,6 +253,7 @@ def assert_right(index, home):
 # What it says.
 
 
+@pytest.mark.slow
 @given(seeds=st.lists(st.integers(0, 1 << 30), min_size=1, max_size=25), data=st.data())
 @settings(max_examples=settings().max_examples // 4)
 def test_whatever_happened_the_index_says_what_the_logs_say(tmp_path_factory, seeds, data):
@@ -493,6 +494,7 @@ def flip(path, place, change=0xFF):
             file.write(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flips", [15, pytest.param(250, marks=[pytest.mark.slow])])
 def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny, flips):
     life = Life(tmp_path).live(45)
@@ -562,6 +564,7 @@ def rewrite_tip(path, **changes):
     shelf.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

@@ -395,6 +395,7 @@ def test_the_other_sentences_stay_with_one_space_between(sentences):
     assert scrub_uploads(" ".join(sentences))[0] == rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -154,6 +154,7 @@ def test_a_home_below_proc_is_3(tmp_path: Path) -> None:
     assert "/proc/backstory" in Cli(Path("/proc/backstory")).error("fact", "add", "x", code=3)
 
 
+@pytest.mark.slow
 def test_a_lock_held_elsewhere_is_3(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BACKSTORY_FILE_LOCK_TIMEOUT_SECONDS", "1")
     with (story.home / "ledger.lock").open("a") as lock:
@@ -234,6 +235,7 @@ def test_a_torn_tail_is_reported_and_ok(story: Cli) -> None:
 # As a process of its own.
 
 
+@pytest.mark.slow
 def test_exit_codes_of_a_process(story: Cli) -> None:
     ended = story.process("why", "fact_2_0")
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -140,6 +140,7 @@ def test_a_page_names_every_fact_that_goes(story: Cli) -> None:
     assert "for good, those of fact_2_0, fact_4_0 among them" in told
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks_first(story: Cli) -> None:
     code, told = answered(story, b"n\n", "forget", "--matching", "bergen")
     assert code == 1

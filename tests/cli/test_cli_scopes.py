@@ -39,6 +39,7 @@ def test_status_of_all(home: Cli) -> None:
     assert len(home.run("status", "--all").stdout.splitlines()) == 1 + len(OWNERS)
 
 
+@pytest.mark.slow
 def test_extract_all_with_a_model(home: Cli, model) -> None:
     model(lambda _: json.dumps({"newFacts": [fact("Likes tea")]}))
     results = home.json("extract", "--all")

@@ -175,6 +175,7 @@ replies = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=STRUCTURED,
     deadline=None,

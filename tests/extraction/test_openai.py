@@ -498,6 +498,7 @@ def test_a_key_at_the_edge_of_what_is_told_is_hidden_whole(serve, build):
 # Keys, addresses and clients
 
 
+@pytest.mark.slow
 def test_every_message_says_where_and_what_to_do_and_never_the_key(serve, build):
     scripts: list[Response] = [
         *[failure(status, f"you sent {KEY}") for status in (400, 401, 402, 403, 404, 413, 418, 422, 429, 500, 503)],
