@@ -14,7 +14,7 @@ from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
 from backstory.results import Forgotten
-from ledger.errors import NotFoundError, StoreError, UsageError
+from ledger.errors import ModelRejectedError, NotFoundError, StoreError, UsageError
 from ledger.extraction.recorded import RecordedReply
 
 REPLY = {
@@ -388,3 +388,23 @@ def test_what_a_model_wrote_where_an_id_belongs_goes_with_the_text_it_says(tmp_p
         memory.forget(matching="zanzibar")
         assert memory.verify().ok
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"zanzibar" in path.read_bytes().lower()]
+
+
+def test_giving_up_a_failed_update_does_not_say_again_what_was_erased_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(tmp_path, ScriptedModel(ModelRejectedError("no xylophone"))) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("tea"))
+        memory.extract()
+        parked = memory._parked
+
+        def read_and_forgotten(thread: str | None) -> object:
+            found = parked(thread)
+            memory.forget(matching="xylophone")
+            return found
+
+        monkeypatch.setattr(memory, "_parked", read_and_forgotten)
+        memory.discard("t")
+        assert memory.verify().ok
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"xylophone" in path.read_bytes()]

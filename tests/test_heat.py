@@ -389,3 +389,15 @@ def test_verify_and_doctor_find_nothing_wrong_with_it(
     file(home).write_text("{")
     assert memory.verify().ok
     assert [scope.user for scope in bs.scopes()] == ["ada"]
+
+
+def test_a_hybrid_policy_that_configuration_brings_counts_what_was_used_before_it(
+    bs: Backstory, memory: MemoryHandle, home: Path
+) -> None:
+    memory.touch("fact_2_0")
+    bs.close()
+    with open_home(home, fact_eviction_policy="hybrid", max_facts=10) as again:
+        after = again.memory("ada")
+        after.add_fact("Has a dog")
+        policy = next(commit for commit in after.log() if commit.cause.kind == "policy")
+        assert set(policy.cause.heat) == {"fact_2_0"}
