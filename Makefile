@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -10,13 +11,18 @@ READY := $(VENV)/.ready
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(READY): pyproject.toml
+# Enough to use it: the newcomer does not wait for what only tests and extras need.
+$(CORE): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "backstory needs Python 3.11 or newer; choose one: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(READY): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: $(READY)  ## watch an agent learn, go wrong, explain itself and be put right
+demo: $(CORE)  ## watch an agent learn, go wrong, explain itself and be put right
 	@$(BIN)/backstory demo
 
 lint: $(READY)
