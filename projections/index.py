@@ -178,6 +178,8 @@ class ScopeIndex:
 
     def newest(self, since: int = 1) -> Iterator[Commit]:
         """Yield the ledger's commits back to a seq, the newest first, and read no more of them than are asked for."""
+        # What people may give: 0 is the empty memory.
+        since = max(1, since)
         end, width = self.last(), 1
         while end >= since:
 
