@@ -1,0 +1,164 @@
+"""Verbs that find: search, and embed, which prepares it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backstory.cli.session import Session, counting, session_of
+
+if TYPE_CHECKING:
+    from backstory.cli.answers import EmbeddedIn
+    from backstory.cli.page import Page
+    from projections.search.found import Explanation, Found, Hit
+    from projections.search.searches import Embedded
+
+__all__ = ["embed", "search"]
+
+_MOST_WORDS = 8
+
+
+class _Within(StrEnum):
+    """What can be searched."""
+
+    FACTS = "facts"
+    TURNS = "turns"
+
+
+def search(
+    ctx: typer.Context,
+    *,
+    query: Annotated[str, typer.Argument(help="What to look for, in words or as a question.")],
+    top: Annotated[int | None, typer.Option(min=1, metavar="K", help="At most so many; else `search_top_k`.")] = None,
+    category: Annotated[
+        str | None,
+        typer.Option(help="Only facts of this one: preference, knowledge, context, behavior, goal or correction."),
+    ] = None,
+    within: Annotated[_Within, typer.Option("--in", help="What to search.")] = _Within.FACTS,
+    thread: Annotated[str | None, typer.Option(help="Only what comes from this conversation.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from then or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from before then.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each stands where it stands.")] = False,
+) -> None:
+    """Find facts, or what was said, by words and by meaning; exit 1 where nothing is like the query.
+
+    Example: backstory search "where does she live" --in turns --since 2026-03-01
+    """
+    session = session_of(ctx)
+    with session.memory() as memory:
+        found = memory.search(
+            query,
+            top_k=top,
+            category=category,
+            within="turns" if within is _Within.TURNS else "facts",
+            thread=thread,
+            since=since,
+            until=until,
+            explain=explain,
+        )
+    session.answer(tuple(found), lambda page, _: _hits(page, found))
+    _say_how_far(session, found)
+    if not found:
+        raise typer.Exit(1)
+
+
+def _say_how_far(session: Session, found: Found) -> None:
+    if found.trouble is not None:
+        session.note(f"by words alone: {found.trouble}")
+    elif found.model is not None and found.embedded < found.total:
+        session.note(f"by meaning: {found.embedded:,} of {found.total:,} {found.within}; run `backstory embed`")
+
+
+def _hits(page: Page, found: Found) -> None:
+    from backstory.cli.page import Column
+
+    if not found:
+        page.line(("Nothing like that was found.", "dim"))
+        return
+    if any(hit.why is not None for hit in found):
+        for hit in found:
+            page.line((f"{hit.score:.3f}  ", "dim"), *_named(hit))
+            page.quote(hit.content, indent=2)
+            if hit.why is not None:
+                for line in _reasons(hit.why):
+                    page.line((line, "dim"), indent=4)
+        return
+    score, told = Column("score", "dim", right=True), Column("fact" if found.within == "facts" else "turn", folds=True)
+    if found.within == "facts":
+        page.table(
+            (score, Column("id", "cyan"), Column("category", "green"), told),
+            ((f"{hit.score:.3f}", hit.id, hit.category or "", hit.content) for hit in found),
+        )
+    else:
+        page.table(
+            (score, Column("time", "dim", spare=72), Column("thread", "cyan"), Column("who", "green"), told),
+            ((f"{hit.score:.3f}", *_said(hit), hit.content) for hit in found),
+        )
+
+
+def _said(hit: Hit) -> tuple[str, str, str]:
+    from backstory.cli.words import moment
+
+    return moment(hit.at or ""), hit.thread or "", hit.name or hit.role or ""
+
+
+def _named(hit: Hit) -> tuple[tuple[str, str], ...]:
+    if hit.thread is None:
+        return ((hit.id, "cyan"), (f"  {hit.category or ''}", "green"))
+    at, thread, who = _said(hit)
+    return ((hit.id, "cyan"), (f"  {thread}", "cyan"), (f"  {who}", "green"), (f"  {at}", "dim"))
+
+
+def _reasons(why: Explanation) -> list[str]:
+    lines = []
+    if why.words_rank is not None:
+        strongest = sorted(why.words, key=lambda part: -part.score)
+        parts = [f"{part.word} {part.score:.2f} ({part.where})" for part in strongest[:_MOST_WORDS]]
+        more = f", and {len(strongest) - _MOST_WORDS} more" if len(strongest) > _MOST_WORDS else ""
+        lines.append(f"{why.words_rank}. by words, {why.words_score or 0:.2f}: {', '.join(parts)}{more}")
+    if why.meaning_rank is not None:
+        lines.append(f"{why.meaning_rank}. by meaning, similarity {why.similarity or 0:.3f}")
+    return lines
+
+
+def embed(
+    ctx: typer.Context,
+    *,
+    timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so long.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="For every user and agent of the home.")] = False,
+) -> None:
+    """Have the embedding model read what it has not read yet, so that search finds it by meaning.
+
+    Example: backstory embed --all
+    """
+    from backstory.cli.answers import EmbeddedIn
+
+    session = session_of(ctx)
+    with session.opened() as bs:
+        if not every:
+            memory = bs.memory(session.user, session.agent)
+            with counting("embedding") as step:
+                result = memory.embed(timeout=timeout, progress=step)
+            session.answer(result, _embedded)
+            return
+        results = []
+        for owner in bs.owners():
+            with counting(f"embedding {owner}") as step:
+                memory = bs.memory(owner.user, owner.agent)
+                results.append(EmbeddedIn.of(owner, memory.embed(timeout=timeout, progress=step)))
+        session.answer(results, _embedded_table)
+
+
+def _embedded(page: Page, result: Embedded) -> None:
+    page.line(f"{result.model} has read {result.embedded:,} of {result.total:,} facts and turns, {result.new:,} now")
+
+
+def _embedded_table(page: Page, results: list[EmbeddedIn]) -> None:
+    from backstory.cli.page import Column
+
+    numbers = (Column(name, right=True) for name in ("embedded", "of", "now"))
+    columns = (Column("user", "cyan"), Column("agent", "cyan"), *numbers)
+    rows = ((r.user or "-", r.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for r in results)
+    page.table(columns, rows)

@@ -1,0 +1,1 @@
+"""Finding facts and turns again: by words, by meaning, and by both."""

@@ -1,0 +1,238 @@
+"""Which words stand in which entries, and how often: sparse columns that are cheap to add to.
+
+Entries have slots, counted from 1; slot 0 is nobody, so that "no neighbour" needs no test. What is added is kept row by
+row, and turned into columns by segments, each larger than those after it: so adding a few entries to a hundred thousand
+sorts those few, and now and then some more. Numbers are counted, never summed up as fractions: an index that
+grew answers exactly as one that was built at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Small = NDArray[np.int32]
+
+__all__ = ["Column", "Growing", "Postings"]
+
+
+class Growing:
+    """A column of numbers that grows at its end; zeros where nothing was put yet."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._all: Small = np.zeros(16, dtype=np.int32)
+        self._size = 0
+
+    @property
+    def now(self) -> Small:
+        """The numbers, to read and to change in place, until it grows."""
+        return self._all[: self._size]
+
+    def grow(self, size: int) -> None:
+        """Make it at least so long."""
+        if size > len(self._all):
+            import numpy as np
+
+            wider = np.zeros(max(size, 2 * len(self._all)), dtype=np.int32)
+            wider[: self._size] = self.now
+            self._all = wider
+        self._size = max(self._size, size)
+
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Add numbers at the end."""
+        before = self._size
+        self.grow(before + len(numbers))
+        self._all[before : self._size] = numbers
+
+
+class Column:
+    """The entries in which one word stands: their slots, and how often it does."""
+
+    __slots__ = ("counts", "slots")
+
+    def __init__(self, slots: Ints, counts: Small) -> None:
+        self.slots = slots
+        self.counts = counts
+
+
+class _Segment:
+    """The slots from `first` up to `end`, by word."""
+
+    def __init__(self, first: int, end: int, words: Small, slots: Ints, counts: Small) -> None:
+        import numpy as np
+
+        order = np.argsort(words, kind="stable")
+        self.first = first
+        self.end = end
+        self.words = words[order]
+        self.slots = slots[order]
+        self.counts = counts[order]
+
+
+class Postings:
+    """Words by slot and slots by word; what is dropped leaves no trace in what is counted."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._spelled: list[str] = []
+        self._starts = Growing()
+        self._starts.extend([0, 0])
+        self._words = Growing()
+        self._counts = Growing()
+        self._alive = Growing()
+        self._alive.extend([0])
+        self._within = Growing()
+        self._segments: list[_Segment] = []
+        self.entries = 0
+        """How many are alive."""
+
+    def __len__(self) -> int:
+        """So many slots there are, the dead and slot 0 counted."""
+        return len(self._alive.now)
+
+    def add(self, rows: Iterable[Iterable[str]]) -> list[int]:
+        """Add entries by their words; return how many words each has."""
+        ids, words, counts, starts, lengths = self._ids, list[int](), list[int](), list[int](), list[int]()
+        begun = len(self._words.now)
+        for row in rows:
+            times: dict[int, int] = {}
+            for word in row:
+                number = ids.get(word)
+                if number is None:
+                    number = ids[word] = len(ids)
+                    self._spelled.append(word)
+                times[number] = times.get(number, 0) + 1
+            words.extend(times)
+            counts.extend(times.values())
+            starts.append(begun + len(words))
+            lengths.append(sum(times.values()))
+        self._words.extend(words)
+        self._counts.extend(counts)
+        self._starts.extend(starts)
+        self._alive.extend([1] * len(starts))
+        self._within.grow(len(ids))
+        self._count(self._words.now[begun:], 1)
+        self.entries += len(starts)
+        return lengths
+
+    def drop(self, slot: int) -> None:
+        """Take an entry out, once."""
+        words, _ = self.row(slot)
+        self._alive.now[slot] = 0
+        self._count(words, -1)
+        self.entries -= 1
+
+    def _count(self, words: Small, by: int) -> None:
+        import numpy as np
+
+        np.add.at(self._within.now, words, by)
+
+    def row(self, slot: int) -> tuple[Small, Small]:
+        """The words of an entry, as numbers, and how often each stands in it."""
+        start, end = self._starts.now[slot : slot + 2]
+        return self._words.now[start:end], self._counts.now[start:end]
+
+    def words(self, slot: int) -> list[str]:
+        """The words of an entry, each as often as it stands in it."""
+        numbers, counts = self.row(slot)
+        spelled = self._spelled
+        return [spelled[number] for number, count in zip(numbers, counts, strict=True) for _ in range(count)]
+
+    def number(self, word: str) -> int | None:
+        """The number of a word that stands in any entry."""
+        number = self._ids.get(word)
+        return number if number is not None and self._within.now[number] else None
+
+    def numbers(self, words: Collection[str]) -> Small:
+        """The numbers of words, -1 for those that never stood anywhere."""
+        import numpy as np
+
+        return np.fromiter((self._ids.get(word, -1) for word in words), dtype=np.int32, count=len(words))
+
+    def within(self, number: int) -> int:
+        """In how many entries a word stands."""
+        return int(self._within.now[number])
+
+    def column(self, number: int) -> Column:
+        """The entries alive in which a word stands."""
+        import numpy as np
+
+        found = []
+        # In the width of the column, or numpy widens all of that first.
+        sought = np.int32(number)
+        for segment in self._settled():
+            low = np.searchsorted(segment.words, sought, "left")
+            high = np.searchsorted(segment.words, sought, "right")
+            if low < high:
+                found.append((segment.slots[low:high], segment.counts[low:high]))
+        slots, counts = found[0]
+        if len(found) > 1:
+            slots = np.concatenate([slots for slots, _ in found])
+            counts = np.concatenate([counts for _, counts in found])
+        if self.entries + 1 < len(self):
+            alive = self._alive.now[slots] > 0
+            slots, counts = slots[alive], counts[alive]
+        return Column(slots, counts)
+
+    def _settled(self) -> list[_Segment]:
+        """The segments, with all that was added in one of them."""
+        segments, end = self._segments, len(self)
+        covered = segments[-1].end if segments else 1
+        if covered < end:
+            first = covered
+            while segments and segments[-1].end - segments[-1].first <= 2 * (end - first):
+                first = segments.pop().first
+            segments.append(self._segment(first, end))
+        return segments
+
+    def _segment(self, first: int, end: int) -> _Segment:
+        import numpy as np
+
+        starts = self._starts.now[first : end + 1]
+        slots = np.repeat(np.arange(first, end), np.diff(starts))
+        span = slice(int(starts[0]), int(starts[-1]))
+        return _Segment(first, end, self._words.now[span], slots, self._counts.now[span])
+
+    def lengths_of(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The length of each slot's row as a vector, where each word weighs what `weights` says of its number."""
+        import numpy as np
+
+        slots = np.repeat(np.arange(len(self)), np.diff(self._starts.now))
+        parts = (softened(self._counts.now) * weights[self._words.now]) ** 2
+        return np.sqrt(np.bincount(slots, weights=parts, minlength=len(self)))
+
+    def spread(self, numbers: Small) -> tuple[Ints, Ints, Small]:
+        """All places of several words at once: which of `numbers`, slot, how often; the dead are among them."""
+        import numpy as np
+
+        which, slots, counts = [], [], []
+        for segment in self._settled():
+            low = np.searchsorted(segment.words, numbers, "left")
+            many = np.searchsorted(segment.words, numbers, "right") - low
+            ends = np.cumsum(many)
+            places = np.repeat(low - ends + many, many) + np.arange(ends[-1] if len(ends) else 0)
+            which.append(np.repeat(np.arange(len(numbers)), many))
+            slots.append(segment.slots[places])
+            counts.append(segment.counts[places])
+        if not which:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing, nothing.astype(np.int32)
+        return np.concatenate(which), np.concatenate(slots), np.concatenate(counts)
+
+    def all_within(self) -> Small:
+        """In how many entries each word stands, by number."""
+        return self._within.now
+
+
+def softened(counts: Small) -> NDArray[np.float64]:
+    """How much more a word says that stands there more than once."""
+    import numpy as np
+
+    return 1 + np.log(counts)

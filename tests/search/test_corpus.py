@@ -1,0 +1,325 @@
+"""What can be found: live facts and standing turns, followed as they come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from fakes import CountingSalts, FakeClock, exchange, open_home
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_home import resealed
+
+from backstory.api import Backstory
+from backstory.handle import MemoryHandle
+from ledger.commit import Cause, Draft, head_of, seal
+from ledger.errors import CorruptLogError, NotFoundError
+from ledger.events import Fact, Redacted
+from ledger.memory import Memory
+from ledger.scope import Scope
+from ledger.store.jsonl import JsonlStore
+from projections.search.corpus import Change, Facts, Turns, turn_entry
+from projections.search.lexical import Entry
+
+ADA = Scope("ada")
+TRANSCRIPT = ADA.stream("transcript")
+LEDGER = ADA.stream("ledger")
+
+
+class Mirror:
+    """An index that only does what it is told: what it holds is what can be found."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Entry] = {}
+
+    def take(self, change: Change) -> Change:
+        if change.anew:
+            self.held.clear()
+        for key in change.drop:
+            assert self.held.pop(key, None) is not None, f"{key} was never there"
+        # What is replaced keeps its place.
+        self.held.update({entry.key: entry for entry in change.put})
+        return change
+
+    def texts(self) -> list[str]:
+        return [entry.text for entry in self.held.values()]
+
+
+@pytest.fixture
+def bs(tmp_path: Path) -> Backstory:
+    return open_home(tmp_path / "home")
+
+
+@pytest.fixture
+def memory(bs: Backstory) -> MemoryHandle:
+    return bs.memory("ada")
+
+
+def fact(name: str, content: str, confidence: float = 0.9) -> Fact:
+    return Fact(
+        id=name, content=content, category="context", confidence=confidence, created_at="", source="manual", seq=2
+    )
+
+
+def remembering(*facts: Fact) -> Memory:
+    return Memory(facts={one.id: one for one in facts})
+
+
+# Facts.
+
+
+def test_facts_are_told_by_their_differences() -> None:
+    facts, mirror = Facts(), Mirror()
+    tea, oslo, cat = fact("a", "Likes tea"), fact("b", "Lives in Oslo"), fact("c", "Has a cat")
+    mirror.take(facts.follow(remembering(tea, oslo)))
+    change = mirror.take(facts.follow(remembering(tea, fact("b", "Lives in Bergen"), cat)))
+    assert ([entry.key for entry in change.put], list(change.drop), change.anew) == (["b", "c"], [], False)
+    change = mirror.take(facts.follow(remembering(cat)))
+    assert (list(change.put), sorted(change.drop)) == ([], ["a", "b"])
+    assert mirror.texts() == ["Has a cat"]
+    assert list(facts.live) == ["c"]
+
+
+def test_a_fact_that_says_the_same_is_not_indexed_again_and_told_as_it_is_now() -> None:
+    facts = Facts()
+    facts.follow(remembering(fact("a", "Likes tea", 0.7)))
+    change = facts.follow(remembering(fact("a", "Likes tea", 0.95)))
+    assert (list(change.put), list(change.drop)) == ([], [])
+    assert facts.live["a"].confidence == 0.95
+
+
+def test_a_memory_may_be_an_older_one() -> None:
+    facts, mirror = Facts(), Mirror()
+    older, newer = remembering(fact("a", "x")), remembering(fact("a", "y"), fact("b", "z"))
+    for memory in (older, newer, older):
+        mirror.take(facts.follow(memory))
+    assert mirror.texts() == ["x"]
+
+
+contents = st.sampled_from(["x", "y", "z"])
+memories = st.dictionaries(st.sampled_from("abcde"), contents).map(
+    lambda drawn: remembering(*(fact(name, content) for name, content in drawn.items()))  # in any order
+)
+
+
+@given(st.lists(memories, max_size=6))
+def test_following_any_memories_ends_where_the_last_one_is(walk: list[Memory]) -> None:
+    facts, mirror = Facts(), Mirror()
+    for memory in walk:
+        mirror.take(facts.follow(memory))
+        # In the same order, too: it decides between equals.
+        assert [(key, entry.text) for key, entry in mirror.held.items()] == [
+            (key, one.content) for key, one in memory.facts.items()
+        ]
+
+
+# Turns.
+
+
+class Reader:
+    """The turns of a home's scope, and an index that follows them."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = JsonlStore(home)
+        self.turns = Turns(self.store, ADA)
+        self.mirror = Mirror()
+
+    def look(self) -> Change:
+        change = self.mirror.take(self.turns.follow(self.store.head(TRANSCRIPT)))
+        assert self.mirror.held == {key: turn_entry(said) for key, said in self.turns.standing.items()}
+        entries = list(self.turns.entries())
+        assert {entry.key: entry for entry in entries} == self.mirror.held
+        for thread in {entry.group for entry in entries}:
+            of_thread = [entry for entry in entries if entry.group == thread]
+            assert of_thread == sorted(of_thread, key=lambda entry: entry.order)
+            assert [entry.key for entry in of_thread] == list(self.turns.of(thread))
+        return change
+
+    def texts(self) -> list[str]:
+        self.look()
+        return self.mirror.texts()
+
+
+@pytest.fixture
+def reader(bs: Backstory) -> Reader:
+    return Reader(bs.home)
+
+
+def test_an_empty_transcript_has_nothing_to_find(reader: Reader) -> None:
+    assert reader.texts() == []
+
+
+def test_turns_are_read_on_from_where_they_were_read_last(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    assert [entry.text for entry in reader.look().put] == ["I like tea.", "tea it is."]
+    memory.record("t2", exchange("coffee"))
+    change = reader.look()
+    assert ([entry.text for entry in change.put], change.anew) == (["I like coffee.", "coffee it is."], False)
+    change = reader.look()
+    assert (list(change.put), list(change.drop), change.anew) == ([], [], False)
+    assert len(reader.mirror.held) == 4
+
+
+def test_a_turn_has_its_speaker_its_thread_its_place_and_its_time(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", [{"role": "user", "content": "Hi.", "name": "Ada", "at": "2026-01-02T03:04:05Z"}])
+    memory.record("t1", [{"role": "assistant", "content": "Hello."}], mode="append")
+    hi, hello = reader.look().put
+    assert (hi.speaker, hi.group, hi.order, hi.at) == ("Ada", "t1", 1, "2026-01-02T03:04:05.000000Z")
+    assert (hello.speaker, hello.group, hello.order) == ("assistant", "t1", 2)
+
+
+def test_the_hosts_ids_may_repeat_between_threads_and_revisions(memory: MemoryHandle, reader: Reader) -> None:
+    for thread in ("t", "1 t", "t 1"):
+        memory.record(thread, exchange("tea", 1))
+    memory.record("t", [{"role": "user", "content": "I like coffee.", "id": "u1"}])
+    assert len(reader.texts()) == 6
+    assert len({said.id for said in reader.turns.standing.values()}) == 2
+
+
+def test_a_superseded_turn_is_gone_and_its_revision_found(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea", 1))
+    reader.look()
+    memory.record("t1", [{"role": "user", "content": "I like coffee.", "id": "u1"}])
+    change = reader.look()
+    assert ([entry.text for entry in change.put], len(change.drop)) == (["I like coffee."], 1)
+    assert reader.texts() == ["tea it is.", "I like coffee."]
+    assert Reader(reader.store.home).texts() == reader.texts()
+
+
+def test_an_erased_turn_is_gone_and_what_is_left_is_read_anew(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    memory.record("t2", exchange("coffee"))
+    reader.look()
+    memory.forget(thread_id="t1")
+    assert reader.look().anew
+    assert reader.texts() == ["I like coffee.", "coffee it is."]
+
+
+def test_a_turn_whose_erasure_was_interrupted_is_gone_already(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    memory.add_fact("A commit before it")
+    known = Reader(reader.store.home)
+    assert len(known.texts()) == 2
+    lines = [record.line for record in reader.store.read(LEDGER)]
+    event = Redacted(TRANSCRIPT, 1, 0, "turn", thread="t1", n=1, turn="t1", size=11)
+    draft = Draft("2026-03-01T12:00:00.000000Z", Cause(kind="redaction"), (event,))
+    reader.store.append(LEDGER, seal(draft, head_of(lines[-1]), CountingSalts()), len(lines))
+    assert reader.texts() == ["tea it is."]
+    change = known.look()
+    assert (len(change.drop), change.anew) == (1, False)
+    assert known.texts() == ["tea it is."]
+
+
+def test_words_that_only_speak_of_redaction_erase_nothing(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    memory.add_fact('Says {"type":"Redacted"} and "Redacted" all the time')
+    assert len(reader.texts()) == 2
+
+
+def test_another_stream_in_its_place_is_read_anew(memory: MemoryHandle, reader: Reader, tmp_path: Path) -> None:
+    memory.record("t1", exchange("tea"))
+    assert len(reader.texts()) == 2
+    with open_home(tmp_path / "other") as other:
+        for topic in ("coffee", "milk"):
+            other.memory("ada").record("t1", exchange(topic), mode="append")
+    reader.store.path(TRANSCRIPT).unlink()
+    (tmp_path / "other" / f"{TRANSCRIPT}.jsonl").rename(reader.store.path(TRANSCRIPT))
+    assert reader.look().anew
+    assert len(reader.texts()) == 4
+
+
+def test_a_transcript_that_was_cut_short_is_read_anew(memory: MemoryHandle, reader: Reader) -> None:
+    for topic in ("tea", "coffee"):
+        memory.record("t1", exchange(topic), mode="append")
+    assert len(reader.texts()) == 4
+    path = reader.store.path(TRANSCRIPT)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    assert reader.texts() == ["I like tea.", "tea it is."]
+
+
+def test_only_what_the_writer_vouched_for_is_read(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    until = reader.store.head(TRANSCRIPT)
+    memory.record("t1", exchange("coffee"), mode="append")
+    reader.mirror.take(reader.turns.follow(until))
+    assert reader.mirror.texts() == ["I like tea.", "tea it is."]
+
+
+def test_a_damaged_line_is_told_each_time_and_nothing_is_taken_from_it(memory: MemoryHandle, reader: Reader) -> None:
+    memory.record("t1", exchange("tea"))
+    memory.record("t1", exchange("coffee"), mode="append")
+    path = reader.store.path(TRANSCRIPT)
+    path.write_bytes(path.read_bytes().replace(b"I like tea.", b"I hate tea."))
+    for _ in range(2):
+        with pytest.raises(CorruptLogError):
+            reader.look()
+    assert reader.turns.standing == {}
+
+
+def test_what_was_read_before_a_damaged_line_is_told_once_that_is_mended(memory: MemoryHandle, reader: Reader) -> None:
+    for topic in ("tea", "coffee"):
+        memory.record("t1", exchange(topic), mode="append")
+    path = reader.store.path(TRANSCRIPT)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"I like coffee.", b"I hate coffee."))
+    with pytest.raises(CorruptLogError):
+        reader.look()
+    path.write_bytes(whole)
+    assert len(reader.texts()) == 4
+
+
+def test_a_line_that_breaks_the_chain_is_told(memory: MemoryHandle, reader: Reader) -> None:
+    for topic in ("tea", "coffee"):
+        memory.record("t1", exchange(topic), mode="append")
+    path = reader.store.path(TRANSCRIPT)
+    first, second = path.read_bytes().splitlines()
+    path.write_bytes(first + b"\n" + resealed(second, prev="0" * 64) + b"\n")
+    with pytest.raises(CorruptLogError):
+        reader.look()
+
+
+def test_the_transcript_of_somebody_else_is_refused(bs: Backstory, reader: Reader) -> None:
+    bs.memory("bob").record("t1", exchange("tea"))
+    theirs = reader.store.path(Scope("bob").stream("transcript"))
+    reader.store.path(TRANSCRIPT).parent.mkdir(parents=True)
+    theirs.rename(reader.store.path(TRANSCRIPT))
+    with pytest.raises(CorruptLogError, match="user bob"):
+        reader.look()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["say", "say", "edit", "append", "forget", "look"]), st.integers(0, 2)), max_size=12
+)
+
+
+@settings(max_examples=settings.default.max_examples // 4 + 5)
+@given(steps=steps)
+def test_following_a_transcript_ends_where_reading_it_anew_does(
+    steps: Iterable[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with open_home(tmp_path_factory.mktemp("home"), clock=FakeClock()) as bs:
+        memory, reader = bs.memory("ada"), Reader(bs.home)
+        for number, (step, which) in enumerate(steps):
+            thread = f"t{which}"
+            if step == "say":
+                memory.record(thread, exchange(f"tea {number}", number))
+            elif step == "edit":
+                memory.record(thread, [{"role": "user", "content": f"Edited {number}", "id": f"u{which}"}])
+            elif step == "append":
+                memory.record(thread, exchange("more"), mode="append")
+            elif step == "forget":
+                with suppress(NotFoundError):
+                    memory.forget(thread_id=thread)
+            elif step == "look":
+                reader.look()
+        reader.look()
+        anew = Reader(bs.home)
+        anew.look()
+        assert reader.mirror.held == anew.mirror.held
+        assert list(reader.mirror.held) == list(anew.mirror.held)
+        standing = {
+            (one.thread, turn.n, turn.content) for one in memory.threads() for turn in memory.transcript(one.thread)
+        }
+        assert {(said.thread, said.n, said.content) for said in reader.turns.standing.values()} == standing

@@ -1,0 +1,82 @@
+"""Two rankings made one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.search.fusion import fused
+from projections.search.lexical import Scored
+
+
+def ranking(keys: str) -> list[Scored]:
+    return [Scored(key, 1.0 / n) for n, key in enumerate(keys, 1)]
+
+
+def never(key: str) -> bool:
+    return False
+
+
+def best(words: str, meaning: str, missing: str = "", k: int = 99) -> str:
+    return "".join(one.key for one in fused(ranking(words), ranking(meaning), lambda key: key in missing, k))
+
+
+def test_what_both_have_is_ahead_of_what_one_has() -> None:
+    assert best("ab", "cb")[0] == "b"
+
+
+def test_first_in_both_scores_one() -> None:
+    (only,) = fused(ranking("a"), ranking("a"), never, 5)
+    assert only.score == 1
+    assert (only.words_rank, only.words_score, only.meaning_rank, only.meaning_score) == (1, 1.0, 1, 1.0)
+
+
+def test_words_count_for_more_than_meaning() -> None:
+    assert best("a", "b") == "ab"
+
+
+def test_what_is_best_by_meaning_alone_is_among_the_first() -> None:
+    assert best("abcdefghij", "z").index("z") == 5
+
+
+def test_a_rank_that_is_not_there_is_none() -> None:
+    by_key = {one.key: one for one in fused(ranking("ab"), ranking("c"), never, 5)}
+    assert (by_key["b"].words_rank, by_key["b"].meaning_rank, by_key["b"].meaning_score) == (2, None, None)
+    assert (by_key["c"].words_rank, by_key["c"].words_score, by_key["c"].meaning_rank) == (None, None, 1)
+
+
+def test_what_is_not_embedded_yet_is_not_punished_for_it() -> None:
+    assert best("ab", "b") == "ba"
+    assert best("ab", "b", missing="a") == "ab"
+    assert best("abc", "", missing="abc") == "abc"
+
+
+def test_one_alone_is_left_as_it_is() -> None:
+    assert best("abc", "") == "abc"
+    assert best("", "abc") == "abc"
+    assert best("", "") == ""
+
+
+def test_only_so_many_are_returned() -> None:
+    assert best("abc", "cd", k=2) == best("abc", "cd")[:2]
+    assert best("abc", "cd", k=0) == ""
+
+
+KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True).map("".join)
+
+
+@given(KEYS, KEYS, KEYS)
+def test_every_entry_is_there_once_and_scores_fall(words: str, meaning: str, missing: str) -> None:
+    found = fused(ranking(words), ranking(meaning), lambda key: key in missing, 99)
+    assert sorted(one.key for one in found) == sorted(set(words + meaning))
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert all(0 < one.score <= 1 for one in found)
+
+
+@given(KEYS, KEYS)
+def test_better_in_both_is_never_behind(words: str, meaning: str) -> None:
+    order = best(words, meaning)
+    for one in set(words) & set(meaning):
+        for other in set(words) & set(meaning):
+            if words.index(one) < words.index(other) and meaning.index(one) < meaning.index(other):
+                assert order.index(one) < order.index(other)

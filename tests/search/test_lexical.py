@@ -1,0 +1,335 @@
+"""The index by words: what it ranks how, and that growing it is the same as building it."""
+
+from __future__ import annotations
+
+import itertools
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from projections.search import lexical
+from projections.search.lexical import Entry, Lexical, Scored
+from projections.search.nearby import Nearby
+
+
+def facts(*texts: str) -> Lexical:
+    return Lexical(Entry(f"f{n}", text) for n, text in enumerate(texts))
+
+
+def thread(*texts: str, name: str = "t", speakers: str = "AB") -> list[Entry]:
+    who = itertools.cycle({"A": "Anna", "B": "Ben"}[letter] for letter in speakers)
+    return [Entry(f"{name}{n}", text, next(who), name, n) for n, text in enumerate(texts)]
+
+
+def keys(found: list[Scored]) -> list[str]:
+    return [scored.key for scored in found]
+
+
+def test_the_entry_that_says_it_comes_first_and_what_says_nothing_of_it_is_no_hit() -> None:
+    index = facts("likes green tea", "works in Lisbon", "drinks tea with milk every morning in winter")
+    assert keys(index.ranked("green teas", 5)) == ["f0", "f2"]
+
+
+def test_a_rare_word_counts_for_more_than_a_common_one() -> None:
+    index = facts("likes tea", "likes tea too", "likes tea as well", "has a violin")
+    assert keys(index.ranked("tea violin", 1)) == ["f3"]
+
+
+def test_a_short_entry_is_ahead_of_a_long_one_that_says_it_as_often() -> None:
+    index = facts("plays chess", "plays chess with uncle Georg on rainy Sunday afternoons")
+    assert keys(index.ranked("chess", 2)) == ["f0", "f1"]
+
+
+def test_saying_it_twice_counts_for_more_but_not_twice() -> None:
+    index = facts("tea tea", "tea cup", "red cup")
+    twice, once = index.ranked("tea", 2)
+    assert twice.key == "f0"
+    assert once.score < twice.score < 2 * once.score
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "zzzz"])
+def test_a_query_without_a_word_that_is_known_finds_nothing(query: str) -> None:
+    assert facts("likes tea").ranked(query, 5) == []
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    index = Lexical()
+    assert (index.ranked("tea", 5), index.likeness("tea"), index.explain("tea", "f0"), len(index)) == ([], {}, (), 0)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_nothing_is_found_where_nothing_is_asked_for(k: int) -> None:
+    assert facts("tea").ranked("tea", k) == []
+
+
+def test_of_equals_the_newest_comes_first_and_one_that_is_replaced_keeps_its_place() -> None:
+    index = facts(*["likes tea"] * 4)
+    assert keys(index.ranked("tea", 4)) == ["f3", "f2", "f1", "f0"]
+    index.put([Entry("f1", "likes tea!")])
+    assert keys(index.ranked("tea", 4)) == ["f3", "f2", "f1", "f0"]
+    index.drop(["f1"])
+    index.put([Entry("f1", "likes tea")])
+    assert keys(index.ranked("tea", 2)) == ["f1", "f3"]
+
+
+def test_in_a_large_index_a_word_that_is_everywhere_tells_nothing_beside_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lexical, "_LARGE", 4)
+    index = facts("user likes tea", "user likes rain", "user likes tea and rain", "user runs", "user swims")
+    assert keys(index.ranked("user tea", 9)) == ["f0", "f2"]
+    assert len(index.ranked("user", 9)) == 5
+    assert len(facts("user likes tea", "user likes rain").ranked("user tea", 9)) == 2
+
+
+def test_among_many_equals_the_cut_takes_the_newest() -> None:
+    index = facts(*["likes tea"] * 500)
+    assert keys(index.ranked("tea", 3)) == ["f499", "f498", "f497"]
+
+
+def test_chinese_words_of_two_characters_are_found() -> None:
+    index = facts("用户喜欢喝乌龙茶", "用户在上海工作", "用户养了一只猫")
+    assert keys(index.ranked("上海", 1)) == ["f1"]
+    assert keys(index.ranked("爱喝什么茶", 1)) == ["f0"]
+
+
+@pytest.mark.parametrize("query", ["swimmming", "swimmng", "swiming", "siwmming"])
+def test_a_slip_of_a_key_is_forgiven(query: str) -> None:
+    index = facts("goes swimming", "goes running")
+    (only,) = index.ranked(query, 5)
+    assert only.key == "f0"
+    assert only.score <= index.ranked("swimming", 1)[0].score
+
+
+def test_a_word_that_is_known_is_never_taken_for_another() -> None:
+    index = facts("has a horse", "has a house")
+    assert keys(index.ranked("house", 5)) == ["f1"]
+
+
+def test_of_what_a_slip_may_mean_the_commonest_is_taken() -> None:
+    index = facts("has a horse", "has a house", "sold the house")
+    assert set(keys(index.ranked("hoxse", 5))) == {"f1", "f2"}
+
+
+def test_an_answer_is_found_by_the_words_of_its_question() -> None:
+    index = Lexical(thread("Where did you learn pottery?", "In a village near Porto.", "How nice.", "And cheap."))
+    found = index.ranked("pottery", 4)
+    assert keys(found)[:2] == ["t0", "t1"]
+    assert [scored.score for scored in found] == sorted((scored.score for scored in found), reverse=True)
+
+
+def test_words_carry_four_turns_on_and_no_further_and_less_the_farther() -> None:
+    index = Lexical(thread("pottery", *["well"] * 6))
+    scores = {scored.key: scored.score for scored in index.ranked("pottery", 9)}
+    assert list(scores) == ["t0", "t1", "t2", "t3", "t4"]
+
+
+def test_words_carry_back_too_but_less() -> None:
+    index = Lexical(thread(*["well"] * 5, "pottery", *["well"] * 5))
+    scores = {scored.key: scored.score for scored in index.ranked("pottery", 11)}
+    assert set(scores) == {f"t{n}" for n in range(1, 10)}
+    assert scores["t6"] > scores["t4"]
+
+
+def test_an_entry_is_as_wide_as_its_words_and_those_around_it_in_part() -> None:
+    nearby = Nearby()
+    for slot, length in enumerate((10, 0, 20), 1):
+        nearby.put(slot, length, "t", slot, slot)
+    widths = (10 + 0.3 * 20, 0.8 * 10 + 0.4 * 20, 20 + 0.5 * 10)
+    assert list(nearby.relative_widths(3)[1:]) == pytest.approx([width * 3 / sum(widths) for width in widths])
+
+
+def test_another_thread_is_no_neighbour_and_facts_have_none() -> None:
+    index = Lexical([*thread("pottery", "yes", name="a"), *thread("no", "never", name="b"), Entry("f", "tea")])
+    assert set(keys(index.ranked("pottery", 9))) == {"a0", "a1"}
+    assert keys(index.ranked("tea", 9)) == ["f"]
+
+
+def test_neighbours_close_up_when_one_between_them_goes() -> None:
+    index = Lexical(thread("pottery", "b", "c", "d", "e", "fine"))
+    assert "t5" not in keys(index.ranked("pottery", 9))
+    index.drop(["t2"])
+    assert "t5" in keys(index.ranked("pottery", 9))
+
+
+def test_a_turn_that_comes_late_takes_its_place_in_its_thread() -> None:
+    turns = thread("pottery", "b", "c", "d", "e")
+    late = Lexical([turns[0], *turns[2:]])
+    late.put([turns[1]])
+    assert {s.key: s.score for s in late.ranked("pottery", 9)} == {
+        s.key: s.score for s in Lexical(turns).ranked("pottery", 9)
+    }
+
+
+def test_who_said_it_counts() -> None:
+    index = Lexical(thread("I like tea", "I like tea", speakers="AB"))
+    assert keys(index.ranked("What does Ben like to drink, tea?", 1)) == ["t1"]
+    assert keys(index.ranked("Anna's tea", 1)) == ["t0"]
+
+
+def test_a_speaker_alone_is_something_to_find() -> None:
+    index = Lexical(thread("hello", "hi", "bye"))
+    assert keys(index.ranked("anna", 9)) == ["t2", "t0"]
+
+
+@pytest.mark.parametrize("query", ["the concert in March", "concert 2026", "the concert of 8 March", "3月 concert"])
+def test_the_day_it_was_said_on_counts(query: str) -> None:
+    index = Lexical(
+        [
+            Entry("old", "The concert was loud", at="2025-02-07T10:00:00Z"),
+            Entry("new", "The concert was quiet", at="2026-03-08T10:00:00Z"),
+            Entry("none", "The concert was long", at="soon"),
+        ]
+    )
+    assert keys(index.ranked(query, 1)) == ["new"]
+
+
+def test_only_what_is_kept_is_ranked_before_the_cut() -> None:
+    index = facts(*[f"tea number {n}" for n in range(300)])
+    keep = {f"f{n}" for n in range(0, 300, 100)}
+    for kept in (keep, sorted(keep), dict.fromkeys(keep)):
+        assert keys(index.ranked("tea", 10, kept)) == ["f200", "f100", "f0"]
+    most = {f"f{n}" for n in range(299)} | {"elsewhere"}
+    assert keys(index.ranked("tea", 2, most)) == ["f298", "f297"]
+    assert index.ranked("tea", 5, ()) == []
+    assert index.ranked("tea", 5, ["elsewhere"]) == []
+
+
+def test_the_parts_of_a_score_add_up_to_it_and_say_where_each_word_was() -> None:
+    index = Lexical(
+        [
+            *thread("Where do you keep the violins?", "In the kitchen.", "Really?"),
+            Entry("x", "kitchen", at="2026-03-08"),
+        ]
+    )
+    query = "Ben, violins in the kitchn, March"
+    for scored in index.ranked(query, 9):
+        parts = index.explain(query, scored.key)
+        assert sum(part.score for part in parts) == pytest.approx(scored.score, abs=1e-12)
+        assert all(part.score > 0 for part in parts)
+    assert {(part.word, part.where) for part in index.explain(query, "t1")} == {
+        ("violins", "nearby"),
+        ("kitchn", "own words"),
+        ("ben", "speaker"),
+    }
+    assert ("march", "day") in {(part.word, part.where) for part in index.explain(query, "x")}
+    assert index.explain(query, "nobody") == ()
+
+
+def test_likeness_is_one_for_the_same_words_and_nothing_without_a_common_one() -> None:
+    index = facts("likes green tea", "works in Lisbon", "green house")
+    like = index.likeness("She likes green tea.")
+    assert like["f0"] == pytest.approx(1)
+    assert 0 < like["f2"] < 0.6
+    assert "f1" not in like
+    assert index.likeness("nothing known") == {}
+
+
+def test_likeness_falls_with_all_that_a_text_says_besides() -> None:
+    index = facts("likes green tea", "works in Lisbon")
+    assert index.likeness("green tea and zebras")["f0"] < index.likeness("green tea")["f0"]
+
+
+def test_likeness_takes_in_what_changes() -> None:
+    index = facts("likes green tea")
+    before = index.likeness("green tea")["f0"]
+    index.put([Entry("f1", "green fields"), Entry("f2", "green hills")])
+    assert index.likeness("green tea")["f0"] != before
+    index.drop(["f1", "f2"])
+    assert index.likeness("green tea") == {"f0": before}
+
+
+def test_what_is_dropped_is_nowhere() -> None:
+    index = facts("likes tea", "likes coffee")
+    index.drop(["f0", "f0", "never there"])
+    assert index.ranked("tea", 5) == []
+    assert index.likeness("tea") == {}
+    assert index.explain("tea", "f0") == ()
+    assert len(index) == 1
+
+
+def test_many_changes_do_not_make_it_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexical, "_MANY_DEAD", 5)
+    index = Lexical(thread("pottery", "fine"))
+    for n in range(100):
+        index.put([Entry("other", f"word{n}", "Anna", "u", 1, "2026-03-08")])
+    assert len(index._postings) < 30
+    assert index.ranked("word7", 5) == []
+    assert keys(index.ranked("pottery", 5)) == ["t0", "t1"]
+    assert [part.where for part in index.explain("word99 anna march", "other")] == ["own words", "speaker", "day"]
+
+
+def test_adding_one_at_a_time_leaves_few_segments_to_look_through() -> None:
+    index = Lexical()
+    for n in range(200):
+        index.put([Entry(f"f{n}", f"likes tea number {n}")])
+        assert index.ranked("tea", 1)[0].key == f"f{n}"
+    assert len(index._postings._segments) <= 10
+
+
+WORDS = st.lists(st.sampled_from(["tea", "cup", "violin", "jump", "cat", "茶叶", "Ben"]), max_size=6).map(" ".join)
+QUERIES = ("tea", "violin cup ben", "茶", "jmup violn anna March 2026")
+
+
+class Changing(RuleBasedStateMachine):
+    """Whatever happens to an index, it answers as one that is built of what is left, at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = Lexical()
+        self.left: dict[str, Entry] = {}
+
+    @rule(
+        names=st.lists(st.sampled_from(string.ascii_lowercase), max_size=8),
+        text=WORDS,
+        group=st.sampled_from(["", "t", "u"]),
+        order=st.integers(0, 9),
+        speaker=st.sampled_from(["", "Anna", "Ben"]),
+        at=st.sampled_from(["", "2026-03-08T10:00:00Z", "2025-01-02T10:00:00Z"]),
+    )
+    def put(self, *, names: list[str], text: str, group: str, order: int, speaker: str, at: str) -> None:
+        entries = [Entry(name, f"{text} {name}", speaker, group, order + ord(name), at) for name in names]
+        self.index.put(entries)
+        self.left.update((entry.key, entry) for entry in entries)
+
+    @rule(names=st.lists(st.sampled_from(string.ascii_lowercase), max_size=8))
+    def drop(self, names: list[str]) -> None:
+        self.index.drop(names)
+        for name in names:
+            self.left.pop(name, None)
+
+    @rule(query=st.sampled_from(QUERIES))
+    def ask(self, query: str) -> None:
+        self.index.ranked(query, 3)
+
+    @invariant()
+    def it_answers_as_if_built_at_once(self) -> None:
+        anew = Lexical(self.left.values())
+        assert len(self.index) == len(anew)
+        for query in QUERIES:
+            found = self.index.ranked(query, 30)
+            assert found == anew.ranked(query, 30)
+            assert found[:2] == self.index.ranked(query, 2)
+            keep = [name for name in self.left if name < "k"]
+            assert self.index.ranked(query, 30, keep) == [scored for scored in found if scored.key < "k"]
+            assert self.index.likeness(query) == pytest.approx(anew.likeness(query))
+            for scored in found[:3]:
+                assert sum(part.score for part in self.index.explain(query, scored.key)) == pytest.approx(scored.score)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _begins_anew_soon() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexical, "_MANY_DEAD", 20)
+        yield
+
+
+TestChanging = Changing.TestCase
+
+
+@given(st.lists(WORDS, max_size=12), WORDS)
+def test_likeness_lies_between_nothing_and_one(texts: list[str], query: str) -> None:
+    assert all(0 < value <= 1 for value in facts(*texts).likeness(query).values())
