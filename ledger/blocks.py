@@ -33,6 +33,8 @@ def strip_memory_blocks(text: str) -> str:
 
 
 def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
+    if "<" not in text:
+        return text
     opened: dict[str, list[int]] = {}
     blocks: list[tuple[int, int]] = []
     for found in tag.finditer(text):

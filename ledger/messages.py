@@ -7,7 +7,7 @@ only call tools, upload blocks and our own injected memory are not; the rest is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -66,7 +66,7 @@ class Message(BaseModel):
         if isinstance(value, str):
             return (value,)
         if isinstance(value, list | tuple | set | frozenset):
-            names = tuple(cls._name(name) for name in value)
+            names = tuple([cls._name(name) for name in value])
             # A set has an order of its own in every process, and the same input leads to the same turn.
             return tuple(sorted(names, key=str)) if isinstance(value, set | frozenset) else names
         raise ValueError(f"send_to is {type(value).__name__}; it is a name or a list of names")
@@ -91,7 +91,20 @@ class Message(BaseModel):
         return spell_moment(moment)
 
 
-class Kept(msgspec.Struct, frozen=True):
+_AS_SENT = (
+    "id",
+    "name",
+    "at",
+    "thread_id",
+    "user_id",
+    "agent_name",
+    "cause_by",
+    "sent_from",
+    "send_to",
+)
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a message, made safe to store."""
 
     role: str
@@ -156,14 +169,15 @@ def read_message(message: object) -> Message:
     if not isinstance(metadata, Mapping):
         raise InputError(f"metadata is {type(metadata).__name__}; it is an object")
     instruct = fields.get("instruct_content")
-    known = {name: fields[name] for name in Message.model_fields if fields.get(name) is not None}
-    known |= {
-        "role": fields.get("role") or fields.get("type"),
-        "content": _spoken(fields.get("content")),
-        "metadata": dict(metadata) | ({} if instruct is None else {"instruct_content": instruct}),
-        "calls_tools": bool(fields.get("tool_calls") or fields.get("function_call") or extra.get("tool_calls")),
-        "hidden": bool(fields.get("hidden") or metadata.get("hidden") or extra.get("hide_from_ui")),
-    }
+    known = {name: value for name in _AS_SENT if (value := fields.get(name)) is not None}
+    known["role"] = fields.get("role") or fields.get("type")
+    known["content"] = _spoken(fields.get("content"))
+    if metadata or instruct is not None:
+        known["metadata"] = dict(metadata) if instruct is None else {**metadata, "instruct_content": instruct}
+    if fields.get("tool_calls") or fields.get("function_call") or extra.get("tool_calls"):
+        known["calls_tools"] = True
+    if fields.get("hidden") or metadata.get("hidden") or extra.get("hide_from_ui"):
+        known["hidden"] = True
     try:
         return Message.model_validate(known)
     except ValidationError as error:
@@ -172,7 +186,7 @@ def read_message(message: object) -> Message:
         raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
-def keep(messages: Sequence[Message]) -> list[Kept]:
+def keep(messages: Iterable[Message]) -> list[Kept]:
     """Return what is kept of a conversation, in order.
 
     A message that is nothing but an upload is dropped and takes the answer that follows it along. One that is nothing
@@ -201,7 +215,6 @@ def keep(messages: Sequence[Message]) -> list[Kept]:
 
 
 def _kept(message: Message, text: str) -> Kept:
-    metadata = safe_json(message.metadata)
     return Kept(
         role=message.role,
         content=clip(text, MAX_CONTENT),
@@ -210,8 +223,8 @@ def _kept(message: Message, text: str) -> Kept:
         at=message.at,
         cause_by=_named(message.cause_by),
         sent_from=_named(message.sent_from),
-        send_to=tuple(clip(to, MAX_NAME) for to in message.send_to),
-        metadata=_as_objects(metadata),
+        send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
+        metadata=_as_objects(safe_json(message.metadata)) if message.metadata else {},
     )
 
 

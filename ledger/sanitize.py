@@ -38,6 +38,8 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 def safe_text(text: str) -> str:
     """Return the text as a plain str, lone surrogates replaced by U+FFFD, otherwise unchanged to the byte."""
+    if type(text) is str and text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -2,12 +2,14 @@
 
 A host sends either the whole conversation each time or only what is new. A message with an id is known by (thread, id);
 messages without one are aligned, as a sequence, with the end of what is recorded. Of a turn that was erased the id and
-the length are known, so that it stays out when it is sent again.
+the length are known, so that it stays out when it is sent again. A turn that was taken back stays out, too, unless it
+is said to be new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -44,6 +46,9 @@ class Thread:
         self.seqs: list[int] = []
         self.recorded_at: list[str] = []
         self.superseded: set[int] = set()
+        """The turns that stand no longer: another text was sent in their place, or they were taken back."""
+        self.withdrawn: set[int] = set()
+        """Those of them that were taken back."""
         self.latest: dict[str, int] = {}
         """The ordinal of the last turn under each id that the host gave."""
         self.traces: dict[int, _Trace] = {}
@@ -51,11 +56,13 @@ class Thread:
 
     def take(self, commit: Commit) -> None:
         """Take in a commit of the transcript that is about this thread."""
+        recorded = commit.cause.turns
         for event in commit.events:
             if isinstance(event, TurnSuperseded):
                 self.superseded.add(event.n)
+                if recorded is None:
+                    self.withdrawn.add(event.n)
         # The recorded turns stand last in the commit, so that an erased one keeps its ordinal.
-        recorded = commit.cause.turns
         count = 0 if recorded is None else recorded.last - recorded.first + 1
         if recorded is not None:
             # Where a transcript was cut short, or an older copy put in its place, ordinals are missing.
@@ -204,7 +211,8 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
 
     Same id and text: known. Same id, new text: a new revision. Without ids: what the end of the thread and the start of
     the delivery share is known; if instead both begin alike and then part, the thread's part that diverges is
-    superseded. With `append` every message without an id is new.
+    superseded. With `append` every message without an id is new. What was taken back is known, too: a host that sends
+    it among the rest does not mean to say it again. With `append` it does.
     """
     by_id = _last_of_each_id(messages)
     anonymous = [message for message in messages if message.id is None]
@@ -219,12 +227,14 @@ def receive(thread: Thread, messages: Sequence[Kept], at: str, *, append: bool =
                 fresh.append(message)
         elif by_id[message.id] is message and not _was_erased(thread, message, gone.get(message.id, ())):
             n = thread.latest.get(message.id)
-            before = thread.turns[n - 1] if n is not None and thread.stands(n) else None
+            remembered = n is not None and (thread.stands(n) or (n in thread.withdrawn and not append))
+            before = thread.turns[n - 1] if n is not None and remembered else None
             if before is None:
                 fresh.append(message)
             elif (before.role, before.content) != (message.role, message.content):
                 fresh.append(message)
-                superseded.append(before.n)
+                if thread.stands(before.n):
+                    superseded.append(before.n)
     return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
 
 
@@ -271,27 +281,101 @@ def _align(thread: Thread, messages: Sequence[Kept], *, mixed: bool) -> tuple[in
         return 0, []
     recorded = [turn for turn in _remembered(thread) if turn.anonymous or not mixed]
     new = [(message.role, message.content) for message in messages]
-    if thread.traces:
-        overlap = _overlap_with_traces(recorded, new)
+    if thread.withdrawn:
+        alike, rest, overlap = _align_past(recorded, thread.withdrawn, new)
     else:
-        overlap = _overlap([_said(turn) for turn in recorded], new)
-    pairs = enumerate(zip(recorded, new, strict=False))
-    alike = next((i for i, (a, b) in pairs if not _matches(a, b)), min(len(recorded), len(new)))
+        if thread.traces:
+            overlap = _overlap_with_traces(recorded, new)
+        else:
+            overlap = _overlap([_said(turn) for turn in recorded], new)
+        pairs = enumerate(zip(recorded, new, strict=False))
+        alike = next((i for i, (a, b) in pairs if not _matches(a, b)), min(len(recorded), len(new)))
+        rest = recorded[alike:]
     if alike == len(new):
         # Several that begin the thread are an old delivery come late; one alone ("ok") is said again. What was erased
         # is not.
         return (alike if alike > 1 or overlap or isinstance(recorded[0], _Trace) else 0), []
     if alike > overlap:
-        return alike, [turn.n for turn in recorded[alike:] if isinstance(turn, Turn)]
+        return alike, [turn.n for turn in rest if isinstance(turn, Turn) and turn.n not in thread.superseded]
     return overlap, []
 
 
+def _align_past(
+    old: Sequence[Turn | _Trace], withdrawn: Collection[int], new: Sequence[_Said]
+) -> tuple[int, Sequence[Turn | _Trace], int]:
+    """Align where turns were taken back: a host that knows of it leaves them out, and one that does not sends them.
+
+    Returns how many messages both begin with alike, the turns behind those, and how many messages are the thread's end.
+    """
+    walk = _Walk(old, withdrawn)
+    ways = deque(enumerate(walk.along(1, new)), maxlen=1)
+    alike, places = ways[0]
+    everywhere = (1 << (len(old) + 1)) - 1
+    overlap = max(count for count, ends in enumerate(walk.along(everywhere, new)) if ends >> len(old))
+    # Of several ways the one that leaves least behind: nothing is superseded for the sake of what is gone anyhow.
+    return alike, old[places.bit_length() - 1 :], overlap
+
+
+class _Walk:
+    """Walks messages along turns of which some may be passed over.
+
+    The turns before which one may stand are the bits of a number, so that all ways are walked at once.
+    """
+
+    def __init__(self, old: Sequence[Turn | _Trace], passable: Collection[int]) -> None:
+        self._said: dict[_Said, list[int]] = {}
+        self._sizes: dict[int, list[int]] = {}
+        """Where something was erased, by its length: it may have been said by anybody."""
+        for place, turn in enumerate(old):
+            if isinstance(turn, Turn):
+                self._said.setdefault(_said(turn), []).append(place)
+            else:
+                self._sizes.setdefault(turn.size, []).append(place)
+        self._passable = _bits(place for place, turn in enumerate(old) if turn.n in passable)
+        self._known: dict[_Said, int] = {}
+
+    def along(self, places: int, new: Sequence[_Said]) -> Iterator[int]:
+        """Yield before which turns one may stand after no message, after one, and so on, as long as there are any."""
+        places = self._passing(places)
+        yield places
+        for message in new:
+            places = self._passing((places & self._saying(message)) << 1)
+            if not places:
+                return
+            yield places
+
+    def _saying(self, message: _Said) -> int:
+        known = self._known.get(message)
+        if known is None:
+            places = (*self._said.get(message, ()), *self._sizes.get(len(message[1]), ()))
+            known = _bits(places)
+            if len(places) > 1:
+                # Each is as long as the thread, so those that cost next to nothing to make are not kept.
+                self._known[message] = known
+        return known
+
+    def _passing(self, places: int) -> int:
+        # A one that is added to a run of ones turns over all from there to the first behind the run.
+        return places | (self._passable ^ (self._passable + (places & self._passable)))
+
+
+def _bits(places: Iterable[int]) -> int:
+    found = bytearray()
+    for place in places:
+        byte, bit = divmod(place, 8)
+        if byte >= len(found):
+            found.extend(bytes(byte + 1 - len(found)))
+        found[byte] |= 1 << bit
+    return int.from_bytes(found, "little")
+
+
 def _remembered(thread: Thread) -> Sequence[Turn | _Trace]:
-    """The turns that stand and what is left of those that did when they were erased, in order."""
-    if not thread.traces:
+    """The turns that stand or were taken back, and what is left of those that did when they were erased, in order."""
+    if not thread.traces and not thread.withdrawn:
         return thread.standing()
     left = [thread.traces.get(n) if turn is None else turn for n, turn in enumerate(thread.turns, 1)]
-    return [turn for turn in left if turn is not None and turn.n not in thread.superseded]
+    replaced = thread.superseded - thread.withdrawn
+    return [turn for turn in left if turn is not None and turn.n not in replaced]
 
 
 _Said = tuple[str, str]

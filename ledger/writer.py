@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -26,6 +26,7 @@ from ledger.commands import (
     FailUpdate,
     ImportDocument,
     RemoveFact,
+    Summarize,
 )
 from ledger.commit import Cause, Commit, Draft, Head
 from ledger.coverage import Coverage
@@ -42,7 +43,7 @@ from ledger.erasure import (
     plan_erasure,
 )
 from ledger.errors import CapError, UnavailableError, WrongExpectedVersionError
-from ledger.events import Access, Event, Redacted, Removal, TurnRange
+from ledger.events import Access, Event, Redacted, Removal, TurnRange, TurnSuperseded
 from ledger.group import Ticket
 from ledger.memory import Memory
 from ledger.merge import too_late
@@ -50,6 +51,7 @@ from ledger.policy import Policy, PolicyValue, check_policy
 from ledger.scope import Scope
 from ledger.snapshot import Snapshots
 from ledger.store import EventStore
+from ledger.summaries import is_done_with
 from ledger.transcript import Thread, Transcript, receive
 from ledger.view import read_commits
 
@@ -191,7 +193,7 @@ class Writer:
         moment = spell_moment(at or self.clock.now())
         while True:
             with self._mutex:
-                if isinstance(command, Clear | Extract):
+                if isinstance(command, Clear | Extract | Summarize):
                     # What the commit says of the transcript must not be lost after it.
                     self._desk.settle(self._said, self._learned)
                 else:
@@ -244,9 +246,20 @@ class Writer:
             # After an erasure the turns are done with: nobody is asked about them once more.
             if covered or (late is not None and late.rule != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
+        if isinstance(command, Summarize):
+            command = self._looked_up(command)
+            if not is_done_with(memory, command):
+                cause = msgspec.structs.replace(cause, summarized=None, level=0)
         if isinstance(command, Clear):
             cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _looked_up(self, command: Summarize) -> Summarize:
+        """Say of a summary what only coverage and transcript tell."""
+        thread = self._view.transcript.threads.get(command.thread) or Thread(command.thread)
+        gone = (n > len(thread.turns) or thread.turns[n - 1] is None for n in command.shown)
+        covered = command.turns.first <= self._view.coverage.summarized(thread, command.level)
+        return msgspec.structs.replace(command, covered=covered, lost=any(gone))
 
     def _heat_of(self, memory: Memory, command: Command) -> dict[str, Access]:
         """What was used of late, where the policy asks for it: a commit records all it was decided on, and no more."""
@@ -328,7 +341,8 @@ class Writer:
                 highest = self._view.coverage.highest(thread)
                 arrival = receive(known, messages, at, append=append, highest=highest)
                 # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
-                at_most = max(1, len(arrival.fresh)) if append else _TURNS_PER_COMMIT
+                whole = append and any(message.id is None for message in arrival.fresh)
+                at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
                 tickets = [
                     (self._append_turns(thread, turns, events, at), turns.last - turns.first + 1)
                     for turns, events in arrival.commits(at_most)
@@ -350,6 +364,32 @@ class Writer:
         owner = self.scope if head.seq == 0 else Scope()
         cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns)
         return self._desk.add(self._said, head, Draft(at, cause, events))
+
+    def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
+        """Take turns back, in one commit: they stand no longer, and their words stay in the log until they are erased.
+
+        Returns the ordinals of those that stood; where none did nothing is written.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store; all of them stand as before.
+        """
+        while True:
+            with self._mutex:
+                self._desk.catch_up(self._learned, self._said)
+                known = self._view.transcript.threads.get(thread) or Thread(thread)
+                standing = tuple(n for n in sorted(set(ordinals)) if known.stands(n))
+                ticket = self._said.decided[-1].ticket if self._said.decided else None
+                if standing:
+                    at = max(spell_moment(self.clock.now()), self._view.transcript.at)
+                    cause = Cause(kind="withdrawal", thread=thread, actor=actor)
+                    draft = Draft(at, cause, tuple(map(TurnSuperseded, standing)))
+                    ticket = self._desk.add(self._said, self._view.transcript.head, draft)
+            try:
+                if ticket is not None:
+                    self._said.group.settle(ticket)
+            except WrongExpectedVersionError:
+                continue
+            return standing
 
     # Erasing.
 
@@ -461,7 +501,7 @@ class Writer:
 def _may_rank(memory: Memory, command: Command) -> bool:
     """Whether a decision can come to ask who stays: of what cannot fill memory, no commit has to tell."""
     match command:
-        case EditFact() | RemoveFact() | Clear() | FailUpdate():
+        case EditFact() | RemoveFact() | Clear() | FailUpdate() | Summarize():
             return False
         case AddFact():
             most = 1

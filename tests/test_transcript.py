@@ -64,6 +64,11 @@ class Conversation:
                 Redacted("transcript", 1, 0, "turn", thread="t", n=n, turn=turn.id, size=len(turn.content))
             )
 
+    def withdraw(self, *ordinals: int) -> None:
+        """Take turns back."""
+        seq, events = self.transcript.head.seq + 1, tuple(map(TurnSuperseded, ordinals))
+        self.transcript.apply(Commit(seq, AT, Cause(kind="withdrawal", thread="t"), events, "", f"{seq}"))
+
     @property
     def standing(self) -> list[str]:
         return [turn.content for turn in self.thread.standing()]
@@ -579,3 +584,98 @@ def test_no_erased_turn_comes_back_with_its_whole_conversation(texts: list[str],
     new = data.draw(st.lists(st.sampled_from(["longer words", "even longer words"]), max_size=3))
     conversation.send(*said, *(Kept(role="user", content=text) for text in new))
     assert conversation.standing == left + new
+
+
+# Turns that were taken back
+
+
+@given(
+    st.lists(st.sampled_from("ab") | st.integers(0, 40), max_size=25),
+    st.booleans(),
+)
+def test_a_host_that_does_not_know_never_brings_a_turn_back(steps: list[str | int], with_ids: bool) -> None:
+    """A letter is said, a number takes a turn back; the host sends the whole conversation each time."""
+    conversation, said = Conversation(), []
+    withdrawn: set[int] = set()
+    for step in steps:
+        if isinstance(step, str):
+            said.append(says(step, f"m{len(said)}" if with_ids else None))
+        elif said:
+            conversation.withdraw(step % len(said) + 1)
+            withdrawn.add(step % len(said) + 1)
+        conversation.send(*said)
+        assert conversation.standing == [m.content for n, m in enumerate(said, 1) if n not in withdrawn]
+    assert len(conversation.thread.turns) == len(said)
+
+
+@given(st.lists(st.just("say") | st.tuples(st.integers(0, 40), st.booleans()), max_size=25))
+def test_a_host_that_knows_of_some_neither_brings_them_back_nor_says_anything_twice(
+    steps: list[str | tuple[int, bool]],
+) -> None:
+    """Of each turn that is taken back the host may be told, and then it sends it no more."""
+    conversation, said, sent = Conversation(), 0, []
+    withdrawn: set[str] = set()
+    for step in steps:
+        if step == "say":
+            said += 1
+            sent.append(str(said))
+        elif said:
+            n, told = step
+            conversation.withdraw(n % said + 1)
+            withdrawn.add(str(n % said + 1))
+            sent = [text for text in sent if not (told and text == str(n % said + 1))]
+        conversation.send(*[says(text) for text in sent])
+        assert conversation.standing == [str(n) for n in range(1, said + 1) if str(n) not in withdrawn]
+    assert len(conversation.thread.turns) == said
+
+
+def test_another_text_in_the_place_of_what_was_taken_back_replaces_nothing() -> None:
+    conversation = after([says("a", "m1"), says("b", "m2")])
+    conversation.withdraw(2)
+    assert receive(conversation.thread, [says("better", "m2")], AT).superseded == ()
+    assert receive(conversation.thread, [says("better", "m1")], AT).superseded == (1,)
+
+
+def test_taking_back_a_long_conversation_of_the_same_words_is_over_soon() -> None:
+    conversation = after([says(str(n)) for n in range(5_000)])
+    conversation.withdraw(*range(1, 5_001))
+    assert conversation.send(*[says(str(n)) for n in range(5_001)]) == 1
+    assert conversation.standing == ["5000"]
+
+
+def test_what_does_not_stand_is_not_taken_back_and_then_nothing_is_written(tmp_path: Path) -> None:
+    one = writer(JsonlStore(tmp_path))
+    assert one.withdraw("t", [1]) == ()
+    one.record("t", [says("a", "1"), says("b", "2")])
+    assert one.withdraw("t", [2, 2, 3, 0, -1]) == (2,)
+    assert one.withdraw("t", [2]) == one.withdraw("u", [1]) == one.withdraw("t", []) == ()
+    with one.state() as state:
+        assert state.transcript.head.seq == 2
+        assert (state.transcript.threads["t"].withdrawn, state.transcript.threads["t"].superseded) == ({2}, {2})
+    assert contents_of(writer(JsonlStore(tmp_path))) == ["a"]
+
+
+def test_a_withdrawal_on_a_disk_that_fails_takes_nothing_back(tmp_path: Path) -> None:
+    one = writer(Tripping(tmp_path, 2, StoreError("full")))
+    one.record("t", unnamed(["a", "b"]))
+    with pytest.raises(StoreError):
+        one.withdraw("t", [1])
+    assert contents_of(one) == ["a", "b"]
+    assert one.withdraw("t", [1]) == (1,)
+    assert contents_of(writer(JsonlStore(tmp_path))) == ["b"]
+
+
+def test_a_withdrawal_that_another_process_overtakes_is_made_again(tmp_path: Path) -> None:
+    one = writer(Tripping(tmp_path, 2, WrongExpectedVersionError("somebody else was quicker", actual=2)))
+    one.record("t", unnamed(["a", "b"]))
+    assert one.withdraw("t", [2]) == (2,)
+    assert contents_of(one) == contents_of(writer(JsonlStore(tmp_path))) == ["a"]
+
+
+def test_messages_with_ids_need_not_be_recorded_whole(tmp_path: Path) -> None:
+    one = writer(Tripping(tmp_path, 3, StoreError("the power went")))
+    named = [says(number, number) for number in NUMBERS]
+    with pytest.raises(StoreError):
+        one.record("t", named, append=True)
+    assert one.record("t", named, append=True) == Recorded(50, 400)
+    assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS

@@ -1,0 +1,21 @@
+"""The memory of a conversation: what was said and stands, in the order it was recorded, and quick ways to find it."""
+
+from __future__ import annotations
+
+from projections.turns.board import TO_ALL, Board
+from projections.turns.log import Lens, Look, TurnLog, TurnLogs
+from projections.turns.rows import Row, TurnView, Words, same_words, words_of
+
+__all__ = [
+    "TO_ALL",
+    "Board",
+    "Lens",
+    "Look",
+    "Row",
+    "TurnLog",
+    "TurnLogs",
+    "TurnView",
+    "Words",
+    "same_words",
+    "words_of",
+]

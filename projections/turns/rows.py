@@ -1,0 +1,161 @@
+"""Turns in a row: what is kept of each, and a list that turns leave from anywhere without the others moving up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Row", "Series", "TurnView", "Words", "same_words", "words_of"]
+
+
+class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One turn as it was kept; `n` is its ordinal in its `thread`."""
+
+    id: str
+    role: str
+    content: str
+    at: str
+    n: int
+    name: str | None = None
+    cause_by: str | None = None
+    sent_from: str | None = None
+    send_to: tuple[str, ...] = ()
+    metadata: dict[str, object] = {}
+    thread: str = ""
+
+
+class Words(Protocol):
+    """What a message says, and to whom: all that two messages have to share to be one apart from their ids."""
+
+    @property
+    def role(self) -> str: ...  # noqa: D102
+
+    @property
+    def content(self) -> str: ...  # noqa: D102
+
+    @property
+    def name(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def cause_by(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def sent_from(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def send_to(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def metadata(self) -> dict[str, object]: ...  # noqa: D102
+
+
+def words_of(said: Words) -> int:
+    """Return what two messages share that may be one but for their ids; what shares it is still to be compared."""
+    return hash((said.role, said.content, said.name, said.cause_by, said.sent_from, said.send_to))
+
+
+def same_words(a: Words, b: Words) -> bool:
+    """Whether two messages are one but for their ids, their times and their threads."""
+    return (a.role, a.content, a.name, a.cause_by, a.sent_from, a.send_to, a.metadata) == (
+        b.role,
+        b.content,
+        b.name,
+        b.cause_by,
+        b.sent_from,
+        b.send_to,
+        b.metadata,
+    )
+
+
+class Row(msgspec.Struct, eq=False, gc=False):
+    """A turn's place: `serial` counts all turns of a scope in the order they were recorded, from 1."""
+
+    serial: int
+    said: TurnView
+    stands: bool = True
+
+
+_serial = attrgetter("serial")
+
+
+class Series:
+    """Rows by serial; those that stand no longer are passed over, and swept out once they are the greater part.
+
+    Adding and dropping cost the same whatever the length, on average; asking costs what the answer holds.
+    """
+
+    __slots__ = ("_begin", "_dead", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._dead = 0
+        self._begin = 0
+        """No row before this place stands."""
+
+    def __len__(self) -> int:
+        return len(self._rows) - self._dead
+
+    def append(self, row: Row) -> None:
+        """Add a row that comes after all others."""
+        self._rows.append(row)
+
+    def insert(self, row: Row) -> None:
+        """Add a row at its place."""
+        insort(self._rows, row, key=_serial)
+        self._begin = 0
+
+    def drop(self) -> None:
+        """Take note that one of the rows has ceased to stand."""
+        self._dead += 1
+        if self._dead * 2 > len(self._rows):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._rows = [row for row in self._rows if row.stands]
+        self._dead = self._begin = 0
+
+    def since(self, serial: int = 0) -> list[Row]:
+        """Return the rows from a serial on."""
+        rows = self._rows[bisect_left(self._rows, serial, key=_serial) :] if serial else self._rows
+        return [row for row in rows if row.stands] if self._dead else rows[:]
+
+    def backwards(self) -> Iterator[Row]:
+        """Yield the rows, the newest first."""
+        return (row for row in reversed(self._rows) if row.stands)
+
+    def newest(self, count: int) -> list[Row]:
+        """Return so many of the newest rows, the oldest of them first."""
+        self.last()
+        return list(islice(self.backwards(), count))[::-1]
+
+    def from_end(self, count: int) -> Row | None:
+        """Return the first of so many of the newest rows, at least one; None where there are not so many."""
+        if not self._dead:
+            return self._rows[-count] if count <= len(self._rows) else None
+        return next(islice(self.backwards(), count - 1, None), None)
+
+    def first(self) -> Row | None:
+        """Return the oldest row."""
+        while self._begin < len(self._rows):
+            if self._rows[self._begin].stands:
+                return self._rows[self._begin]
+            self._begin += 1
+        return None
+
+    def last(self) -> Row | None:
+        """Return the newest row."""
+        while self._rows and not self._rows[-1].stands:
+            self._rows.pop()
+            self._dead -= 1
+        return self._rows[-1] if self._rows else None
+
+    def at(self, place: int) -> Row | None:
+        """Return the row at a place, from 0; None where there is none."""
+        if self._dead:
+            self._sweep()
+        return self._rows[place] if 0 <= place < len(self._rows) else None
