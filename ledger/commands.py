@@ -50,6 +50,7 @@ __all__ = [
     "RemoveFact",
     "Revert",
     "RollBack",
+    "Summarize",
     "candidates_of",
     "labels_of",
     "merged_fields",
@@ -180,8 +181,43 @@ class RollBack(_Command, frozen=True):
     seen: int | None = None
 
 
+class Summarize(_Command, frozen=True):
+    """Take in what a model was asked on commit `basis` to make of some turns of a thread, or of summaries of them.
+
+    Of level 1 it is made from the turns `shown`, by ordinal; of a higher one from `sources`, the sections that it takes
+    the place of. `since` and `until` are the times of the first and the last turn told. `failed` is why the model made
+    nothing of it, `detail` that in words. `covered` where another summary tells of these turns already, `lost` where
+    one of those shown was erased since.
+    """
+
+    thread: str
+    level: int
+    turns: TurnRange
+    basis: int
+    text: str = ""
+    since: str = ""
+    until: str = ""
+    shown: tuple[int, ...] = ()
+    sources: dict[str, Section] = {}
+    failed: str | None = None
+    detail: str = ""
+    attempts: int = 1
+    covered: bool = False
+    lost: bool = False
+
+
 Command: TypeAlias = (
-    Extract | FailUpdate | AddFact | EditFact | RemoveFact | Clear | ImportDocument | ChangePolicy | Revert | RollBack
+    Extract
+    | FailUpdate
+    | AddFact
+    | EditFact
+    | RemoveFact
+    | Clear
+    | ImportDocument
+    | ChangePolicy
+    | Revert
+    | RollBack
+    | Summarize
 )
 
 

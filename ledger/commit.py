@@ -63,10 +63,12 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     """Why a commit exists.
 
     `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction; in a transcript,
-    record. `turns` are those of `thread` that this commit covers; a clear covers everything up to `transcript`, the
-    transcript's head when the update was made. `signals` are those that were seen in the conversation. `target`,
-    `force`, `replace`, `action`, `fact` and `heat` (by fact id) are what of the command is not said in the events, so
-    that it can be decided again. No cause ever holds content.
+    record or withdrawal. `turns` are those of `thread` that this commit covers; a clear covers everything up to
+    `transcript`, the transcript's head when the update was made. `summarized` are those that nobody is to be asked to
+    sum up again, at `level` 1 from the turns, at each further one from summaries of the level before; to cover them
+    is another matter. `signals` are those that were seen in the conversation. `target`, `force`, `replace`, `action`,
+    `fact` and `heat` (by fact id) are what of the command is not said in the events, so that it can be decided again.
+    No cause ever holds content.
     """
 
     kind: str
@@ -88,6 +90,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     digest: str | None = None
     signals: tuple[str, ...] = ()
     heat: dict[str, Access] = {}
+    level: int = 0
+    summarized: TurnRange | None = None
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ from ledger.transcript import Thread
 __all__ = ["Coverage", "Parked", "is_quiet", "opening"]
 
 _COVERING_ALL = ("clear",)
+_OVERTAKEN = ("basis", "covered")
+"""Why a summary came to nothing without a fault of the model's."""
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -40,6 +42,8 @@ class Coverage:
     def __init__(self, cleared: int = 0) -> None:
         self._covered: dict[str, list[TurnRange]] = {}
         self._parked: dict[str, list[Parked]] = {}
+        self._summarized: dict[str, dict[int, int]] = {}
+        self._tried: dict[str, int] = {}
         self._everything_to = cleared
 
     def apply(self, commit: Commit) -> None:
@@ -49,11 +53,34 @@ class Coverage:
             self._everything_to = max(self._everything_to, cause.transcript.seq)
         if cause.thread is None:
             return
+        if cause.kind == "summary":
+            self._sum_up(cause.thread, commit)
+            return
         if cause.turns is not None:
             self._cover(cause.thread, cause.turns)
         for event in commit.events:
             if isinstance(event, UpdateFailed) and event.turns is not None:
                 self._park(cause.thread, Parked(event.turns, event.reason, event.detail, event.attempts))
+
+    def _sum_up(self, thread: str, commit: Commit) -> None:
+        """Note what nobody is to be asked to sum up again; or that it failed, and what was said by then."""
+        cause = commit.cause
+        if cause.summarized is not None:
+            levels = self._summarized.setdefault(thread, {})
+            levels[cause.level] = max(cause.summarized.last, levels.get(cause.level, 0))
+            self._tried.pop(thread, None)
+        elif cause.transcript is not None and any(
+            isinstance(event, UpdateFailed) and event.reason not in _OVERTAKEN for event in commit.events
+        ):
+            self._tried[thread] = cause.transcript.seq
+
+    def summarized(self, thread: Thread, level: int) -> int:
+        """The highest ordinal of a thread that its summaries of a level, or a clear, are done with."""
+        return max(self._cleared(thread), self._summarized.get(thread.name, {}).get(level, 0))
+
+    def not_summarized(self, thread: Thread) -> int:
+        """The last ordinal there was when a summary failed, 0 where none did or one has succeeded since."""
+        return bisect_right(thread.seqs, self._tried.get(thread.name, 0))
 
     def _park(self, thread: str, failed: Parked) -> None:
         """Park what of a failed update's turns no other update has covered, in the place of older failures."""
@@ -87,9 +114,10 @@ class Coverage:
         )
 
     def highest(self, thread: str) -> int:
-        """The highest ordinal of a thread that is covered or parked; a turn recorded from now on comes after it."""
+        """The highest ordinal of a thread that is covered, parked or summed up; a turn recorded now comes after it."""
         ends = [turns.last for turns in self._covered.get(thread, [])]
         ends += [parked.turns.last for parked in self._parked.get(thread, [])]
+        ends += self._summarized.get(thread, {}).values()
         return max(ends, default=0)
 
     def _cleared(self, thread: Thread) -> int:

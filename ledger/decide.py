@@ -23,6 +23,7 @@ from ledger.commands import (
     RemoveFact,
     Revert,
     RollBack,
+    Summarize,
 )
 from ledger.errors import CapError, ConflictError, NotFoundError
 from ledger.events import FactRemoved, LedgerEvent, PolicyChanged, Section, SummaryUpdated, UpdateFailed
@@ -30,6 +31,7 @@ from ledger.memory import Memory
 from ledger.merge import merge_update
 from ledger.policy import Policy, check_policy
 from ledger.ranking import Ranking
+from ledger.summaries import sum_up
 from ledger.undo import plan_revert, plan_rollback
 
 __all__ = ["RULES", "decide"]
@@ -83,16 +85,16 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:
             return _remove_by_hand(memory, command)
         case Clear():
             return _clear(memory)
-        case ImportDocument(replace=False):
-            return tuple(merge_document(memory, command))
-        case ImportDocument():
-            return tuple(replace_document(memory, command))
+        case ImportDocument(replace=replace):
+            return tuple((replace_document if replace else merge_document)(memory, command))
         case ChangePolicy():
             return _change_policy(memory, command)
         case Revert():
             return _revert(memory, command)
         case RollBack():
             return plan_rollback(memory, command).events
+        case Summarize():
+            return sum_up(memory, command)
 
 
 def _failure(memory: Memory, command: FailUpdate) -> UpdateFailed:

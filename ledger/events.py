@@ -94,10 +94,15 @@ class Access(_Value, frozen=True):
 
 
 class Section(_Value, frozen=True):
-    """A summary and when it was last written; the empty one was never written."""
+    """A summary and when it was last written; the empty one was never written.
+
+    `since` and `until`, in a thread's summary, are the times of the first and the last turn that it tells.
+    """
 
     summary: str = ""
     updated_at: str = ""
+    since: str = ""
+    until: str = ""
 
 
 class TurnRange(_Value, frozen=True):
@@ -286,7 +291,7 @@ class CandidateRejected(_Event, frozen=True):
 
 
 class UpdateFailed(_Event, frozen=True):
-    """An update came to nothing. `turns` are parked by it; where it is None they stay pending or were given up."""
+    """An update or a summary came to nothing. `turns` are parked by it; None: they stay pending or were given up."""
 
     reason: str
     detail: str
@@ -305,9 +310,9 @@ class PolicyChanged(_Event, frozen=True):
 class Redacted(_Event, frozen=True):
     """An event's content was erased: which one, and what left memory with it.
 
-    `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which nothing
-    in flight can depend on. Of a turn its place, its id and its length in characters stay: so it is known when it is
-    sent again.
+    `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which no
+    update in flight can depend on, or where a summary was made from such a turn. Of a turn its place, its id and its
+    length in characters stay: so it is known when it is sent again.
     """
 
     stream: str
@@ -372,7 +377,7 @@ class TurnRecorded(_Event, frozen=True):
 
 
 class TurnSuperseded(_Event, frozen=True):
-    """A turn no longer stands: the host sent another text in its place."""
+    """A turn no longer stands: the host sent another text in its place, or it was taken back."""
 
     n: int
 

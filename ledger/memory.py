@@ -159,8 +159,11 @@ def _redacted(fold: Fold, event: Redacted) -> bool:
 
 
 def _expired(event: Event) -> bool:
-    """Whether an event erases a turn whose time had come: nothing in flight depends on it, for it is covered."""
-    return isinstance(event, Redacted) and event.what == "expired"
+    """Whether an event erases a turn whose time had come: nothing in flight depends on it, for it is covered.
+
+    So it is where a summary of turns says again what of a summary that had to go with some of them stays.
+    """
+    return isinstance(event, SummaryUpdated) or (isinstance(event, Redacted) and event.what == "expired")
 
 
 # An event that is not here (UpdateProposed, CandidateRejected, Erased …) tells why, and changes nothing.

@@ -47,7 +47,7 @@ class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
     `turns` are those of `thread` that are asked about, `prompt` the digest of the templates in force,
     `estimated_tokens` our own estimate of the whole prompt's size, `signals` what was seen in the conversation.
     `provider` is `openai` for whatever speaks that protocol, else `custom`. `attempt` counts from 1 and goes on
-    counting where parked turns are tried again.
+    counting where parked turns are tried again. `kind` is `extraction`, or `summary` where they are to be summed up.
     """
 
     scope: Scope
@@ -59,6 +59,7 @@ class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
     estimated_tokens: int
     signals: tuple[str, ...] = ()
     attempt: int = 1
+    kind: str = "extraction"
 
 
 class CallEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from ledger.errors import BackstoryError
 from ledger.extraction.model import Model
 from ledger.retention import Retention
 from ledger.scope import Scope
+from ledger.summarizer import Summarizer
 from ledger.updater import Job, Updater
 from ledger.writer import Writer
 
@@ -76,6 +77,7 @@ class Producer:
         clock: Clock | None = None,
         workers: int = 2,
         retention: Retention | None = None,
+        summarizer: Summarizer | None = None,
         signals: Signals | None = None,
     ) -> None:
         if signals is None:
@@ -88,6 +90,7 @@ class Producer:
         self._clock = clock or SystemClock()
         self._size = workers
         self._retention = retention
+        self._summarizer = summarizer
         self._signals = signals
         self._workers: list[threading.Thread] = []
         self._writers: dict[_Key, Writer] = {}
@@ -317,6 +320,8 @@ class Producer:
             runs = due_runs(state.coverage, state.transcript.threads[thread])
         for run in runs:
             self._updater.run(writer, Job(thread, run), self._model)
+        if self._summarizer is not None:
+            self._summarizer.run(writer, thread, self._model)
         if self._retention is not None:
             self._retention.tidy(writer)
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from ledger.clock import Clock
 from ledger.errors import UnavailableError
+from ledger.events import Redacted
 from ledger.writer import Writer
 
 __all__ = ["Retention"]
@@ -41,4 +42,5 @@ class Retention:
             _log.warning("%s: turns past their time are not erased yet: %s", writer.scope, error)
         else:
             if commit is not None:
-                _log.info("%s: commit %d erased %d turns past their time", writer.scope, commit.seq, len(commit.events))
+                turns = sum(isinstance(event, Redacted) and event.n is not None for event in commit.events)
+                _log.info("%s: commit %d erased %d turns past their time", writer.scope, commit.seq, turns)

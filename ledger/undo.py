@@ -29,6 +29,7 @@ from ledger.events import (
 )
 from ledger.memory import Memory
 from ledger.ranking import Ranking
+from ledger.summaries import told_elsewhere
 
 __all__ = ["Note", "Undo", "plan_revert", "plan_rollback"]
 
@@ -149,6 +150,7 @@ class _Plan:
             self.conflicts.append(Note(drop.rule, f"has no place under the policy: {drop.detail}", fact=drop.fact.id))
             del self.facts[drop.fact.id]
         rules = {drop.fact.id: drop.rule for drop in dropped}
+        self._keep_summaries_apart()
         changes = _difference(self.today, self.facts, self.sections, "revert", rules)
         return Undo((*changes, *self.others), tuple(self.superseded), tuple(self.conflicts))
 
@@ -167,6 +169,12 @@ class _Plan:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact_id))
                 self.facts[fact_id] = self.today.facts[fact_id]
         return holders
+
+    def _keep_summaries_apart(self) -> None:
+        """What went into a summary that went into another one meanwhile stays out: that one tells of it."""
+        for name in sorted(told_elsewhere(self.today.sections, self.sections)):
+            del self.sections[name]
+            self.superseded.append(Note("rewritten", "is told by another summary now", section=name))
 
     def _return(self, holders: dict[str, str]) -> None:
         for fact in self.restore:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ledger.asking import Asking, answer_of, billed, estimated
 from ledger.clock import Clock, SystemClock, parse_moment, spell_moment
 from ledger.commands import Command, Extract, FailUpdate, Proposal
 from ledger.commit import Cause, Commit
 from ledger.coverage import Coverage, is_quiet
-from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError, ReplyError
+from ledger.errors import ModelError, ModelUnavailableError, ReplyError
 from ledger.events import Turn, TurnRange
-from ledger.extraction.model import Answer, Model, Prompt, Usage
+from ledger.extraction.model import Answer, Model, Prompt
 from ledger.extraction.recorded import RecordedReply
 from ledger.memory import BARRIERS, Memory
-from ledger.observing import CallStarted, Observer, Observers, provider_of, usage_of
+from ledger.observing import CallStarted, Observer, provider_of
 from ledger.sanitize import MAX_NAME, clip
 from ledger.transcript import Thread
 from ledger.writer import Writer
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ledger.extraction.prompt import Frame, Question
 
 __all__ = ["Job", "Outcome", "Updater"]
-
-_BACKOFF_SECONDS = (1.0, 60.0)
-_PATIENCE_SECONDS = 300.0
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -99,23 +96,6 @@ _NOTHING = Prompt("", "", "", {})
 _NO_ANSWER = Proposal((), hashlib.sha256().hexdigest(), 0)
 
 
-def _answer(model: Model, prompt: Prompt) -> Answer:
-    """Ask, and hold a model to its port: what it raises otherwise, or answers otherwise, would never be parked.
-
-    Raises:
-        ModelUnavailableError, ModelRejectedError: as the port.
-    """
-    try:
-        answer: object = model.ask(prompt)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelUnavailableError(f"{model.name} failed ({type(error).__name__}): {error}") from error
-    if isinstance(answer, Answer) and isinstance(answer.text, str) and isinstance(answer.model, str):
-        return answer
-    raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
-
-
 def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
     """Whether the rest of a job is not to be asked about now.
 
@@ -129,29 +109,15 @@ def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
     return job.attempts == 0 and begins.role == "user" and is_quiet(thread, job.turns)
 
 
-def _told(task: _Task, answer: Answer | None) -> Cause:
-    usage = Usage() if answer is None else usage_of(answer)
-    return msgspec.structs.replace(
-        task.cause,
-        prompt=task.prompt.digest if answer is None or answer.prompted else None,
-        model=task.cause.model if answer is None else clip(answer.model, MAX_NAME),
-        tokens_in=usage.input,
-        tokens_out=usage.output,
-    )
-
-
 def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
-    from ledger.extraction.size import estimate_tokens
-
-    prompt = task.prompt
     return CallStarted(
         scope=writer.scope,
         thread=task.job.thread,
         turns=task.job.turns,
         provider=provider_of(model),
         model=task.cause.model or "",
-        prompt=prompt.digest,
-        estimated_tokens=estimate_tokens(prompt.system) + estimate_tokens(prompt.user),
+        prompt=task.prompt.digest,
+        estimated_tokens=estimated(task.prompt),
         signals=task.cause.signals,
         attempt=attempt,
     )
@@ -180,20 +146,16 @@ class Updater:
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock or SystemClock()
-        self._max_attempts = max_attempts
-        self._min_gap = timedelta(seconds=min_gap)
+        self.asking = Asking(
+            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, pause=pause, observers=observers
+        )
         self._prompts = prompts
         self._patterns = patterns
         self._prompt_max_tokens = prompt_max_tokens
-        self._pause = pause or self._clock.sleep
-        self._observers = Observers(observers, clock=self._clock)
-        self._next_call = self._asked = self._clock.now()
-        self._mutex = threading.Lock()
-        self._stopped = threading.Event()
 
     def stop(self) -> None:
         """Let nothing be committed any more."""
-        self._stopped.set()
+        self.asking.stop()
 
     def run(self, writer: Writer, job: Job, model: Model) -> tuple[Outcome, ...]:
         """Ask the model and commit what it answers; a failure is committed too, and parks the turns.
@@ -257,12 +219,12 @@ class Updater:
 
         tried = _Tried(writer, task, task.job.attempts)
         try:
-            answer = self._persist(lambda: self._ask(tried, model))
+            answer = self._ask(tried, model)
         except ModelError as error:
-            if self._stopped.is_set():
+            if self.asking.stopped:
                 return _INTERRUPTED
             return self._fail(tried, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
-        if self._stopped.is_set():
+        if self.asking.stopped:
             return _INTERRUPTED
         if answer is None:
             return self._conclude(tried, _NO_ANSWER, None)
@@ -273,24 +235,21 @@ class Updater:
         return self._conclude(tried, proposal, answer)
 
     def _ask(self, tried: _Tried, model: Model) -> Answer | None:
-        """Ask once; None where nobody is asked any more, for the answer would be discarded.
+        """Ask, again where that may help; None where nobody is asked any more, for the answer would be discarded.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
         """
         task = tried.task
-        if not isinstance(model, RecordedReply):
-            self._take_turn()
-        if self._stopped.is_set():
-            raise ModelRejectedError("the program is shutting down")
-        # What was erased meanwhile must not be sent any more.
-        if task.question is not None and tried.is_overtaken():
-            return None
-        tried.attempts += 1
+
+        def call() -> CallStarted:
+            tried.attempts += 1
+            return _call(tried.writer, task, model, tried.attempts)
+
         if task.question is None:
-            return _answer(model, task.prompt)
-        call = _call(tried.writer, task, model, tried.attempts)
-        return self._observers.watch(call, lambda: _answer(model, task.prompt))
+            tried.attempts += 1
+            return answer_of(model, task.prompt)
+        return self.asking.put(model, task.prompt, call=call, overtaken=tried.is_overtaken)
 
     def _conclude(self, tried: _Tried, proposal: Proposal, answer: Answer | None) -> Outcome:
         """Commit what was answered; whether it came too late is decided there."""
@@ -304,7 +263,8 @@ class Updater:
             shown=None if question is None else question.shown,
             stale=None if question is None else question.stale,
         )
-        commit = self._commit(tried, command, msgspec.structs.replace(_told(task, answer), turns=task.job.turns))
+        cause = billed(task.cause, task.prompt, answer)
+        commit = self._commit(tried, command, msgspec.structs.replace(cause, turns=task.job.turns))
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
     def _fail(self, tried: _Tried, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
@@ -321,43 +281,10 @@ class Updater:
             turns=task.job.turns,
             basis=task.basis,
         )
-        return Outcome(self._commit(tried, failure, _told(task, answer)), covered=False, failed=True)
+        cause = billed(task.cause, task.prompt, answer)
+        return Outcome(self._commit(tried, failure, cause), covered=False, failed=True)
 
     def _commit(self, tried: _Tried, command: Command, cause: Cause) -> Commit:
         commit = tried.writer.commit(command, cause, at=tried.task.at)
-        self._observers.settled(tried.writer.scope, tried.task.job.turns, tried.attempts, commit)
+        self.asking.observers.settled(tried.writer.scope, tried.task.job.turns, tried.attempts, commit)
         return commit
-
-    def _take_turn(self) -> None:
-        """Keep calls apart: each caller takes the next free moment and waits for it."""
-        with self._mutex:
-            now = self._clock.now()
-            # A clock that was set back moves what was reserved by it along.
-            self._next_call -= max(self._asked - now, timedelta())
-            self._asked = now
-            mine = max(now, self._next_call)
-            self._next_call = mine + self._min_gap
-        wait = (mine - now).total_seconds()
-        if wait > 0:
-            self._pause(wait)
-
-    def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
-        from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
-
-        def patience(state: RetryCallState) -> float:
-            low, high = _BACKOFF_SECONDS
-            wait: float = min(high, low * 2 ** (state.attempt_number - 1))
-            error = state.outcome.exception() if state.outcome else None
-            asked = error.retry_after if isinstance(error, ModelUnavailableError) else None
-            return min(max(wait, asked or 0.0), _PATIENCE_SECONDS)
-
-        def enough(state: RetryCallState) -> bool:
-            return self._stopped.is_set() or bool(stop_after_attempt(self._max_attempts)(state))
-
-        return Retrying(
-            stop=enough,
-            wait=patience,
-            retry=retry_if_exception_type(ModelUnavailableError),
-            sleep=self._pause,
-            reraise=True,
-        )(ask)

@@ -26,6 +26,7 @@ from ledger.events import (
 )
 from ledger.memory import Memory
 from ledger.policy import POLICY_KEYS, PolicyValue
+from ledger.summaries import Summed
 
 __all__ = [
     "Diff",
@@ -190,8 +191,7 @@ def _summed_up(commit: Commit) -> str:
     rules = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
     failed = [event for event in commit.events if isinstance(event, UpdateFailed)]
     parts = _moved(commit.events)
-    if count[SummaryUpdated]:
-        parts.append(_counted(count[SummaryUpdated], "section", "sections"))
+    parts += _told(event for event in commit.events if isinstance(event, SummaryUpdated))
     if rules:
         parts.append("refused " + ", ".join(_refused(n, rule) for rule, n in sorted(rules.items())))
     if commit.seq > 1:
@@ -227,6 +227,24 @@ def _moved(events: Sequence[Event]) -> list[str]:
         (revised, f"{_counted(revised, 'fact', 'facts')} revised"),
     )
     return [words for number, words in told if number]
+
+
+def _told(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
+    """Count the document's sections that were rewritten, and the summaries of threads that came and went."""
+    sections = came = went = 0
+    for event in updated:
+        if Summed.of(event.section) is None:
+            sections += 1
+        elif event.after.summary:
+            came += 1
+        else:
+            went += 1
+    if sections:
+        yield _counted(sections, "section", "sections")
+    if came:
+        yield f"+{_counted(came, 'thread summary', 'thread summaries')}"
+    if went:
+        yield f"-{_counted(went, 'thread summary', 'thread summaries')}"
 
 
 def _refused(count: int, rule: str) -> str:

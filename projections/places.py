@@ -34,7 +34,7 @@ __all__ = [
     "pack",
 ]
 
-VERSION = 2
+VERSION = 3
 """Raise it whenever what is kept changes, be it a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledger.erasure.aim import Aim, aim_at
+from ledger.erasure.aim import Aim, aim_at, summary_in
 from ledger.erasure.evidence import turn_redacted, turns_of
+from ledger.erasure.parts import Parts
 from ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
@@ -61,6 +62,7 @@ def _restated(walk: LedgerWalk, aim: Aim) -> tuple[LedgerEvent, ...]:
             for name, told in sorted(walk.sections.items())
             if name in sections
         ),
+        *walk.parts.again(sorted(aim.memory.sections), {name for name in sections if name is not None}),
     )
 
 
@@ -104,6 +106,31 @@ def _not_there(request: Erasure) -> NotFoundError:
     return NotFoundError(f"there is nothing {what}; see `log` and `threads`")
 
 
+def _expired(
+    request: ForgetExpired, memory: Memory, ledger: Walk, transcript: Walk, *, streams: tuple[str, str]
+) -> Plan:
+    """Plan for turns whose time has come, and for the summaries that were made from them."""
+    ledger_stream, transcript_stream = streams
+    said = Said()
+    for turn in turns_of(transcript):
+        if turn.at < request.before and request.covered(turn.thread, turn.turn.n):
+            said.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired")
+    gone = said.gone()
+    told: list[Redacted] = []
+    parts = Parts()
+    for commit in ledger() if gone else ():
+        parts.take(commit)
+        told += (
+            Redacted(ledger_stream, commit.seq, index, "expired", section=event.section)
+            for index, event in enumerate(commit.events)
+            if isinstance(event, SummaryUpdated)
+            and (summed := summary_in(event)) is not None
+            and not gone.get(summed.thread, set()).isdisjoint(range(summed.turns.first, summed.turns.last + 1))
+        )
+    again = parts.again(sorted(memory.sections), {event.section for event in told if event.section is not None})
+    return Plan((*told, *said.redacted.values()), tuple(again))
+
+
 def plan_erasure(
     request: Erasure, memory: Memory, *, ledger: Walk, transcript: Walk, ledger_stream: str, transcript_stream: str
 ) -> Plan:
@@ -117,15 +144,10 @@ def plan_erasure(
         NotFoundError: there is nothing to erase.
     """
     if isinstance(request, ForgetExpired):
-        return Plan(
-            tuple(
-                turn_redacted(transcript_stream, turn, "expired")
-                for turn in turns_of(transcript)
-                if turn.at < request.before and request.covered(turn.thread, turn.turn.n)
-            )
-        )
+        return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream))
     aim = aim_at(request, memory, ledger)
     said = read_transcript(aim, transcript, transcript_stream)
+    aim.turns = said.gone()
     walk = walk_until_settled(aim, ledger, used_in_turns(aim, transcript, said))
     if not walk.slots and not said.redacted:
         raise _not_there(request)

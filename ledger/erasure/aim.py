@@ -23,10 +23,12 @@ from ledger.events import (
 )
 from ledger.lineage import Lineage
 from ledger.memory import Memory
+from ledger.summaries import Summed
 
-__all__ = ["Aim", "aim_at", "said_of_fact"]
+__all__ = ["Aim", "aim_at", "said_of_fact", "summary_in"]
 
 _OURS = ("manual", "import")
+_NO_TURNS: frozenset[int] = frozenset()
 
 
 class Aim:
@@ -45,6 +47,10 @@ class Aim:
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
         """Runs of a section's texts, from one emptying to the next: (section, how many emptyings came before)."""
+        self.turns: dict[str, set[int]] = {}
+        """Turns that go, by thread and ordinal."""
+        self.summaries: dict[str, set[Summed]] = {}
+        """Summaries that go, by thread."""
         self.sources: dict[str, Sources] = {}
         """By the id of the fact, or of what it was merged from."""
 
@@ -76,8 +82,25 @@ class Aim:
             or (run is not None and run in self.runs)
             or not self.facts.isdisjoint(_named(event))
             or self.says(texts_of(event))
-            or bool(self.traced.used_in(asides(event)))
+            or self._told_from_it(event)
+            or (self._may_hint(event) and bool(self.traced.used_in(asides(event))))
         )
+
+    def _told_from_it(self, event: Event) -> bool:
+        """Whether an event tells a summary of a thread that was made from what goes, be it through other summaries."""
+        summed = summary_in(event)
+        if summed is None:
+            return False
+        turns = range(summed.turns.first, summed.turns.last + 1)
+        return (
+            summed.thread == self.thread
+            or not self.turns.get(summed.thread, _NO_TURNS).isdisjoint(turns)
+            or any(gone == summed or summed.holds(gone) for gone in self.summaries.get(summed.thread, ()))
+        )
+
+    def _may_hint(self, event: Event) -> bool:
+        """Whether single words of an event can give away what goes: other threads were summed up without knowing it."""
+        return self.thread is None or summary_in(event) is None
 
     def clean(self, commit: Commit, text: str) -> bool:
         """Whether a section's text may be said again."""
@@ -85,13 +108,24 @@ class Aim:
             self.everything or self.of_thread(commit) or self.says((text,)) or bool(self.traced.used_in((text,)))
         )
 
-    def widen(self, facts: set[str], runs: set[tuple[str, int]], traced: frozenset[str]) -> bool:
+    def widen(
+        self, facts: set[str], runs: set[tuple[str, int]], traced: frozenset[str], summaries: set[Summed]
+    ) -> bool:
         """Take in what a walk found; False where that is nothing new."""
         new = not (facts <= self.facts and runs <= self.runs and traced <= self.traced.all)
+        for summed in summaries:
+            known = self.summaries.setdefault(summed.thread, set())
+            new = new or summed not in known
+            known.add(summed)
         self.facts |= facts
         self.runs |= runs
         self.traced = Words(traced | self.traced.all)
         return new
+
+
+def summary_in(event: Event) -> Summed | None:
+    """Return the summary of a thread that an event tells; None where it tells none."""
+    return Summed.of(event.section) if isinstance(event, SummaryUpdated) else None
 
 
 def _named(event: Event) -> tuple[str, ...]:
@@ -153,6 +187,9 @@ def _aim_at_thread(aim: Aim, thread: str, ledger: Walk) -> None:
             ):
                 aim.facts.add(fact.id)
                 aim.seek(said_of_fact(event))
+            if summary_in(event) is not None:
+                # It goes by its name; the words in which a model tells a story stand in many others, too.
+                continue
             if ours and isinstance(event, SummaryUpdated):
                 aim.seek(filter(None, (event.after.summary, event.proposed)))
             elif ours and not isinstance(event, UpdateFailed):

@@ -23,6 +23,14 @@ class Said:
         self.evidence: set[tuple[str, int]] = set()
         self.ids: set[tuple[str, str]] = set()
 
+    def gone(self) -> dict[str, set[int]]:
+        """The turns that go, by thread and ordinal."""
+        found: dict[str, set[int]] = {}
+        for event in self.redacted.values():
+            if event.thread is not None and event.n is not None:
+                found.setdefault(event.thread, set()).add(event.n)
+        return found
+
     def take(self, stream: str, said: PlacedTurn, *, goes: bool) -> None:
         """Take in a turn that was the evidence; `goes`: it is to be erased."""
         self.evidence.add((said.thread, said.turn.n))

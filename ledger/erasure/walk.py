@@ -8,7 +8,8 @@ import msgspec
 
 from ledger.commit import Commit
 from ledger.content import Words, about, fact_texts
-from ledger.erasure.aim import Aim, said_of_fact
+from ledger.erasure.aim import Aim, said_of_fact, summary_in
+from ledger.erasure.parts import Parts
 from ledger.erasure.requests import Walk
 from ledger.events import (
     CandidateRejected,
@@ -24,6 +25,7 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from ledger.summaries import Summed
 
 __all__ = ["LedgerWalk", "walk_until_settled"]
 
@@ -66,6 +68,8 @@ class LedgerWalk:
         self.slots: list[_Slot] = []
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
+        self.summaries: set[Summed] = set()
+        self.parts = Parts()
         self._unused = Words(aim.sought)
         self.sections: dict[str, _Told] = {}
         self.merged = False
@@ -76,6 +80,7 @@ class LedgerWalk:
         """Judge the events of a commit."""
         if commit.seq in self._wanted:
             self.births[commit.seq] = msgspec.structs.replace(commit, events=())
+        self.parts.take(commit)
         proposal: int | None = None
         answered = self._aim.everything or self._aim.of_thread(commit)
         for index, event in enumerate(commit.events):
@@ -115,10 +120,16 @@ class LedgerWalk:
             self.facts.add(fact.id)
 
     def _rewrite(self, commit: Commit, event: SummaryUpdated, run: tuple[str, int], *, goes: bool) -> None:
+        summed = summary_in(event)
+        if goes and summed is not None:
+            self.summaries.add(summed)
         if event.after == Section():
             if goes:
                 self.runs.add(run)
             self._empty(event.section)
+        elif summed is not None:
+            if not goes:
+                self.sections[event.section] = _Told(event.after, summed.thread, summed.turns)
         elif self._aim.clean(commit, event.after.summary):
             cause = commit.cause
             before = self.sections.get(event.section)
@@ -149,5 +160,5 @@ def walk_until_settled(aim: Aim, ledger: Walk, used: set[str]) -> LedgerWalk:
         walk = LedgerWalk(aim)
         for commit in ledger():
             walk.take(commit)
-        if not aim.widen(walk.facts, walk.runs, walk.unused() - used):
+        if not aim.widen(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
             return walk

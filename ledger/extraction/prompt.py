@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from ledger.extraction.templates import fill, load_templates
 from ledger.memory import Memory
 from ledger.messages import abridge
 
-__all__ = ["MAX_TOKENS", "Frame", "Question", "build_prompt"]
+__all__ = ["MAX_TOKENS", "Frame", "Question", "build_prompt", "conversation", "first_portion", "when"]
 
 MAX_TOKENS = 24_000
 """Tokens of a prompt, where nothing else is asked for."""
@@ -47,6 +47,25 @@ def _speaker(turn: Turn) -> str:
 
 def _turn_line(turn: Turn) -> str:
     return f"[{turn.n}] {_speaker(turn)}: {set_in(abridge(turn.content))}"
+
+
+def first_portion(turns: Sequence[Turn], room: int) -> Sequence[Turn]:
+    """Return as many of the turns, from the first on, as so many tokens have room for; see `portions`."""
+    return next(portions(turns, room, lambda turn: line_size(_turn_line(turn))), turns)
+
+
+def conversation(turns: Sequence[Turn], room: int) -> list[str]:
+    """Spell turns for a prompt; one that alone is too long is cut.
+
+    Raises:
+        ValueError: they do not fit into so many tokens: ask about the `first_portion` of them.
+    """
+    lines = [_turn_line(turn) for turn in turns]
+    if sum(map(line_size, lines)) <= room:
+        return lines
+    if len(turns) > 1:
+        raise ValueError(f"{len(turns)} turns do not fit into {room} tokens: ask about fewer at once")
+    return [squeezed(turn.content, room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
 
 
 def _part(text: str) -> str:
@@ -85,7 +104,7 @@ class Frame:
 
     def first_of(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         """Return as many of the turns, from the first on, as this prompt has room for; see `portions`."""
-        return next(portions(turns, self.room, lambda turn: line_size(_turn_line(turn))), turns)
+        return first_portion(turns, self.room)
 
     def question(self, turns: Sequence[Turn], signals: Collection[str] = ()) -> Question:
         """Ask about these turns; `signals` are those that were seen in them.
@@ -97,8 +116,8 @@ class Frame:
         values = {
             "memory": "\n".join(shown.lines),
             "thread": self._thread,
-            "when": _when(turns),
-            "conversation": "\n".join(self._conversation(turns)),
+            "when": when(turn.at for turn in turns),
+            "conversation": "\n".join(conversation(turns, self.room)),
             "hints": self._hints(signals),
             "staleness": self._staleness(),
             "consolidation": self._consolidation(),
@@ -107,14 +126,6 @@ class Frame:
         everything = shown.shown if texts.asks_for("memory") else ()
         schema = reply_schema(review=bool(shown.review), merging=bool(shown.merging))
         return Question(Prompt(system, user, texts.digest, schema), everything, shown.stale)
-
-    def _conversation(self, turns: Sequence[Turn]) -> list[str]:
-        lines = [_turn_line(turn) for turn in turns]
-        if sum(map(line_size, lines)) <= self.room:
-            return lines
-        if len(turns) > 1:
-            raise ValueError(f"{len(turns)} turns do not fit into {self.room} tokens: ask about fewer at once")
-        return [squeezed(turn.content, self.room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
 
     def _hints(self, signals: Collection[str]) -> str:
         hints = [self._templates[f"hints/{name}.md"].strip() for name in SIGNALS if name in signals]
@@ -136,8 +147,9 @@ class Frame:
         return _part(fill(self._templates["consolidation.md"], values)) if lines else ""
 
 
-def _when(turns: Sequence[Turn]) -> str:
-    days = [on_one_line(turn.at)[:_DAY] for turn in turns]
+def when(moments: Iterable[str]) -> str:
+    """Spell the days from the first of some moments to the last."""
+    days = [on_one_line(moment)[:_DAY] for moment in moments]
     return " to ".join(dict.fromkeys([min(days), max(days)])) if days else ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ledger.commands import LISTS, Proposal
 from ledger.errors import ReplyError
@@ -17,7 +17,7 @@ from ledger.events import DOCUMENT_SECTIONS, Candidate, Turn
 from ledger.extraction.items import read_item, read_section, unread
 from ledger.sanitize import safe_text
 
-__all__ = ["read_reply"]
+__all__ = ["first_object", "read_reply", "reply_text"]
 
 _MAX_REPLY = 8 * 1024 * 1024
 _KNOWN = frozenset({"user", "history", *LISTS})
@@ -49,12 +49,15 @@ def _number(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
-def _first_object(text: str) -> dict[str, object]:
+def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object]:
     """Return the first JSON object with a known key outside of thinking.
 
     A tag inside an object's text is text; an end of thinking that had no beginning makes a thought of all before it. An
     object that begins and cannot be read to its end is what the model meant to say, broken: the search ends there, or a
     part of it would be taken for the whole.
+
+    Raises:
+        ReplyError: there is none, or it is broken.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number)
     found: dict[str, object] | None = None
@@ -76,12 +79,24 @@ def _first_object(text: str) -> dict[str, object]:
                 if broken > _MAX_BROKEN:
                     break
             else:
-                found = value if found is None and not _KNOWN.isdisjoint(value) else found
+                found = value if found is None and not value.keys().isdisjoint(known) else found
     if found is not None:
         return found
     if failure is not None:
         raise ReplyError(f"the reply's JSON is broken: {failure[:200]}")
-    raise ReplyError(f"the reply holds no JSON object with any of {', '.join(sorted(_KNOWN))}")
+    raise ReplyError(f"the reply holds no JSON object with any of {', '.join(sorted(known))}")
+
+
+def reply_text(text: str) -> str:
+    """Make an answer safe to read.
+
+    Raises:
+        ReplyError: too many characters.
+    """
+    raw = safe_text(text)
+    if len(raw) > _MAX_REPLY:
+        raise ReplyError(f"the reply has {len(raw)} characters; at most {_MAX_REPLY} are read")
+    return raw
 
 
 def _summaries(found: dict[str, object]) -> Iterator[Candidate]:
@@ -137,10 +152,8 @@ def read_reply(
     Raises:
         ReplyError: no object, a broken one, or one without a known key; too many characters, or items.
     """
-    raw = safe_text(text)
-    if len(raw) > _MAX_REPLY:
-        raise ReplyError(f"the reply has {len(raw)} characters; at most {_MAX_REPLY} are read")
-    found = _first_object(raw)
+    raw = reply_text(text)
+    found = first_object(raw)
     if (count := _count(found)) > _MAX_ITEMS:
         raise ReplyError(f"the reply holds {count} items; at most {_MAX_ITEMS} are read")
     numbers, ids = {str(turn.n): turn.id for turn in turns}, {turn.id: turn.id for turn in turns}

@@ -2,7 +2,8 @@
 
 `system.md` is the system message and `update.md` the question. `hints.md` with one file a signal in `hints`,
 `staleness.md` and `consolidation.md` are parts that `update.md` makes room for and that are filled in when there is
-something to ask. Slots are written {{so}}; a folder may leave any of them out but the conversation.
+something to ask. `summary_system.md` with `summary.md` or `summary_merging.md` asks for a summary of a long thread,
+from its turns or from its summaries. Slots are written {{so}}; a folder may leave out any but the conversation.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ledger.errors import ConfigError
 from ledger.extraction.signals import SIGNALS
 from ledger.extraction.size import estimate_tokens
 
-__all__ = ["NAMES", "Templates", "fill", "load_templates"]
+__all__ = ["NAMES", "SUMMARY_NAMES", "Templates", "fill", "load_summary_templates", "load_templates"]
 
 _PACKAGED = Path(__file__).parent / "prompts"
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -31,6 +32,12 @@ _SLOTS_OF_PARTS = {
     "consolidation.md": frozenset({"facts", "fewest", "sources", "most"}),
 }
 _PAGES = ("system.md", "update.md")
+_SLOTS_OF_SUMMARIES = {
+    "summary.md": frozenset({"thread", "when", "chars", "conversation"}),
+    "summary_merging.md": frozenset({"thread", "when", "chars", "summaries"}),
+    "summary_system.md": frozenset({"thread", "when", "chars"}),
+}
+_NEEDED = {"summary.md": "conversation", "summary_merging.md": "summaries"}
 _MEANT_AS_SLOT = re.compile(r"\{\{([ \t]*[\w-]+[ \t]*)\}\}")
 
 NAMES = (
@@ -41,7 +48,10 @@ NAMES = (
     "system.md",
     "update.md",
 )
-"""Every template, in the order of the digest."""
+"""Every template of an extraction, in the order of the digest."""
+
+SUMMARY_NAMES = tuple(sorted(_SLOTS_OF_SUMMARIES))
+"""Every template of a summary, in the order of the digest."""
 
 
 class Templates(msgspec.Struct, frozen=True):
@@ -80,19 +90,8 @@ def load_templates(folder: Path | None = None) -> Templates:
         ConfigError: the folder is not there, a template cannot be read, has a slot twice or one that there is not, or
             there is no place for the conversation, or a file of the folder overrides nothing.
     """
-    if folder is not None:
-        _must_override(folder)
-    texts = {}
-    digest = hashlib.sha256()
-    for name in NAMES:
-        path = (folder or _PACKAGED) / name
-        try:
-            path = path if path.exists() else _PACKAGED / name
-            content = path.read_bytes()
-            texts[name] = content.decode().replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
-        digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
+    templates = _read(NAMES, folder)
+    texts = templates.texts
     for names in (_PAGES, *((name,) for name in NAMES if name not in _PAGES)):
         known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS.get(names[0], frozenset())
         for name in names:
@@ -104,6 +103,42 @@ def load_templates(folder: Path | None = None) -> Templates:
             f"the prompt templates {' and '.join(_PAGES)} in {folder} have no slot {{{{conversation}}}}; give one of "
             "them the slot, or the model is asked about nothing"
         )
+    return templates
+
+
+def load_summary_templates(folder: Path | None = None) -> Templates:
+    """Read the templates that ask for summaries; see `load_templates`.
+
+    Raises:
+        ConfigError: as `load_templates`; the place that there has to be is that for what is to be summed up.
+    """
+    templates = _read(SUMMARY_NAMES, folder)
+    for name, text in templates.texts.items():
+        _must_know_slots(name, text, _SLOTS_OF_SUMMARIES[name])
+        _must_fill_once((name,), templates.texts)
+        needed = _NEEDED.get(name)
+        if needed is not None and needed not in _SLOT.findall(text):
+            raise ConfigError(
+                f"the prompt template {name} in {folder} has no slot {{{{{needed}}}}}; give it the slot, or the model "
+                "is asked to sum up nothing"
+            )
+    return templates
+
+
+def _read(names: Sequence[str], folder: Path | None) -> Templates:
+    if folder is not None:
+        _must_override(folder)
+    texts = {}
+    digest = hashlib.sha256()
+    for name in names:
+        path = (folder or _PACKAGED) / name
+        try:
+            path = path if path.exists() else _PACKAGED / name
+            content = path.read_bytes()
+            texts[name] = content.decode().replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
+        digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
     return Templates(texts, digest.hexdigest())
 
 
@@ -135,7 +170,8 @@ def _must_override(folder: Path) -> None:
         raise ConfigError(f"the folder of prompt templates {folder} is not there; set prompts_dir to one that is")
     for path in sorted([*folder.glob("*.md"), *folder.glob("hints/*.md")]):
         name = path.relative_to(folder).as_posix()
-        if name not in NAMES and path.stem.casefold() != "readme":
-            near = get_close_matches(name, NAMES, 1)
-            meant = f"did you mean {near[0]}?" if near else f"templates are {', '.join(NAMES)}"
+        known = (*NAMES, *SUMMARY_NAMES)
+        if name not in known and path.stem.casefold() != "readme":
+            near = get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"templates are {', '.join(known)}"
             raise ConfigError(f"{path} overrides no prompt template; {meant}")
