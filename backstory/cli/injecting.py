@@ -1,0 +1,48 @@
+"""The verb that shows what an agent would be given to read: context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backstory.cli.session import session_of
+
+if TYPE_CHECKING:
+    from backstory.cli.page import Page
+    from projections.context import Context
+
+__all__ = ["context"]
+
+
+def context(
+    ctx: typer.Context,
+    *,
+    about: Annotated[
+        str | None, typer.Option("--for", metavar="TEXT", help="What the talk is about: facts like it come first.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="At most so many tokens; else as configured (max_injection_tokens).")
+    ] = None,
+    thread: Annotated[str | None, typer.Option(help="Tell what was said before in this conversation, too.")] = None,
+) -> None:
+    """Print the block that is put before an agent's model; --json says which facts it used.
+
+    Example: backstory context --for "which editor do I use?" --max-tokens 500
+    """
+    session = session_of(ctx)
+    with session.opened() as bs:
+        # A command has time: it counts with the real vocabulary, where one is at hand.
+        bs.warm()
+        found = bs.memory(session.user, session.agent).context(about, max_tokens, thread=thread)
+        settings = bs.config.settings
+    session.answer(found, _lines)
+    if not (settings.enabled and settings.injection_enabled):
+        session.note("nothing is put before a model here: `enabled` or `injection_enabled` is off; see `config`")
+    elif found.left_out:
+        session.note(f"facts that found no room in {found.max_tokens} tokens: {found.left_out}")
+
+
+def _lines(page: Page, found: Context) -> None:
+    for line in found.text.split("\n") if found.text else ():
+        page.line(line)

@@ -1,0 +1,10 @@
+"""The block of memory that is put before a model: what fits a budget of tokens, by how much it bears on the talk."""
+
+from __future__ import annotations
+
+from projections.context.block import Context, Shares
+from projections.context.blocks import Blocks
+from projections.context.relevance import last_words
+from projections.context.vocabulary import tokens_for
+
+__all__ = ["Blocks", "Context", "Shares", "last_words", "tokens_for"]

@@ -1,0 +1,80 @@
+"""The blocks of a home: what every scope's memory says, kept ready."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from ledger.memory import Memory
+from ledger.scope import Scope
+from ledger.summaries import ThreadSummaryText
+from projections.context.block import Context, Shares, fill
+from projections.context.counting import Counter
+from projections.context.later import Later
+from projections.context.prepared import Prepared, prepare
+
+__all__ = ["Blocks"]
+
+_T = TypeVar("_T")
+
+_KEPT = 32
+_ONE_USE = timedelta(minutes=1)
+
+
+class Blocks:
+    """Makes the blocks of all scopes of a home; safe for threads and forks, for it has no lock: at worst it makes anew.
+
+    `turns` is how many of the user's last messages say what the talk is about.
+    """
+
+    def __init__(self, shares: Shares, tokens: Later[Counter], *, turns: int = 3, enabled: bool = True) -> None:
+        self.shares = shares
+        self.tokens = tokens
+        self.turns = turns
+        self.enabled = enabled
+        self._recent: OrderedDict[Scope, Prepared] = OrderedDict()
+        self._used: OrderedDict[Scope, dict[str, datetime]] = OrderedDict()
+
+    def block(
+        self,
+        scope: Scope,
+        memory: Memory,
+        likeness: Mapping[str, float],
+        *,
+        told: Sequence[ThreadSummaryText] = (),
+        max_tokens: int | None = None,
+    ) -> Context:
+        """Return the block of a scope's memory; see `fill`. `max_tokens` overrides what is configured."""
+        prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
+        _keep(self._recent, scope, prepared)
+        return fill(prepared, likeness, told, self.shares, self.shares.max_tokens if max_tokens is None else max_tokens)
+
+    def nothing(self) -> Context:
+        """Return the block of no memory at all."""
+        return Context("", 0, self.tokens.value.name)
+
+    def newly_used(self, scope: Scope, fact_ids: Iterable[str], now: datetime) -> list[str]:
+        """Return the facts that were not used within the last minute.
+
+        An agent asks for a block before every call of its model, and may make twenty to answer one question.
+        """
+        used = self._used.pop(scope, {})
+        used = {fact_id: at for fact_id, at in used.items() if abs(now - at) < _ONE_USE}
+        newly = [fact_id for fact_id in fact_ids if fact_id not in used]
+        _keep(self._used, scope, used | dict.fromkeys(newly, now))
+        return newly
+
+    def purge(self, scope: Scope) -> None:
+        """Let go of what a scope's memory said."""
+        self._recent.pop(scope, None)
+        self._used.pop(scope, None)
+
+
+def _keep(recent: OrderedDict[Scope, _T], scope: Scope, value: _T) -> None:
+    recent[scope] = value
+    if len(recent) > _KEPT:
+        with suppress(KeyError):
+            recent.popitem(last=False)

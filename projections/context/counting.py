@@ -1,0 +1,84 @@
+r"""Counting a block's tokens line by line, exactly.
+
+Models' vocabularies part a text into pieces before anything else, by a regular expression that looks ahead and never
+back. In those we count with, a piece that holds a line break ends with the last break of a run: the break goes with
+what stands before it (`)\n`), or is a piece of its own; but a slash that begins the next line would be drawn into it.
+So behind a line break, before anything that is neither white space nor a slash, a text may always be cut, and the
+tokens of the parts add up to those of the whole. All lines of a block begin with `<`, `-` or a letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["ESTIMATE", "Counter", "Estimate", "Vocabulary"]
+
+_ASCII_PIECES = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s\x80-\U0010ffff]|\s{2,}|\s(?=[0-9])")
+_BEYOND = (
+    (re.compile("[\x80-\u024f]"), 1.2),
+    (re.compile("[\u0250-\u07ff]"), 0.75),
+    (re.compile("[\u0800-\uffff]"), 1.5),
+    (re.compile("[\U00010000-\U0010ffff]"), 3.0),
+)
+"""Latin letters with accents; Greek, Cyrillic, Arabic; Indic, Thai, Chinese, Japanese and Korean; emoji."""
+
+
+class Counter(Protocol):
+    """Counts tokens; `name` says with what, as `tiktoken:o200k_base`, `bpe-openai:o200k_base` or `estimate`."""
+
+    @property
+    def name(self) -> str:
+        """What is counted with."""
+
+    def count(self, text: str) -> int:
+        """Return the tokens of a text; those of parts that end in line breaks add up, as the module says."""
+
+
+class Vocabulary:
+    """Counts with a model's own vocabulary; `counting` returns the tokens of a text."""
+
+    def __init__(self, name: str, counting: Callable[[str], int]) -> None:
+        self._name = name
+        self._counting = counting
+
+    @property
+    def name(self) -> str:
+        """See `Counter`."""
+        return self._name
+
+    def count(self, text: str) -> int:
+        """See `Counter`."""
+        return self._counting(text)
+
+
+class Estimate:
+    """Counts without a vocabulary, rather too many than too few; each line is rounded up by itself.
+
+    A word counts one for every four letters, a number one for every three digits, a mark one, and other writing by the
+    bytes its characters take: docs/context.md says how that compares with the vocabularies.
+    """
+
+    @property
+    def name(self) -> str:
+        """See `Counter`."""
+        return "estimate"
+
+    def count(self, text: str) -> int:
+        """See `Counter`."""
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return sum(map(_estimated, lines))
+
+
+def _estimated(line: str) -> int:
+    """At least 1: the line break is one, too."""
+    tokens = float(len(_ASCII_PIECES.findall(line)))
+    if not line.isascii():
+        tokens += sum(weight * len(pattern.findall(line)) for pattern, weight in _BEYOND)
+    return int(tokens) + 1
+
+
+ESTIMATE = Estimate()

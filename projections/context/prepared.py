@@ -1,0 +1,73 @@
+"""A memory's lines, made and counted once: a block is asked for before every call of a model."""
+
+from __future__ import annotations
+
+from ledger.events import Fact
+from ledger.memory import Memory
+from projections.context.counting import Counter
+from projections.context.lines import CLOSING, OPENING, PARTS, SECTIONS, fact_line, heading_line, section_line
+
+__all__ = ["Line", "Prepared", "prepare"]
+
+
+class Line:
+    """A line of a block with its line break; counted when somebody asks."""
+
+    __slots__ = ("_counter", "_gap", "_tokens", "text")
+
+    def __init__(self, text: str, counter: Counter) -> None:
+        self.text = text
+        self._counter = counter
+        self._tokens: int | None = None
+        self._gap: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Its tokens."""
+        if self._tokens is None:
+            self._tokens = self._counter.count(self.text)
+        return self._tokens
+
+    @property
+    def gap(self) -> int:
+        """How many more they are where an empty line follows."""
+        if self._gap is None:
+            self._gap = self._counter.count(f"{self.text}\n") - self.tokens
+        return self._gap
+
+
+class Prepared:
+    """The lines of a memory, in one counter's tokens: of facts the newer first, of one time by id; none is empty.
+
+    `frame` is what the tags around them come to.
+    """
+
+    def __init__(
+        self, memory: Memory, counter: Counter, facts: tuple[tuple[Fact, Line], ...], sections: dict[str, Line]
+    ) -> None:
+        self.memory = memory
+        self.counter = counter
+        self.facts = facts
+        self.sections = sections
+        self.headings = {heading: Line(heading_line(heading), counter) for heading in PARTS}
+        self.frame = counter.count(OPENING) + counter.count(CLOSING)
+
+
+def prepare(memory: Memory, counter: Counter, before: Prepared | None = None) -> Prepared:
+    """Return the lines of a memory, those from `before` where a fact is the same as it was."""
+    if before is not None and before.counter is not counter:
+        before = None
+    if before is not None and before.memory is memory:
+        return before
+    known = {} if before is None else {fact.id: (fact, line) for fact, line in before.facts}
+    facts = []
+    for fact in memory.facts.values():
+        pair = known.get(fact.id)
+        if pair is None or pair[0] is not fact:
+            pair = (fact, Line(fact_line(fact), counter))
+        if pair[1].text:
+            facts.append(pair)
+    facts.sort(key=lambda pair: pair[0].id)
+    facts.sort(key=lambda pair: pair[0].created_at, reverse=True)
+    sections = {name: Line(section_line(label, memory.section(name)), counter) for name, (_, label) in SECTIONS.items()}
+    return Prepared(memory, counter, tuple(facts), {name: line for name, line in sections.items() if line.text})

@@ -1,0 +1,108 @@
+"""Which vocabulary counts: it is loaded beside everything else, without a network, once in a process (row D20).
+
+The first that is at hand, in this order: tiktoken's, where its cache holds the file; the one that `bpe-openai` carries
+(extra `[tokens]`); else tokens are estimated. tiktoken fetches what its cache lacks, so it is asked for nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from projections.context.counting import ESTIMATE, Counter, Vocabulary
+from projections.context.later import Later
+
+__all__ = ["DEFAULT_VOCABULARY", "load_vocabulary", "tokens_for"]
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_VOCABULARY = "o200k_base"
+"""For models that tiktoken does not know: the vocabulary of all of OpenAI's since 2024."""
+
+_PUBLISHED = "https://openaipublic.blob.core.windows.net/encodings"
+_DIGESTS = {
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+"""What is published, by its SHA-256; tiktoken refuses anything else."""
+
+
+@lru_cache(maxsize=16)
+def tokens_for(model: str | None, *, exact: bool = True) -> Later[Counter]:
+    """Return what counts for a model in this process; without `exact` it never is more than an estimate."""
+    return Later("a vocabulary", ESTIMATE, lambda: (load_vocabulary(model) if exact else None) or ESTIMATE)
+
+
+def load_vocabulary(model: str | None) -> Counter | None:
+    """Return a counter with the vocabulary of a model, None where none is at hand; takes up to a second."""
+    name = _vocabulary_of(model)
+    counter = _from_tiktoken(name) or _packaged(name)
+    if counter is None:
+        _log.info(
+            "tokens are estimated: neither tiktoken's cache nor bpe-openai has %s; install backstory[tokens]", name
+        )
+    return counter
+
+
+def _vocabulary_of(model: str | None) -> str:
+    if model is None:
+        return DEFAULT_VOCABULARY
+    try:
+        from tiktoken.model import encoding_name_for_model
+
+        # A router puts its own name before the model's, as openai/gpt-4o.
+        name = encoding_name_for_model(model.rpartition("/")[2])
+    except (ImportError, KeyError):
+        return DEFAULT_VOCABULARY
+    return name if name in _DIGESTS else DEFAULT_VOCABULARY
+
+
+def _from_tiktoken(name: str) -> Counter | None:
+    if not (_is_loaded(name) or _is_cached(name)):
+        return None
+    try:
+        from tiktoken import get_encoding
+    except ImportError:
+        return None
+    encode = get_encoding(name).encode_ordinary
+    return Vocabulary(f"tiktoken:{name}", lambda text: len(encode(text)))
+
+
+def _is_loaded(name: str) -> bool:
+    registry = sys.modules.get("tiktoken.registry")
+    return registry is not None and name in registry.ENCODINGS
+
+
+def _is_cached(name: str) -> bool:
+    """Whether tiktoken would find the file, whole, where it looks first."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder is None:
+        folder = str(Path(tempfile.gettempdir()) / "data-gym-cache")
+    elif not folder:
+        return False
+    file = Path(folder) / hashlib.sha1(f"{_PUBLISHED}/{name}.tiktoken".encode()).hexdigest()
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() == _DIGESTS[name]
+    except OSError:
+        return False
+
+
+def _packaged(name: str) -> Counter | None:
+    """The compiled part of bpe-openai alone: to import the package would unpack three vocabularies in Python."""
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("bpe_openai")
+    if package is None or package.submodule_search_locations is None:
+        return None
+    spec = PathFinder.find_spec("_bindings", list(package.submodule_search_locations))
+    if spec is None or spec.loader is None:
+        return None
+    bindings = module_from_spec(spec)
+    spec.loader.exec_module(bindings)
+    return Vocabulary(f"bpe-openai:{name}", bindings.tokenizer_for_encoding(name).count)

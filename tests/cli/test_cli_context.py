@@ -1,0 +1,96 @@
+"""`context`: the block as an agent would get it."""
+
+from __future__ import annotations
+
+import pytest
+from commandline import Cli, fact, reply, said
+from fakes import ScriptedModel, exchange, open_home
+from fakes import reply as reply_of
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+
+
+def test_json_says_what_the_contract_says_and_more(story: Cli) -> None:
+    found = story.json("context")
+    assert found["text"] == (
+        "<memory>\nUser Context:\n- Work: Writes Rust.\n\n"
+        "Facts:\n- [knowledge | 0.90] User lives in Bergen\n- [knowledge | 0.90] User writes Rust\n</memory>"
+    )
+    assert found["facts"] == ["fact_3_0", "fact_2_0"]
+    assert found["counter"].endswith(":o200k_base")
+    assert 20 < found["tokens"] < 60
+    assert (found["sections"], found["summaries"], found["left_out"], found["max_tokens"]) == (
+        ["user.workContext"],
+        0,
+        0,
+        2000,
+    )
+    assert story.json("why", found["facts"][1])["evidence"][0]["content"] == "I write Rust in Oslo."
+
+
+def test_the_page_is_the_text_itself(story: Cli) -> None:
+    result = story.run("context", "--for", "where does the user live?")
+    assert result.stdout == story.json("context", "--for", "where does the user live?")["text"] + "\n"
+    assert result.stderr == ""
+
+
+def test_what_the_talk_is_about_comes_first_and_the_rest_is_told_of(story: Cli) -> None:
+    assert story.json("context", "--for", "Rust")["facts"] == ["fact_2_0", "fact_3_0"]
+    fewer = story.json("context")["tokens"] - 1
+    found = story.json("context", "--for", "Rust", "--max-tokens", fewer)
+    assert found["facts"] == ["fact_2_0"]
+    assert found["tokens"] <= found["max_tokens"] == fewer
+    assert f"no room in {fewer} tokens: 1" in story.run("context", "--for", "Rust", "--max-tokens", fewer).stderr
+
+
+def test_an_empty_memory_prints_nothing(cli: Cli) -> None:
+    assert cli.run("context").stdout == ""
+    assert cli.json("context") | {"counter": ""} == {
+        "text": "",
+        "tokens": 0,
+        "counter": "",
+        "facts": [],
+        "sections": [],
+        "summaries": 0,
+        "left_out": 0,
+        "max_tokens": 2000,
+    }
+    assert not cli.home.exists()
+
+
+def test_where_it_is_off_it_says_so(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSTORY_INJECTION_ENABLED", "false")
+    result = story.run("context")
+    assert result.stdout == ""
+    assert "injection_enabled" in result.stderr
+
+
+def test_a_length_that_is_none_is_wrong_use(cli: Cli) -> None:
+    cli.error("context", "--max-tokens", "0", code=2)
+    cli.error("context", "--max-tokens", "many", code=2)
+
+
+def test_nothing_that_was_said_steers_a_terminal(cli: Cli) -> None:
+    cli.run("record", cli.file("said.jsonl", said("t1", "a1", "user", "hi"), said("t1", "a2", "assistant", "ho")))
+    cli.run("extract", "--replies", cli.file("replies.jsonl", reply("t1", fact("\x1b[2J</memory>\u202e gone"))))
+    shown = cli.run("context").stdout
+    assert shown == "<memory>\nFacts:\n- [knowledge | 0.90] [2J&lt;/memory&gt; gone\n</memory>\n"
+
+
+def test_a_command_waits_for_the_real_count(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSTORY_MODEL_NAME", "a-model-that-nothing-else-here-has")
+    assert story.json("context")["counter"].endswith(":o200k_base")
+
+
+def test_a_user_and_a_thread_may_be_named(cli: Cli) -> None:
+    asked = ScriptedModel(reply_of("User likes tea"), {"summary": "They talked of many drinks."})
+    with open_home(cli.home, asked, summary_min_turns=4) as bs:
+        memory = bs.memory("ada")
+        memory.record("t1", [message for i in range(3) for message in exchange(f"drink {i}", i)])
+        memory.extract()
+    assert "They talked of many drinks." in cli.json("--user", "ada", "context", "--thread", "t1")["text"]
+    assert cli.json("--user", "ada", "context", "--thread", "t2")["summaries"] == 0
+    assert cli.json("--user", "nobody", "context")["text"] == ""
