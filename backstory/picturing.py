@@ -1,0 +1,79 @@
+"""Drawing memory: how facts, threads and updates hang together, and who sent what to whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.scoped import Scoped
+from ledger.errors import NotFoundError, UsageError
+from projections.replay import read_moment
+
+if TYPE_CHECKING:
+    from ledger.events import Turn
+    from projections.graph import Graph, Letters
+
+__all__ = ["Picturing"]
+
+
+class Picturing(Scoped):
+    """The part of a handle that draws, and writes nothing."""
+
+    def graph(
+        self,
+        *,
+        thread: str | None = None,
+        fact: str | None = None,
+        since: int | str | None = None,
+        limit: int = 200,
+    ) -> Graph:
+        """Return the graph of facts, the updates and threads they came from, and what superseded what; it draws itself.
+
+        `thread` narrows it to what was learned from a conversation and what became of that, `fact` to one fact (a
+        unique beginning of its id will do), what it was made of and what took its place, `since` to the updates from a
+        commit or a time on. At most `limit` updates are in it, the newest; `left_out` counts the others.
+
+        Raises:
+            NotFoundError: there is no such thread or fact.
+            UsageError: several facts begin so, `since` is neither a seq nor a time, or `limit` is less than one.
+        """
+        from projections.graph import Choice, graph_of
+
+        _must_be_some(limit)
+        writer = self._reading()
+        if thread is not None:
+            self._said(thread)
+        wanted = None if fact is None else self._known_fact(writer, fact)
+        moment = None if since is None else read_moment(since)
+        return graph_of(self._logs(writer), writer.scope, Choice(thread, wanted, moment, limit))
+
+    def letters(self, *, thread: str | None = None, since: str | None = None, limit: int = 200) -> Letters:
+        """Return who sent what to whom over the turns that stand: a count for each route; it draws itself.
+
+        `since` is a time; of more routes than `limit` those with the most turns are told, and `left_out` counts the
+        others.
+
+        Raises:
+            NotFoundError: there is no such thread.
+            UsageError: `since` is no time, or `limit` is less than one.
+        """
+        from projections.graph import letters_of
+
+        _must_be_some(limit)
+        moment = None if since is None else read_moment(since)
+        if isinstance(moment, int):
+            raise UsageError(f"{since} is a commit's number, and turns are told apart by time: give a time in ISO 8601")
+        return letters_of(self._said(thread), self._reading().scope, thread=thread, since=moment, limit=limit)
+
+    def _said(self, thread: str | None) -> dict[str, list[Turn]]:
+        """Return the turns that stand, of one thread or of all."""
+        writer = self._reading()
+        with writer.state() as state:
+            threads = state.transcript.threads
+            if thread is not None and thread not in threads:
+                raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
+            return {name: threads[name].standing() for name in (threads if thread is None else (thread,))}
+
+
+def _must_be_some(limit: int) -> None:
+    if limit < 1:
+        raise UsageError(f"limit is {limit}: a picture shows one thing at least")

@@ -1,0 +1,33 @@
+"""A picture of memory: threads, the updates that learned from them, the facts that came and went; and who told whom.
+
+`model` is the graph as data, `building` takes it from commits, `choosing` says which commits. `layout` gives every node
+its place, `drawing` makes the SVG and `page` the HTML around it. `letters` and `letters_drawing` do the same for who
+sent what to whom.
+
+The layout is our own, on purpose. The columns are given (threads, updates, facts), and so is the order within each
+(time, then birth): a library for layered graphs would have nothing left to decide, for finding layers and orders is
+what they do. Those to be had without another program (`dot`, a browser) lay out points, too, not lines of text.
+"""
+
+from __future__ import annotations
+
+from projections.graph.building import graph_of
+from projections.graph.choosing import Choice
+from projections.graph.letters import Letters, Route, letters_of
+from projections.graph.model import Edge, FactNode, Graph, LeftOut, Node, SectionNode, ThreadNode, UpdateNode
+
+__all__ = [
+    "Choice",
+    "Edge",
+    "FactNode",
+    "Graph",
+    "LeftOut",
+    "Letters",
+    "Node",
+    "Route",
+    "SectionNode",
+    "ThreadNode",
+    "UpdateNode",
+    "graph_of",
+    "letters_of",
+]
