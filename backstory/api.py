@@ -12,16 +12,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory.handle import MemoryHandle
+from backstory.injecting import blocks_of
 from backstory.results import ScopeSummary
 from backstory.scoped import Engine
 from ledger.clock import Clock, SystemClock
 from ledger.due import Timing
 from ledger.errors import CorruptLogError, ScopeError
+from ledger.next_summary import SummaryLimits
 from ledger.observing import CallsOnly, Observer
 from ledger.producer import Producer
 from ledger.retention import Retention
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore
+from ledger.summarizer import Summarizer
 from ledger.updater import Updater
 from ledger.writer import Listener, Salts, Writer, random_salt, read_commits
 from projections.census import tally
@@ -29,6 +32,8 @@ from projections.heat import Heat
 from projections.index import Indexes
 from projections.intake import IntakeProgress
 from projections.keeper import Keeper
+from projections.search.searches import Searches
+from projections.turns import TurnLogs
 
 if TYPE_CHECKING:
     from backstory.config import Loaded
@@ -110,6 +115,7 @@ class Backstory:
                 that is no Observer.
         """
         from backstory.config import base_folder, load_settings
+        from backstory.embedders import as_embedder
         from backstory.models import as_model
         from backstory.stores import open_store
         from backstory.telemetry import watchers
@@ -125,6 +131,7 @@ class Backstory:
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         asked = as_model(model, stated)
+        embedder = as_embedder(stated)
 
         def asking(prompts: Path | None, watched_by: Sequence[Observer]) -> Updater:
             return Updater(
@@ -139,6 +146,12 @@ class Backstory:
 
         templates = Path(stated.prompts_dir) if stated.prompts_dir else None
         updater = asking(templates, observers)
+        summarizer = Summarizer(
+            updater.asking,
+            SummaryLimits(stated.summary_min_turns, stated.summary_min_tokens, stated.summary_max_chars),
+            prompts=templates,
+            prompt_max_tokens=stated.prompt_max_tokens,
+        )
         timing = Timing(stated.debounce_seconds, stated.max_wait_seconds)
         days = stated.transcript_retention_days
         retention = None if days is None else Retention(days, clock)
@@ -151,14 +164,23 @@ class Backstory:
                 clock=clock,
                 workers=stated.workers,
                 retention=retention,
+                summarizer=summarizer,
                 signals=_signals(patterns),
             )
             producer.start()
         place = _documents(folder)
         index = Indexes(store, folder, progress=progress)
+        searches = Searches(
+            place,
+            embedder,
+            background=background,
+            top_k=stated.search_top_k,
+            min_similarity=stated.search_min_similarity,
+        )
         keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
         engine = Engine(
             updater=updater,
+            summarizer=summarizer,
             asking=lambda prompts: asking(prompts or templates, [CallsOnly(observer) for observer in observers]),
             timing=timing,
             model=asked,
@@ -168,7 +190,10 @@ class Backstory:
             document=place,
             keeper=keeper,
             heat=Heat(place, clock),
+            blocks=blocks_of(stated, None if asked is None else asked.name),
             index=index,
+            searches=searches,
+            turns=TurnLogs(store),
             closed=threading.Event(),
             queue_max_depth=stated.queue_max_depth,
             enabled=stated.enabled,
@@ -233,8 +258,19 @@ class Backstory:
 
     def _purge(self, scope: Scope) -> None:
         self._engine.index(scope).delete()
+        self._engine.searches.purge(scope, self.store)
+        self._engine.turns.purge(scope)
         self._engine.keeper.purge(scope)
+        self._engine.blocks.purge(scope)
         self._engine.heat.purge(scope, self._writers.get(scope))
+
+    def warm(self, timeout: float | None = None) -> str:
+        """Wait until the vocabulary that counts a block's tokens is loaded, for so many seconds at most.
+
+        Returns what counts by then, as `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
+        """
+        self._engine.must_be_open()
+        return self._engine.blocks.tokens.wait(timeout).name
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
@@ -297,6 +333,7 @@ class Backstory:
             producer.close(self.config.settings.shutdown_flush_timeout_seconds)
         self._engine.closed.set()
         self._engine.updater.stop()
+        self._engine.searches.close()
         self._engine.keeper.close()
         self._engine.heat.close()
         self._engine.index.close()

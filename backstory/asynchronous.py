@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from backstory.changing import Changing
 from backstory.forgetting import Forgetting
+from backstory.injecting import Injecting
 from backstory.learning import Learning, Mode, Recorded
+from backstory.picturing import Picturing
 from backstory.reading import Reading
 from backstory.reextraction import Reextraction
 from backstory.results import (
@@ -23,13 +25,18 @@ from backstory.results import (
     WhatIf,
 )
 from backstory.scoped import Progress
+from backstory.searching import Searching, Within
 from ledger.commit import Head
 from ledger.events import Fact
 from ledger.policy import PolicyValue
+from ledger.summaries import ThreadSummaryText
 from projections.audit import Refusal, Why
+from projections.context import Context
 from projections.document import Document
 from projections.history import Diff, LogEntry
 from projections.preview import UndoResult
+from projections.search.found import Found
+from projections.search.searches import Embedded
 from projections.verify import Verification
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 
     from backstory.models import ModelLike
     from ledger.extraction.recorded import RecordedReply
+    from projections.graph import Graph, Letters
 
 __all__ = ["AsyncTwins"]
 
@@ -52,7 +60,7 @@ async def _in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
-class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
+class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing, Forgetting, Picturing):
     """Every method that does I/O, once more with an `a` before its name."""
 
     async def arecord(
@@ -93,6 +101,10 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
         """See `transcript`."""
         return await _in_thread(self.transcript, thread)
 
+    async def asummaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
+        """See `summaries`."""
+        return await _in_thread(self.summaries, thread)
+
     async def astatus(self) -> Status:
         """See `status`."""
         return await _in_thread(self.status)
@@ -130,6 +142,21 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
     async def awhy_not(self, text: str) -> tuple[Refusal, ...]:
         """See `why_not`."""
         return await _in_thread(self.why_not, text)
+
+    async def agraph(
+        self,
+        *,
+        thread: str | None = None,
+        fact: str | None = None,
+        since: int | str | None = None,
+        limit: int = 200,
+    ) -> Graph:
+        """See `graph`."""
+        return await _in_thread(self.graph, thread=thread, fact=fact, since=since, limit=limit)
+
+    async def aletters(self, *, thread: str | None = None, since: str | None = None, limit: int = 200) -> Letters:
+        """See `letters`."""
+        return await _in_thread(self.letters, thread=thread, since=since, limit=limit)
 
     async def adiff(self, a: int | str, b: int | str) -> Diff:
         """See `diff`."""
@@ -172,6 +199,42 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
             progress=progress,
         )
 
+    async def asearch(
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        category: str | None = None,
+        within: Within = "facts",
+        thread: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        min_similarity: float | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """See `search`."""
+        return await _in_thread(
+            self.search,
+            query,
+            top_k=top_k,
+            category=category,
+            within=within,
+            thread=thread,
+            since=since,
+            until=until,
+            min_similarity=min_similarity,
+            explain=explain,
+        )
+
+    async def aembed(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 the twin keeps its namesake's words
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Embedded:
+        """See `embed`."""
+        return await _in_thread(self.embed, timeout=timeout, progress=progress)
+
     async def apolicy(self) -> PolicyResult:
         """See `policy`."""
         return await _in_thread(self.policy)
@@ -183,6 +246,16 @@ class AsyncTwins(Learning, Reading, Reextraction, Changing, Forgetting):
     async def arollback(self, to: int | str, *, dry_run: bool = False) -> UndoResult:
         """See `rollback`."""
         return await _in_thread(self.rollback, to, dry_run=dry_run)
+
+    async def acontext(
+        self,
+        messages: str | Iterable[object] | None = None,
+        max_tokens: int | None = None,
+        *,
+        thread: str | None = None,
+    ) -> Context:
+        """See `context`."""
+        return await _in_thread(self.context, messages, max_tokens, thread=thread)
 
     async def aadd_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
         """See `add_fact`."""

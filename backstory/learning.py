@@ -23,6 +23,8 @@ from ledger.events import TurnRange
 from ledger.extraction.model import Model
 from ledger.sanitize import MAX_NAME, safe_text
 from ledger.scope import LEDGER, TRANSCRIPT
+from ledger.summaries import ThreadSummaryText, thread_summaries
+from ledger.summarizer import Summing
 from ledger.transcript import Thread
 from ledger.updater import Job, Outcome
 from ledger.writer import State
@@ -59,11 +61,12 @@ class Learning(Scoped):
             raise UsageError(f"mode is {mode!r}; it is conversation or append")
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
-        read = [read_message(message) for message in messages]
+        sent = list(messages)
+        # One after the other: of many messages only what is kept of each is there at a time.
+        kept = keep(map(read_message, sent))
         self._engine.must_be_open()
         if not self._engine.enabled:
-            return RecordResult(1, 0, len(read))
-        kept = keep(read)
+            return RecordResult(1, 0, len(sent))
         backlog = False
         try:
             recorded = self._writer.record(safe_text(thread), kept, append=mode == "append")
@@ -74,7 +77,7 @@ class Learning(Scoped):
         if self._engine.producer is not None:
             limit = self._engine.queue_max_depth
             backlog = 0 < limit < self._engine.producer.depth()
-        return RecordResult(1, recorded.turns, len(read) - len(kept) + recorded.skipped, backlog)
+        return RecordResult(1, recorded.turns, len(sent) - len(kept) + recorded.skipped, backlog)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Have what is pending learned from now; True when nothing due is left within `timeout` seconds.
@@ -107,7 +110,8 @@ class Learning(Scoped):
 
         With `replies`, recorded answers take the model's place: a thread's pending turns make one update with its next
         reply; a reply whose thread has nothing pending is told to `skipped`. `dated` dates commits by the last turn
-        they cover, for a backfill.
+        they cover, for a backfill. A model is then asked to sum up what of the threads is long enough, also where that
+        has failed before; recorded answers never lead to summaries.
 
         Raises:
             NoModelError: there is no model and no replies.
@@ -116,6 +120,7 @@ class Learning(Scoped):
         if thread is not None:
             self._must_know(thread)
         outcomes: list[Outcome] = []
+        summed: list[Summing] = []
         if replies is not None:
             from ledger.extraction.recorded import as_reply
 
@@ -133,10 +138,30 @@ class Learning(Scoped):
                 for run in self._due(name):
                     job = Job(name, run, dated=dated)
                     outcomes += self._engine.updater.run(self._writer, job, self._model())
+                summed += self._sum_up(name, dated=dated)
             if progress is not None:
                 progress(number)
+        if self._engine.model is not None:
+            for name in self._engine.summarizer.has_work(self._writer, thread):
+                if name not in names:
+                    with self._claimed(name):
+                        summed += self._sum_up(name, dated=dated)
         self._tidy()
-        return _extracted(outcomes)
+        return _extracted(outcomes, summed)
+
+    def _sum_up(self, thread: str, *, dated: bool) -> Sequence[Summing]:
+        if self._engine.model is None:
+            return ()
+        return self._engine.summarizer.run(self._writer, thread, self._engine.model, anyway=True, dated=dated)
+
+    def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
+        """Return what tells a long thread, the oldest turns first and without overlap; the newest are in none yet.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        self._must_know(thread)
+        return thread_summaries(self._writer.memory(), thread)
 
     def _due(self, thread: str) -> list[TurnRange]:
         with self._writer.state() as state:
@@ -234,7 +259,7 @@ class Learning(Scoped):
         with self._writer.state() as state:
             turns = state.transcript.threads[thread].standing()
         return tuple(
-            TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata)
+            TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata, thread)
             for t in turns
         )
 
@@ -271,9 +296,11 @@ class Learning(Scoped):
                 yield PendingThread(name, _count(thread, runs), due_in)
 
 
-def _extracted(outcomes: Sequence[Outcome]) -> Extracted:
+def _extracted(outcomes: Sequence[Outcome], summed: Sequence[Summing] = ()) -> Extracted:
     seqs = tuple(outcome.commit.seq for outcome in outcomes if outcome.commit is not None)
-    return Extracted(len(seqs), sum(outcome.failed for outcome in outcomes), seqs)
+    summaries = tuple(summing.commit.seq for summing in summed if not summing.failed)
+    failed = sum(outcome.failed for outcome in outcomes)
+    return Extracted(len(seqs), failed, seqs, summaries, len(summed) - len(summaries))
 
 
 def _count(thread: Thread, runs: Iterable[TurnRange]) -> int:

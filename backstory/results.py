@@ -9,6 +9,7 @@ from ledger.events import Fact
 from ledger.policy import Policy
 from projections.history import Diff, Revision, SectionChange
 from projections.reextract import Tally
+from projections.turns import TurnView
 
 __all__ = [
     "ErasedContent",
@@ -37,12 +38,18 @@ class RecordResult(msgspec.Struct, frozen=True):
     backlog: bool = False
 
 
-class Extracted(msgspec.Struct, frozen=True):
-    """Updates made, how many of them failed, and the seqs of their commits."""
+class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Updates made, how many of them failed, and the seqs of their commits.
+
+    `summaries` are the seqs of the commits in which a long thread was summed up, `summaries_failed` counts those in
+    which that came to nothing; neither is an update.
+    """
 
     updates: int
     failed: int
     commits: tuple[int, ...]
+    summaries: tuple[int, ...] = ()
+    summaries_failed: int = 0
 
 
 class PendingThread(msgspec.Struct, frozen=True):
@@ -88,21 +95,6 @@ class ThreadSummary(msgspec.Struct, frozen=True):
     turns: int
     last: str
     pending: int
-
-
-class TurnView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn as it was kept."""
-
-    id: str
-    role: str
-    content: str
-    at: str
-    n: int
-    name: str | None = None
-    cause_by: str | None = None
-    sent_from: str | None = None
-    send_to: tuple[str, ...] = ()
-    metadata: dict[str, object] = {}
 
 
 class FactChange(msgspec.Struct, frozen=True):

@@ -21,12 +21,16 @@ from ledger.policy import POLICY_KEYS, PolicyValue
 from ledger.producer import Producer
 from ledger.retention import Retention
 from ledger.scope import Scope
+from ledger.summarizer import Summarizer
 from ledger.updater import Updater
 from ledger.writer import Writer, read_commits
+from projections.context import Blocks
 from projections.heat import Heat
 from projections.index import Indexes, ScopeIndex
 from projections.keeper import Keeper
 from projections.replay import read_moment
+from projections.search.searches import Searches
+from projections.turns import TurnLogs
 
 __all__ = ["Engine", "Progress", "Scoped", "begun_fact", "known_policy", "live_fact"]
 
@@ -42,6 +46,7 @@ class Engine(msgspec.Struct, frozen=True):
     """What a handle works with; one per opened home."""
 
     updater: Updater
+    summarizer: Summarizer
     asking: Callable[[Path | None], Updater]
     """Makes one that asks as configured, with other templates if some are given, for work that ends in no commit."""
     timing: Timing
@@ -53,7 +58,10 @@ class Engine(msgspec.Struct, frozen=True):
     document: Callable[[Scope], Path]
     keeper: Keeper
     heat: Heat
+    blocks: Blocks
     index: Indexes
+    searches: Searches
+    turns: TurnLogs
     closed: threading.Event
     queue_max_depth: int
     enabled: bool

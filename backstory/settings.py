@@ -22,21 +22,6 @@ WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "evicti
 
 WITHOUT_EFFECT = frozenset(
     {
-        "injection_enabled",
-        "summary_min_turns",
-        "summary_min_tokens",
-        "summary_max_chars",
-        "max_injection_tokens",
-        "token_counting",
-        "guaranteed_categories",
-        "guaranteed_token_budget",
-        "similarity_weight",
-        "confidence_weight",
-        "max_context_turns",
-        "embedding_model",
-        "embedding_base_url",
-        "search_min_similarity",
-        "search_top_k",
         "redis_url",
         "redis_ttl_seconds",
     }

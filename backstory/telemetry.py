@@ -148,6 +148,8 @@ def _about(call: CallStarted) -> _Attributes:
         "backstory.prompt.digest": call.prompt,
         "backstory.prompt.estimated_tokens": call.estimated_tokens,
     }
+    if call.kind != "extraction":
+        about["backstory.call.kind"] = call.kind
     if call.signals:
         about["backstory.signals"] = list(call.signals)
     if call.scope.user is not None:

@@ -17,10 +17,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.durability import durability
+from benchmarks.injecting import injecting
 from benchmarks.replaying import deciding, replaying
 from benchmarks.rows import Row
 from benchmarks.scaling import many_scopes, one_scope
 from benchmarks.starting import starting
+from benchmarks.turning import turning
 
 _PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -29,6 +31,8 @@ def measure(scale: int) -> Iterator[Row]:
     yield from durability()
     yield from deciding()
     yield from starting()
+    yield from injecting(10_000 // scale)
+    yield from turning(100_000 // scale)
     yield from one_scope(1_000_000 // scale)
     yield from many_scopes(100_000 // scale)
     yield from replaying(1_000_000 // scale)

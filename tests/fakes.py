@@ -126,8 +126,8 @@ def exchange(topic: str, number: int | None = None) -> list[dict[str, object]]:
 
 
 def open_home(home: Path, model: object = None, *, clock: FakeClock | None = None, **settings: object) -> Backstory:
-    """Open a home on a fake clock and counting salts, without workers and without a gap between calls."""
+    """Open a home on a fake clock and counting salts, without workers, a gap between calls, or summaries of threads."""
     from backstory.api import Backstory  # so that a test of the write side alone needs no door
 
-    more: dict[str, object] = {"background": False, "min_seconds_between_calls": 0, **settings}
+    more: dict[str, object] = {"background": False, "min_seconds_between_calls": 0, "summary_min_turns": 0, **settings}
     return Backstory.open(home, model=model, clock=clock or FakeClock(), salts=CountingSalts(), **more)  # type: ignore[arg-type]

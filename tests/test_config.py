@@ -444,8 +444,8 @@ def test_a_key_without_effect_is_kept_and_reported_once(key: str, caplog: pytest
 
 
 def test_keys_without_effect_are_reported_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert said(caplog, {"redis_url": "redis://x"}, {"search_top_k": 3, "max_facts": 30}, {}) == [
-        "redis_url (from the file), search_top_k (from the argument) have no effect in this version"
+    assert said(caplog, {"redis_url": "redis://x"}, {"redis_ttl_seconds": 3, "max_facts": 30}, {}) == [
+        "redis_url (from the file), redis_ttl_seconds (from the argument) have no effect in this version"
     ]
 
 

@@ -261,4 +261,4 @@ def test_a_whole_deerflow_configuration_is_understood(read: Reader) -> None:
     assert loaded.settings.model.model_dump() == given.pop("model")
     del found["model"]
     assert found == {**given, **spelled}
-    assert len(told) == 3  # DeerFlow's store, what is not needed, what has no effect yet
+    assert len(told) == 2  # DeerFlow's store, what is not needed

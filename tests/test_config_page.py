@@ -81,7 +81,7 @@ def test_the_page_names_the_categories_the_model_and_the_keys_below_it() -> None
 
 def test_the_page_says_which_keys_are_policy() -> None:
     start = PAGE.index("## What enters memory")
-    policy = PAGE[start : PAGE.index("## Of later versions")]
+    policy = PAGE[start : PAGE.index("## What is put before a model")]
     assert set(re.findall(r"^\| `(\w+)` ", policy, re.MULTILINE)) - {"max_facts_limit"} == set(POLICY_KEYS)
 
 

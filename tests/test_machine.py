@@ -35,6 +35,7 @@ from ledger.memory import Memory
 from ledger.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
 from ledger.review import fragmented
 from ledger.scope import Scope
+from ledger.summaries import thread_summaries
 from ledger.writer import read_commits
 from projections.document import render
 from projections.replay import memory_at, replay
@@ -125,6 +126,7 @@ class LedgerMachine(RuleBasedStateMachine):
             staleness_min_candidates=1,
             consolidation_enabled=True,
             consolidation_min_facts=3,
+            summary_min_turns=4,
             min_seconds_between_calls=0,
             max_attempts=1,
         )
@@ -304,7 +306,9 @@ class LedgerMachine(RuleBasedStateMachine):
             "rollback": lambda: self.memory.rollback(self.memory.head().seq),
             "say": lambda: self.say(thread, "meanwhile"),
         }[what]
-        result = self.ask(Meddler(meddle, reply([("learnt meanwhile", 0.95)], [], None)), thread)
+        # Where the thread is long by now, it is asked once more, and the same happens again.
+        answer = reply([("learnt meanwhile", 0.95)], [], None, summary="Much was said.")
+        result = self.ask(Meddler(meddle, answer), thread)
         assert (result.updates, result.failed) == (1, 0)
         texts = {fact.content for fact in self.memory.facts()}
         waits = thread in self.waiting()
@@ -453,6 +457,13 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(keys) == len(set(keys))
         for fact in memory.facts.values():
             assert fact.by_hand or fact.confidence >= memory.policy.fact_confidence_threshold
+
+    @invariant()
+    def summaries_never_overlap(self) -> None:
+        memory = self.live()
+        for thread in ("t1", "t2"):
+            told = thread_summaries(memory, thread)
+            assert all(a.last < b.first for a, b in itertools.pairwise(told))
 
     @invariant()
     def the_file_is_what_the_log_says(self) -> None:

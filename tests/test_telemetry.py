@@ -400,12 +400,16 @@ def test_the_pages_example_is_in_force_by_itself_also_where_the_host_comes_later
     assert shown == f"chat {DEFAULT_MODEL} 11\n"
 
 
+SUMMARY = '{"summary": "They talked about tea."}'
+
+
 def told_by_every_path(home: Path, backend: Backend) -> None:
-    """A home whose learning has every attribute: answered, failed, refused."""
-    answers = [failure(401), completion(reply("Likes tea", "Likes tea")), completion("half {")]
+    """A home whose learning has every attribute: answered, failed, refused, and a thread that grows long."""
+    answers = [failure(401), completion(reply("Likes tea", "Likes tea")), completion("half {"), completion(SUMMARY)]
     with MisbehavingServer(*answers) as server:
         model = OpenAIModel("m", base_url=server.base_url)
-        memory = open_home(home, model, callbacks=[backend.observer()]).memory("ada", "coder")
+        home_of_all = open_home(home, model, callbacks=[backend.observer()], summary_min_turns=6)
+        memory = home_of_all.memory("ada", "coder")
         for number in range(3):
             memory.record("t", exchange("tea", number))
             memory.extract()

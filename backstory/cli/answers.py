@@ -6,12 +6,29 @@ import msgspec
 
 from backstory.results import Extracted
 from ledger.scope import Scope
+from projections.search.searches import Embedded
 from projections.verify import Problem, Verification
 
-__all__ = ["ConfigValue", "ExtractedIn", "VerifiedIn"]
+__all__ = ["ConfigValue", "Drawn", "EmbeddedIn", "ExtractedIn", "VerifiedIn"]
 
 
-class ExtractedIn(msgspec.Struct, frozen=True):
+class EmbeddedIn(msgspec.Struct, frozen=True):
+    """How far meaning is known in one scope of several."""
+
+    user: str | None
+    agent: str | None
+    model: str
+    embedded: int
+    total: int
+    new: int
+
+    @classmethod
+    def of(cls, scope: Scope, result: Embedded) -> EmbeddedIn:
+        """Say whose a result is."""
+        return cls(scope.user, scope.agent, result.model, result.embedded, result.total, result.new)
+
+
+class ExtractedIn(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was learned in one scope of several."""
 
     user: str | None
@@ -19,11 +36,14 @@ class ExtractedIn(msgspec.Struct, frozen=True):
     updates: int
     failed: int
     commits: tuple[int, ...]
+    summaries: tuple[int, ...] = ()
+    summaries_failed: int = 0
 
     @classmethod
     def of(cls, scope: Scope, result: Extracted) -> ExtractedIn:
         """Say whose a result is."""
-        return cls(scope.user, scope.agent, result.updates, result.failed, result.commits)
+        told = (result.updates, result.failed, result.commits, result.summaries, result.summaries_failed)
+        return cls(scope.user, scope.agent, *told)
 
 
 class VerifiedIn(msgspec.Struct, frozen=True):
@@ -47,3 +67,12 @@ class ConfigValue(msgspec.Struct, frozen=True, rename={"origin": "from"}):
 
     value: object
     origin: str
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """Where a picture was written, how much is in it, and what was left out for the limit."""
+
+    written: str
+    format: str
+    shown: dict[str, int]
+    left_out: dict[str, int]

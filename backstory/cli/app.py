@@ -9,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli import asking, changing, conversations, facts, forgetting, home, mending, reextraction
+from backstory.cli import (
+    asking,
+    changing,
+    conversations,
+    facts,
+    forgetting,
+    home,
+    injecting,
+    mending,
+    picture,
+    reextraction,
+    searching,
+)
 from backstory.cli.group import Root
 from backstory.cli.page import aside, show_traceback
 from backstory.cli.session import Session
@@ -37,9 +49,12 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "log": asking.log,
         "threads": conversations.threads,
         "turns": conversations.turns,
+        "graph": picture.graph,
         "head": asking.head,
     },
     "Ask": {
+        "search": searching.search,
+        "context": injecting.context,
         "why": asking.why,
         "why-not": asking.why_not,
         "diff": asking.diff,
@@ -60,6 +75,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "policy": changing.policy,
         "config": home.config,
         "scopes": home.scopes,
+        "embed": searching.embed,
         "doctor": mending.doctor,
         "demo": home.demo,
     },

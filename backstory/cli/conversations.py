@@ -197,13 +197,23 @@ def threads(ctx: typer.Context) -> None:
         session.answer(memory.threads(), thread_table)
 
 
-def turns(ctx: typer.Context, thread: Annotated[str, typer.Argument(help="The conversation, see `threads`.")]) -> None:
+def turns(
+    ctx: typer.Context,
+    thread: Annotated[str, typer.Argument(help="The conversation, see `threads`.")],
+    *,
+    summaries: Annotated[
+        bool, typer.Option("--summaries", help="The summaries that tell a long conversation, instead of its turns.")
+    ] = False,
+) -> None:
     """Show what was said in a conversation, as it is kept."""
-    from backstory.cli.tables import turn_lines
+    from backstory.cli.tables import summary_lines, turn_lines
 
     session = session_of(ctx)
     with session.memory() as memory:
-        session.answer(memory.transcript(thread), turn_lines)
+        if summaries:
+            session.answer(memory.summaries(thread), summary_lines)
+        else:
+            session.answer(memory.transcript(thread), turn_lines)
 
 
 def status(ctx: typer.Context, every: _All = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backstory.handle import MemoryHandle
     from backstory.scoped import Progress
 
-__all__ = ["Session", "progress", "session_of"]
+__all__ = ["Session", "counting", "progress", "session_of"]
 
 T = TypeVar("T")
 
@@ -88,11 +88,17 @@ def session_of(ctx: typer.Context) -> Session:
     return session
 
 
-@contextmanager
-def indexing() -> Iterator[Callable[[int, int], None]]:
-    """Show how far an index has come that is built on the way to an answer, where that takes long and somebody watches.
+def indexing() -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show how far an index has come that is built on the way to an answer; see `counting`."""
+    return counting("indexing the log, KiB", worth=_LONG_INDEXING_KIB, unit=1024)
 
-    Yields what is to be told the bytes done and the bytes there are.
+
+@contextmanager
+def counting(label: str, *, worth: int = 2, unit: int = 1) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a work has come whose length is told by itself, where that takes long and somebody watches.
+
+    Yields what is to be told how much is done and how much there is; `unit` of it are one step, `worth` as in
+    `progress`.
     """
     with contextlib.ExitStack() as shown:
         step: Progress | None = None
@@ -100,9 +106,9 @@ def indexing() -> Iterator[Callable[[int, int], None]]:
         def tell(done: int, total: int) -> None:
             nonlocal step
             if step is None and done < total:
-                step = shown.enter_context(progress("indexing the log, KiB", total >> 10, worth=_LONG_INDEXING_KIB))
+                step = shown.enter_context(progress(label, total // unit, worth=worth))
             if step is not None:
-                step(done >> 10)
+                step(done // unit)
             if done >= total:
                 shown.pop_all().close()
                 step = None

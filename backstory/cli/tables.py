@@ -12,6 +12,7 @@ from backstory.results import Extracted, PolicyResult, RecordResult, ScopeSummar
 from ledger.commit import Head
 from ledger.events import Fact
 from ledger.policy import POLICY_KEYS
+from ledger.summaries import ThreadSummaryText
 from projections.document import Document, DocumentFact, DocumentSection
 from projections.history import value_in_words
 
@@ -28,6 +29,7 @@ __all__ = [
     "scope_table",
     "status_page",
     "status_table",
+    "summary_lines",
     "thread_table",
     "turn_lines",
 ]
@@ -92,22 +94,36 @@ def recorded_line(page: Page, result: RecordResult) -> None:
 
 def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
     """Say what was learned; `none` is said where there was nothing to do."""
-    if not result.updates:
+    if result.updates:
+        numbers = ", ".join(map(str, result.commits))
+        page.line(f"{counted(result.updates, 'update')}: commit {numbers}")
+    elif not (result.summaries or result.summaries_failed):
         page.line(none)
-        return
-    numbers = ", ".join(map(str, result.commits))
-    page.line(f"{counted(result.updates, 'update')}: commit {numbers}")
     if result.failed:
         page.line((f"{result.failed} of them failed; their turns are parked: see `status`", "red"))
+    if result.summaries:
+        numbers = ", ".join(map(str, result.summaries))
+        page.line(f"{counted(len(result.summaries), 'summary', 'summaries')} of long threads: commit {numbers}")
+    if result.summaries_failed:
+        failed = counted(result.summaries_failed, "summary", "summaries")
+        page.line((f"{failed} failed, and nothing changed: see `log`", "red"))
 
 
 def extracted_table(page: Page, results: Sequence[ExtractedIn]) -> None:
     """Say what was learned in each scope."""
     columns = (*_OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
+    summed = any(result.summaries for result in results)
     page.table(
-        columns,
-        ((*_owner(r), str(r.updates), str(r.failed), ", ".join(map(str, r.commits))) for r in results),
+        (*columns, Column("summaries", folds=True)) if summed else columns,
+        (
+            (*_owner(r), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
+            for r in results
+        ),
     )
+
+
+def _numbers(seqs: Sequence[int]) -> str:
+    return ", ".join(map(str, seqs))
 
 
 _OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
@@ -154,6 +170,16 @@ def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
         name = f" ({turn.name})" if turn.name else ""
         page.line((f"{turn.role}{name}", "bold"), (f"  {turn.id}  {moment(turn.at)}", "dim"))
         page.quote(turn.content, indent=2)
+
+
+def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
+    """Show what a long conversation was about, with the turns and times that each part tells."""
+    if not summaries:
+        page.line(("This conversation has no summary.", "dim"))
+    for summary in summaries:
+        turns = f"turns {summary.first} to {summary.last}" if summary.first < summary.last else f"turn {summary.first}"
+        page.line((turns, "bold"), (f"  {moment(summary.since)} to {moment(summary.until)}", "dim"))
+        page.quote(summary.text, indent=2)
 
 
 def status_page(page: Page, status: Status) -> None:

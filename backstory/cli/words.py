@@ -54,5 +54,7 @@ def cause_in_words(cause: Cause) -> str:
             return f"revert of {cause.target}"
         case "rollback":
             return f"rollback to {cause.target}"
+        case "summary" if cause.summarized is not None:
+            return f"summary of {cause.summarized.first}-{cause.summarized.last}"
         case _:
             return cause.kind

@@ -76,6 +76,7 @@ def play(
             prompts_dir=None if prompts is None else str(prompts),
             max_attempts=_ATTEMPTS,
             min_seconds_between_calls=0,
+            summary_min_turns=0,
         ) as bs,
     ):
         memory = bs.memory(user_id=user)

@@ -105,6 +105,7 @@ def test_log_is_newest_first_and_narrowed(story: Cli) -> None:
     assert [entry["seq"] for entry in story.json("log", "--fact", "fact_3")] == [3]
     assert [entry["seq"] for entry in story.json("log", "--since", log[0]["at"])] == [3]
     assert story.json("log", "--since", "2100-01-01") == []
+    assert story.json("log", "--since", "0") == story.json("log", "--since", "1") == log
 
 
 def test_threads_and_turns(story: Cli) -> None:
@@ -306,7 +307,7 @@ def test_version_and_help(cli: Cli) -> None:
     assert "Example: backstory revert HEAD --dry-run" in cli.run("revert", "--help").stdout
 
 
-@pytest.mark.parametrize("verb", ["search", "context", "copy", "serve", "mcp"])
+@pytest.mark.parametrize("verb", ["copy", "serve", "mcp"])
 def test_a_verb_of_a_later_version_is_wrong_use(cli: Cli, verb: str) -> None:
     assert verb in cli.error(verb, code=2)
 

@@ -29,6 +29,7 @@ SETTINGS: dict[str, object] = {
     "file_lock_timeout_seconds": 60,
     "max_facts": 100_000,
     "max_facts_limit": 100_000,
+    "summary_min_turns": 0,
 }
 
 
