@@ -296,7 +296,7 @@ class ScopeIndex:
 
 
 _TOLD = {
-    Space.MEMORY: "the memory at its end",
+    Space.MEMORY: "facts and sections at its end",
     Space.LEDGER_MARKS: "places in the ledger",
     Space.TRANSCRIPT_MARKS: "places in the transcript",
     Space.TIMES: "times of commits",
@@ -305,7 +305,7 @@ _TOLD = {
     Space.THREADS: "states of threads",
     Space.LEARNED: "places of what was learned from threads",
     Space.SAID: "places of what was said",
-    Space.ORDER: "the threads' order",
+    Space.ORDER: "places in the threads' order",
     Space.UNSETTLED: "the threads that are not covered",
 }
 

@@ -180,6 +180,7 @@ def test_another_process_keeps_out_what_was_erased_meanwhile(home: Path, named: 
 
 
 def test_a_dry_run_tells_what_would_go_and_writes_nothing(memory: MemoryHandle, home: Path) -> None:
+    memory.flush()  # memory.json is written a moment behind
     before = everything_below(home)
     planned = memory.forget("fact_2_0", with_evidence=True, dry_run=True)
     assert planned.commit is None

@@ -385,6 +385,14 @@ def test_a_warm_index_is_opened_without_reading_a_line(tmp_path, tiny):
     assert store.lines == 0
 
 
+def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
+    memory = Life(tmp_path).memory()
+    for n in range(4):
+        memory.record("t", exchange("rain", n))
+        index_of(tmp_path).catch_up()
+    assert index_of(tmp_path).differs() == []
+
+
 def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
     life = Life(tmp_path)
     for n in range(150):
