@@ -25,6 +25,7 @@ __all__ = ["Step", "Summary", "play"]
 
 _USER = "ada"
 _DATA = Path(__file__).parent / "demo_data"
+_ASKED = "Do peanuts go into the dinner on Sunday?"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -194,6 +195,8 @@ def _story(stage: _Stage) -> None:
     stage.say("Ada has good news, about her sister.")
     stage.learn("friday")
     seq, culprit = _harm(stage, hero)
+    stage.say(f'If Ada now asks "{_ASKED}", this is put before the model that answers her:')
+    stage.run("context", "--for", _ASKED)
     stage.title("Why does it believe that?")
     stage.say("Every fact has a backstory: which update brought it, which model, and the words that were said.")
     stage.run("why", hero.id if culprit is None else culprit.id)
@@ -202,6 +205,8 @@ def _story(stage: _Stage) -> None:
     stage.run("revert", str(seq))
     stage.say("The true fact lives again, the same one as before; its history now tells the whole story.")
     stage.run("why", hero.id)
+    stage.say("And the next answer rests on it again:")
+    stage.run("context", "--for", _ASKED)
     stage.title("Can I believe the history itself?")
     stage.say("Each commit is chained to the one before by its hash, so nobody changes the past unseen.")
     stage.run("verify")
