@@ -33,7 +33,7 @@ from projections.index import Indexes
 from projections.intake import IntakeProgress
 from projections.keeper import Keeper
 from projections.search.searches import Searches
-from projections.turns import TurnLogs
+from projections.turns import Followers, TurnLogs
 
 if TYPE_CHECKING:
     from backstory.config import Loaded
@@ -170,12 +170,14 @@ class Backstory:
             producer.start()
         place = _documents(folder)
         index = Indexes(store, folder, progress=progress)
+        followers = Followers(store)
         searches = Searches(
             place,
             embedder,
             background=background,
             top_k=stated.search_top_k,
             min_similarity=stated.search_min_similarity,
+            followers=followers,
         )
         keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
         engine = Engine(
@@ -193,7 +195,7 @@ class Backstory:
             blocks=blocks_of(stated, None if asked is None else asked.name),
             index=index,
             searches=searches,
-            turns=TurnLogs(store),
+            turns=TurnLogs(store, followers),
             closed=threading.Event(),
             queue_max_depth=stated.queue_max_depth,
             enabled=stated.enabled,

@@ -20,13 +20,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from backstory import Backstory
 from backstory.turns import DEFAULT_THREAD, Turns
-from ledger.errors import CorruptLogError, InputError, NotFoundError, UsageError
+from ledger.errors import InputError, NotFoundError, UsageError
 from ledger.extraction.recorded import RecordedReply
 from ledger.scope import Scope
-from ledger.store import Record
 from ledger.store.jsonl import JsonlStore
 from projections.index_file import SMALL_BYTES
-from projections.turns import Lens, TurnLog, TurnView
+from projections.turns import TurnLog, TurnView
 from projections.turns.rows import Row, Series
 
 Message = dict[str, object]
@@ -203,6 +202,10 @@ def test_the_newest_turn_of_an_id_is_found(turns):
     assert turns.get_by_id("1").content == "b"
     assert turns.of("t1").get_by_id("1").content == "a"
     assert turns.get_by_id("2") is None
+    turns.add_batch([says("c")], "t3")
+    turns.add_batch([says("d")], "t4")
+    assert turns.get_by_id("t1").content == "d"
+    assert turns.of("t3").get_by_id("t1").content == "c"
     turns.delete(turns.get_by_id("1"))
     assert turns.get_by_id("1").content == "a"
 
@@ -580,101 +583,6 @@ def test_a_host_that_asks_for_the_memory_each_time_does_not_read_it_all_each_tim
     for _ in range(3):
         assert home.memory("ada").turns.count() == 3
     assert reads == []
-
-
-def test_a_line_that_is_being_written_is_no_reason_to_read_everything_again(tmp_path, monkeypatch):
-    store = JsonlStore(tmp_path)
-    with open_home(tmp_path) as bs:
-        bs.memory().turns.add_batch([says(letter, letter) for letter in "abc"])
-        log = TurnLog(store, Scope())
-        with log.look(Lens()) as look:
-            assert look.count() == 3
-        reads: list[int] = []
-        monkeypatch.setattr(
-            JsonlStore,
-            "read",
-            lambda self, stream, after=0, *, byte=None, read=JsonlStore.read: (
-                reads.append(after) or read(self, stream, after, byte=byte)
-            ),
-        )
-        with (tmp_path / "transcript.jsonl").open("ab") as file:
-            file.write(b'{"v":1,"seq":2')
-        for _ in range(3):
-            with log.look(Lens()) as look:
-                assert look.count() == 3
-        assert reads == [0]
-        bs.memory().record("t", [says("d")])
-        with log.look(Lens()) as look:
-            assert look.count() == 4
-        assert reads[-1] == 1
-
-
-def test_a_transcript_that_was_exchanged_is_read_anew(tmp_path):
-    for name, letters in (("one", "ab"), ("two", "xyz")):
-        with open_home(tmp_path / name) as bs:
-            for letter in letters:
-                bs.memory().turns.add(says(letter))
-    log = TurnLog(JsonlStore(tmp_path / "one"), Scope())
-    assert texts(log.standing(None)) == ["a", "b"]
-    file = tmp_path / "one/transcript.jsonl"
-    # The same file, other lines.
-    file.write_bytes((tmp_path / "two/transcript.jsonl").read_bytes())
-    assert texts(log.standing(None)) == ["x", "y", "z"]
-    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:1]))
-    assert texts(log.standing(None)) == ["x"]
-
-
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_an_erasure_is_seen_although_the_file_looks_the_same(tmp_path, goes_on):
-    """A file system may give the file of a second erasure the number that the file had before the first."""
-    with open_home(tmp_path / "one") as bs:
-        for word in ("plain", "secret", "last"):
-            bs.memory().turns.add(says(word))
-    log = TurnLog(JsonlStore(tmp_path / "one"), Scope())
-    assert texts(log.standing(None)) == ["plain", "secret", "last"]
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    with open_home(tmp_path / "two") as bs:
-        bs.memory().forget(matching="secret")
-        if goes_on:
-            bs.memory().turns.add(says("more"))
-    (tmp_path / "one/transcript.jsonl").write_bytes((tmp_path / "two/transcript.jsonl").read_bytes())
-    assert texts(log.standing(None)) == ["plain", "last", "more"][: 2 + goes_on]
-
-
-class WithoutOffsets(JsonlStore):
-    """An engine that has no bytes to tell of."""
-
-    def read(self, stream, after=0, *, byte=None):
-        return (Record(record.line, 0) for record in super().read(stream, after))
-
-    def size(self, stream):
-        return 0
-
-
-def test_an_engine_without_offsets_is_followed_too(tmp_path):
-    log = TurnLog(WithoutOffsets(tmp_path), Scope())
-    with open_home(tmp_path) as bs:
-        seen = []
-        for word in ("plain", "secret", "last"):
-            bs.memory().turns.add(says(word))
-            seen.append(texts(log.standing(None)))
-        assert seen == [["plain"], ["plain", "secret"], ["plain", "secret", "last"]]
-        bs.memory().forget(matching="secret")
-        assert texts(log.standing(None)) == ["plain", "last"]
-        bs.memory().turns.delete_newest()
-        assert texts(log.standing(None)) == ["plain"]
-
-
-def test_damage_is_told(tmp_path):
-    with open_home(tmp_path) as bs:
-        bs.memory().turns.add(says("a"))
-        bs.memory().turns.add(says("b"))
-    file = tmp_path / "transcript.jsonl"
-    file.write_bytes(file.read_bytes().replace(b'"a"', b'"z"', 1))
-    log = TurnLog(JsonlStore(tmp_path), Scope())
-    for _ in range(2):
-        with pytest.raises(CorruptLogError, match="transcript"):
-            log.standing(None)
 
 
 def test_a_closed_home_says_so(tmp_path):

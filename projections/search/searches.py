@@ -26,6 +26,7 @@ from projections.search.meaning import Meaning
 from projections.search.passages import Passage, passages
 from projections.search.search import Search
 from projections.search.vectors import VECTORS, Vectors, erase_vectors
+from projections.turns import Follower
 
 __all__ = ["Embedded", "Searches"]
 
@@ -62,7 +63,7 @@ class Searches:
 
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
     no search by meaning; with `background` what it has not read is read by and by, once somebody has searched. `top_k`
-    and `min_similarity` are as configured.
+    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, where others share it.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class Searches:
         background: bool = True,
         top_k: int = 5,
         min_similarity: float = 0.0,
+        followers: Callable[[Scope], Follower] | None = None,
     ) -> None:
         self.top_k = top_k
         self._document = document
         self._embedder = embedder
         self._background = background
         self._min_similarity = min_similarity
+        self._followers = followers
         self._embedding = Embedding(self._source)
         self._begin()
         _homes.add(self)
@@ -96,7 +99,12 @@ class Searches:
         with self._mutex:
             search = self._all.get(scope)
             if search is None:
-                search = self._all[scope] = Search(writer, self._meaning(scope), min_similarity=self._min_similarity)
+                search = self._all[scope] = Search(
+                    writer,
+                    self._meaning(scope),
+                    min_similarity=self._min_similarity,
+                    follower=None if self._followers is None else self._followers(scope),
+                )
             _keep(self._recent, scope, search, _KEPT)
             _keep(self._writers, scope, writer, _WRITERS)
             return search

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from projections.turns.board import TO_ALL, Board
+from projections.turns.follower import Follower, Followers, Gone, News, Seen
 from projections.turns.log import Lens, Look, TurnLog, TurnLogs
 from projections.turns.rows import Row, TurnView, Words, same_words, words_of
 
 __all__ = [
     "TO_ALL",
     "Board",
+    "Follower",
+    "Followers",
+    "Gone",
     "Lens",
     "Look",
+    "News",
     "Row",
+    "Seen",
     "TurnLog",
     "TurnLogs",
     "TurnView",

@@ -1,22 +1,20 @@
-"""The turns of a scope as its transcript tells them, read on as it grows and anew where it was rewritten."""
+"""The turns of a scope that stand, on as many boards as they are looked at through lenses."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 import msgspec
 
-from ledger.commit import EMPTY, Commit, head_of, unseal
-from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
-from ledger.events import Turn, TurnRecorded, TurnSuperseded
-from ledger.scope import TRANSCRIPT, Scope
+from ledger.scope import Scope
 from ledger.store import EventStore
 from projections.turns.board import Board
+from projections.turns.follower import Follower, Followers, Gone, News, Seen
 from projections.turns.rows import Row, TurnView, Words
 
 __all__ = ["Lens", "Look", "TurnLog", "TurnLogs"]
@@ -101,83 +99,70 @@ def _said(rows: Iterable[Row]) -> list[TurnView]:
     return [row.said for row in rows]
 
 
-class _Held:
-    """What was folded of a transcript so far; `edition` and `size` are those it had before it was read."""
+class _Boards:
+    """The turns that a scope's boards are made of; `seen` is how much of the transcript they show."""
 
-    def __init__(self, edition: str) -> None:
-        self.edition = edition
-        self.head = EMPTY
-        self.begin = self.byte = 0
-        """Where the last line begins that was read, and the byte behind it."""
-        self.size = 0
-        self.threads: dict[str, list[Row | None]] = {}
-        self.boards: dict[tuple[str | None, bool], Board] = {}
+    def __init__(self) -> None:
+        self.seen: Seen | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._threads: dict[str, list[Row | None]] = {}
+        self._boards: dict[tuple[str | None, bool], Board] = {}
         self._serial = 0
-        self._spelled: dict[str | None, str | None] = {}
 
-    def take(self, commit: Commit) -> None:
-        """Fold a commit."""
-        name = commit.cause.thread
-        if name is None:
-            return
-        rows = self.threads.setdefault(name, [])
-        boards = [board for (thread, _), board in self.boards.items() if thread in (None, name)]
-        for event in commit.events:
-            if isinstance(event, TurnRecorded):
-                row = self._row(name, event.turn, commit.at)
-                rows += [None] * (event.turn.n - 1 - len(rows))
-                rows.append(row)
-                for board in boards:
-                    board.add(row)
-            elif isinstance(event, TurnSuperseded):
-                gone = rows[event.n - 1] if event.n <= len(rows) else None
-                if gone is not None and gone.stands:
-                    gone.stands = False
-                    rows[event.n - 1] = None
-                    for board in boards:
-                        board.drop(gone)
+    def take(self, news: News) -> None:
+        """Bring all boards up to date."""
+        if news.anew:
+            self._begin()
+        for gone in news.drop:
+            self._drop(gone)
+        for said in news.put:
+            self._put(said)
+        self.seen = news.seen
 
-    def _row(self, thread: str, turn: Turn, at: str) -> Row:
+    def _put(self, said: TurnView) -> None:
         self._serial += 1
-        # Of what turns have in common one text is kept; times are often that of the commit.
-        spelled = self._spelled.setdefault
-        said = TurnView(
-            turn.id,
-            spelled(turn.role, turn.role) or "",
-            turn.content,
-            at if turn.at == at else turn.at,
-            turn.n,
-            spelled(turn.name, turn.name),
-            spelled(turn.cause_by, turn.cause_by),
-            spelled(turn.sent_from, turn.sent_from),
-            turn.send_to,
-            turn.metadata,
-            thread,
-        )
-        return Row(self._serial, said)
+        row = Row(self._serial, said)
+        rows = self._threads.setdefault(said.thread, [])
+        rows += [None] * (said.n - len(rows))
+        rows[said.n - 1] = row
+        for board in self._of(said.thread):
+            board.add(row)
+
+    def _drop(self, gone: Gone) -> None:
+        rows = self._threads[gone.thread]
+        row, rows[gone.n - 1] = rows[gone.n - 1], None
+        if row is not None:
+            row.stands = False
+            for board in self._of(gone.thread):
+                board.drop(row)
+
+    def _of(self, name: str) -> list[Board]:
+        return [board for (thread, _), board in self._boards.items() if thread in (None, name)]
 
     def board(self, thread: str | None, *, ignore_id: bool) -> Board:
         """Return the board of a thread, or of all; it is made when it is asked for first, and followed from then on."""
-        board = self.boards.get((thread, ignore_id))
+        board = self._boards.get((thread, ignore_id))
         if board is None:
-            board = self.boards[thread, ignore_id] = Board(self.standing(thread), ignore_id=ignore_id)
+            board = self._boards[thread, ignore_id] = Board(self.standing(thread), ignore_id=ignore_id)
         return board
 
     def standing(self, thread: str | None) -> list[Row]:
         """Return the rows of a thread, or of all, in the order they were recorded."""
-        if thread is not None:
-            return [row for row in self.threads.get(thread, ()) if row is not None]
-        rows = [row for rows in self.threads.values() for row in rows if row is not None]
+        threads = self._threads.values() if thread is None else (self._threads.get(thread, ()),)
+        rows = [row for rows in threads for row in rows if row is not None]
         return sorted(rows, key=lambda row: row.serial)
 
 
 class TurnLog:
-    """A scope's turns that stand, in memory; safe for threads, and begun anew in a child of this process."""
+    """A scope's turns that stand, in memory; safe for threads, and begun anew in a child of this process.
 
-    def __init__(self, store: EventStore, scope: Scope) -> None:
-        self._store = store
-        self._stream = scope.stream(TRANSCRIPT)
-        self._held = _Held("")
+    With a `follower` they are those that it follows, else those of a follower of its own.
+    """
+
+    def __init__(self, store: EventStore, scope: Scope, follower: Follower | None = None) -> None:
+        self._follower = follower or Follower(store, scope)
         self.renew()
         _logs.add(self)
 
@@ -186,103 +171,85 @@ class TurnLog:
         self._mutex = threading.Lock()
         self.adding = threading.Lock()
         """For whoever looks first whether something is there, and then adds it."""
-        self.start_over()
+        self._boards = _Boards()
 
     def start_over(self) -> None:
         """Let go of all that is held, whatever anybody is doing with it; the next look reads from the first line."""
-        self._held = _Held("")
+        self._follower.start_over()
+        self._boards = _Boards()
 
     @contextmanager
     def look(self, lens: Lens) -> Iterator[Look]:
         """Fold what this or another process has appended, and lend out what stands; nothing changes meanwhile.
 
         Raises:
-            CorruptLogError: the transcript is damaged.
+            CorruptLogError: a log is damaged.
             StoreError: it cannot be read.
         """
         with self._mutex:
-            held = self._caught_up()
-            yield Look(held.board(lens.thread, ignore_id=lens.ignore_id), lens)
+            board = self._caught_up().board(lens.thread, ignore_id=lens.ignore_id)
+            yield Look(board, lens)
 
     def standing(self, thread: str | None) -> list[TurnView]:
         """Return the turns of a thread, or of all, that stand, in the order they were recorded; raises as `look`."""
         with self._mutex:
             return _said(self._caught_up().standing(thread))
 
-    def _caught_up(self) -> _Held:
-        held = self._held
-        # The edition first: what is read after it may be newer, never older, and then the next look tells.
-        edition, size = self._store.edition(self._stream), self._store.size(self._stream)
-        now = self._store.head(self._stream)
-        if held.edition == edition and held.head == now and (held.size == size or self._is_where_it_was(held)):
-            held.size = size
-            return held
+    def _caught_up(self) -> _Boards:
+        # What is let go of meanwhile stays so: this look goes on with what it has, and nobody keeps that.
+        boards = self._boards
         try:
-            until = self._store.settled_head(self._stream)
-        except (StoreError, LockTimeoutError):
-            # A home that cannot be written can be read all the same, and so can one that is being rewritten.
-            until = now
-        if held.edition != edition or held.head.seq >= until.seq or not self._reads_on(held, until.seq):
-            held = self._held = _Held(edition)
-            self._read(held, until.seq)
-        held.size = size
-        return held
-
-    def _is_where_it_was(self, held: _Held) -> bool:
-        """Whether the last line that was read is still at its place: half a line may have come behind it."""
-        record = next(self._store.read(self._stream, held.head.seq - 1, byte=held.begin), None)
-        return record is not None and record.byte == held.begin and head_of(record.line) == held.head
-
-    def _reads_on(self, held: _Held, until: int) -> bool:
-        """Read on from where it stands; False where the transcript is not the one that was read."""
-        try:
-            return self._read(held, until)
-        except CorruptLogError:
-            # If it is damage, whoever reads from the first line meets it again.
-            return False
-
-    def _read(self, held: _Held, until: int) -> bool:
-        for record in self._store.read(self._stream, held.head.seq, byte=held.byte):
-            if held.head.seq >= until:
-                break
-            if record.byte and record.byte != held.byte:
-                # The lines before it are of another length than they were: something was erased.
-                return False
-            commit = unseal(record.line, held.head, stream=self._stream, byte=record.byte)
-            held.take(commit)
-            held.head, held.begin, held.byte = commit.head, record.byte, record.byte + len(record.line) + 1
-        return True
+            boards.take(self._follower.since(boards.seen))
+        except BaseException:
+            # They may show a part of it.
+            self._boards = _Boards()
+            raise
+        return boards
 
 
 class TurnLogs:
     """The turns of every scope that somebody looks at, each kept as long as anybody does, and of a few for longer."""
 
-    def __init__(self, store: EventStore) -> None:
-        logs: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
-
+    def __init__(self, store: EventStore, followers: Followers | None = None) -> None:
+        self._store = store
+        self._followers = followers or Followers(store)
+        self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
         # A host asks for the same memory again and again, and holds none of them.
-        @lru_cache(maxsize=_RECENT)
-        def opened(scope: Scope) -> TurnLog:
-            return logs.setdefault(scope, TurnLog(store, scope))
+        self._recent: OrderedDict[Scope, TurnLog] = OrderedDict()
+        self.renew()
+        _homes.add(self)
 
-        self._logs = logs
-        self._opened = opened
+    def renew(self) -> None:
+        """Begin anew in a child of this process."""
+        self._mutex = threading.Lock()
 
     def __call__(self, scope: Scope) -> TurnLog:
         """Return the turns of a scope."""
-        return self._opened(scope)
+        with self._mutex:
+            log = self._all.get(scope)
+            if log is None:
+                log = self._all[scope] = TurnLog(self._store, scope, self._followers(scope))
+            self._recent[scope] = log
+            self._recent.move_to_end(scope)
+            if len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+            return log
 
     def purge(self, scope: Scope) -> None:
         """Let go of a scope's turns."""
-        log = self._logs.get(scope)
+        self._followers.purge(scope)
+        log = self._all.get(scope)
         if log is not None:
             log.start_over()
 
 
 _logs: weakref.WeakSet[TurnLog] = weakref.WeakSet()
+_homes: weakref.WeakSet[TurnLogs] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
+    for home in list(_homes):
+        home.renew()
     for log in list(_logs):
         log.renew()
 

@@ -7,16 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fakes import CountingSalts, FakeClock, exchange, open_home
+from fakes import FakeClock, exchange, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_home import resealed
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.commit import Cause, Draft, head_of, seal
-from ledger.errors import CorruptLogError, NotFoundError
-from ledger.events import Fact, Redacted
+from ledger.errors import NotFoundError
+from ledger.events import Fact
 from ledger.memory import Memory
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
@@ -25,7 +23,6 @@ from projections.search.lexical import Entry
 
 ADA = Scope("ada")
 TRANSCRIPT = ADA.stream("transcript")
-LEDGER = ADA.stream("ledger")
 
 
 class Mirror:
@@ -186,107 +183,6 @@ def test_a_superseded_turn_is_gone_and_its_revision_found(memory: MemoryHandle, 
     assert ([entry.text for entry in change.put], len(change.drop)) == (["I like coffee."], 1)
     assert reader.texts() == ["tea it is.", "I like coffee."]
     assert Reader(reader.store.home).texts() == reader.texts()
-
-
-def test_an_erased_turn_is_gone_and_what_is_left_is_read_anew(memory: MemoryHandle, reader: Reader) -> None:
-    memory.record("t1", exchange("tea"))
-    memory.record("t2", exchange("coffee"))
-    reader.look()
-    memory.forget(thread_id="t1")
-    assert reader.look().anew
-    assert reader.texts() == ["I like coffee.", "coffee it is."]
-
-
-def test_a_turn_whose_erasure_was_interrupted_is_gone_already(memory: MemoryHandle, reader: Reader) -> None:
-    memory.record("t1", exchange("tea"))
-    memory.add_fact("A commit before it")
-    known = Reader(reader.store.home)
-    assert len(known.texts()) == 2
-    lines = [record.line for record in reader.store.read(LEDGER)]
-    event = Redacted(TRANSCRIPT, 1, 0, "turn", thread="t1", n=1, turn="t1", size=11)
-    draft = Draft("2026-03-01T12:00:00.000000Z", Cause(kind="redaction"), (event,))
-    reader.store.append(LEDGER, seal(draft, head_of(lines[-1]), CountingSalts()), len(lines))
-    assert reader.texts() == ["tea it is."]
-    change = known.look()
-    assert (len(change.drop), change.anew) == (1, False)
-    assert known.texts() == ["tea it is."]
-
-
-def test_words_that_only_speak_of_redaction_erase_nothing(memory: MemoryHandle, reader: Reader) -> None:
-    memory.record("t1", exchange("tea"))
-    memory.add_fact('Says {"type":"Redacted"} and "Redacted" all the time')
-    assert len(reader.texts()) == 2
-
-
-def test_another_stream_in_its_place_is_read_anew(memory: MemoryHandle, reader: Reader, tmp_path: Path) -> None:
-    memory.record("t1", exchange("tea"))
-    assert len(reader.texts()) == 2
-    with open_home(tmp_path / "other") as other:
-        for topic in ("coffee", "milk"):
-            other.memory("ada").record("t1", exchange(topic), mode="append")
-    reader.store.path(TRANSCRIPT).unlink()
-    (tmp_path / "other" / f"{TRANSCRIPT}.jsonl").rename(reader.store.path(TRANSCRIPT))
-    assert reader.look().anew
-    assert len(reader.texts()) == 4
-
-
-def test_a_transcript_that_was_cut_short_is_read_anew(memory: MemoryHandle, reader: Reader) -> None:
-    for topic in ("tea", "coffee"):
-        memory.record("t1", exchange(topic), mode="append")
-    assert len(reader.texts()) == 4
-    path = reader.store.path(TRANSCRIPT)
-    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
-    assert reader.texts() == ["I like tea.", "tea it is."]
-
-
-def test_only_what_the_writer_vouched_for_is_read(memory: MemoryHandle, reader: Reader) -> None:
-    memory.record("t1", exchange("tea"))
-    until = reader.store.head(TRANSCRIPT)
-    memory.record("t1", exchange("coffee"), mode="append")
-    reader.mirror.take(reader.turns.follow(until))
-    assert reader.mirror.texts() == ["I like tea.", "tea it is."]
-
-
-def test_a_damaged_line_is_told_each_time_and_nothing_is_taken_from_it(memory: MemoryHandle, reader: Reader) -> None:
-    memory.record("t1", exchange("tea"))
-    memory.record("t1", exchange("coffee"), mode="append")
-    path = reader.store.path(TRANSCRIPT)
-    path.write_bytes(path.read_bytes().replace(b"I like tea.", b"I hate tea."))
-    for _ in range(2):
-        with pytest.raises(CorruptLogError):
-            reader.look()
-    assert reader.turns.standing == {}
-
-
-def test_what_was_read_before_a_damaged_line_is_told_once_that_is_mended(memory: MemoryHandle, reader: Reader) -> None:
-    for topic in ("tea", "coffee"):
-        memory.record("t1", exchange(topic), mode="append")
-    path = reader.store.path(TRANSCRIPT)
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"I like coffee.", b"I hate coffee."))
-    with pytest.raises(CorruptLogError):
-        reader.look()
-    path.write_bytes(whole)
-    assert len(reader.texts()) == 4
-
-
-def test_a_line_that_breaks_the_chain_is_told(memory: MemoryHandle, reader: Reader) -> None:
-    for topic in ("tea", "coffee"):
-        memory.record("t1", exchange(topic), mode="append")
-    path = reader.store.path(TRANSCRIPT)
-    first, second = path.read_bytes().splitlines()
-    path.write_bytes(first + b"\n" + resealed(second, prev="0" * 64) + b"\n")
-    with pytest.raises(CorruptLogError):
-        reader.look()
-
-
-def test_the_transcript_of_somebody_else_is_refused(bs: Backstory, reader: Reader) -> None:
-    bs.memory("bob").record("t1", exchange("tea"))
-    theirs = reader.store.path(Scope("bob").stream("transcript"))
-    reader.store.path(TRANSCRIPT).parent.mkdir(parents=True)
-    theirs.rename(reader.store.path(TRANSCRIPT))
-    with pytest.raises(CorruptLogError, match="user bob"):
-        reader.look()
 
 
 steps = st.lists(

@@ -1,0 +1,359 @@
+"""What stands of a scope's transcript, read on as it grows, and anew where it is not the one that was read.
+
+Whoever makes something of turns asks here what has changed since it looked last. So there is one place that decides
+how far a transcript may be read and whose words may still be handed out, and one copy of them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from array import array
+from collections.abc import Sequence
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+
+from ledger.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
+from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
+from ledger.events import Redacted, Turn, TurnRecorded, TurnSuperseded
+from ledger.scope import LEDGER, TRANSCRIPT, Scope
+from ledger.store import EventStore, Record
+from projections.turns.rows import TurnView
+
+__all__ = ["Follower", "Followers", "Gone", "News", "Seen"]
+
+_REMEMBERED = 10_000
+"""So many of the turns that ceased to stand last are named to whoever has not looked since; others begin anew."""
+
+_REDACTED = b'"Redacted"'
+"""What stands in every line of the ledger that tells of an erasure, and in few others."""
+
+_numbers = count(1)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """How much of a transcript somebody knows; given out with news, and given back to ask for more."""
+
+    reading: int
+    turns: int
+    gone: int
+
+
+class Gone(NamedTuple):
+    """A turn that ceased to stand, without its words; `serial` counts the turns as they were read, from 1."""
+
+    thread: str
+    n: int
+    serial: int
+
+
+class News(msgspec.Struct, frozen=True):
+    """What to drop, and then to add, in the order it was recorded; where `anew`, begin with nothing."""
+
+    seen: Seen
+    put: Sequence[TurnView] = ()
+    drop: Sequence[Gone] = ()
+    anew: bool = False
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """How far a stream was read: its head there, where the last line begins that was read, and the byte behind it."""
+
+    head: Head = EMPTY
+    begin: int = 0
+    end: int = 0
+
+
+class _Held:
+    """What was read of a transcript so far; `edition` and `size` are those it had before it was read."""
+
+    def __init__(self) -> None:
+        self.begin("")
+
+    def begin(self, edition: str) -> None:
+        """Let go of everything, and have all who ask begin anew."""
+        self._reading = next(_numbers)
+        self.edition = edition
+        self.size = 0
+        self.said = self.learned = _Place()
+        self._turns: list[TurnView | None] = []
+        self._serials: dict[str, array[int]] = {}
+        """By thread and ordinal; 0 where nothing stands."""
+        self._gone: list[Gone] = []
+        self._forgotten = 0
+        self._awaited: dict[tuple[str, int], int] = {}
+        """The turns that are erased and were not met yet, and in which commits they will be."""
+        self._spelled: dict[str | None, str | None] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Take a commit of the transcript in."""
+        thread = commit.cause.thread
+        if thread is None:
+            return
+        serials = self._serials.setdefault(thread, array("Q"))
+        for event in commit.events:
+            if isinstance(event, TurnRecorded):
+                n = event.turn.n
+                if n <= len(serials):
+                    self._drop(thread, n)
+                serials.extend([0] * (n - len(serials)))
+                if (thread, n) not in self._awaited:
+                    self._turns.append(self._view(thread, event.turn, commit.at))
+                    serials[n - 1] = len(self._turns)
+            elif isinstance(event, TurnSuperseded):
+                self._drop(thread, event.n)
+
+    def redact(self, event: Redacted) -> None:
+        """Let go of a turn, or never take it in, whatever its line says."""
+        if event.thread is None or event.n is None:
+            return
+        if event.seq > self.said.head.seq:
+            self._awaited[event.thread, event.n] = event.seq
+        else:
+            self._drop(event.thread, event.n)
+
+    def met(self) -> None:
+        """Note that the transcript was read as far as `said`."""
+        if self._awaited:
+            self._awaited = {turn: seq for turn, seq in self._awaited.items() if seq > self.said.head.seq}
+
+    def _drop(self, thread: str, n: int) -> None:
+        serials = self._serials.get(thread, ())
+        serial = serials[n - 1] if 0 < n <= len(serials) else 0
+        if serial:
+            self._serials[thread][n - 1] = 0
+            self._turns[serial - 1] = None
+            self._gone.append(Gone(thread, n, serial))
+            if len(self._gone) > 2 * _REMEMBERED:
+                self._forgotten += _REMEMBERED
+                del self._gone[:_REMEMBERED]
+
+    def _view(self, thread: str, turn: Turn, at: str) -> TurnView:
+        # Of what turns have in common one text is kept; times are often that of the commit.
+        spelled = self._spelled.setdefault
+        return TurnView(
+            turn.id,
+            spelled(turn.role, turn.role) or "",
+            turn.content,
+            at if turn.at == at else turn.at,
+            turn.n,
+            spelled(turn.name, turn.name),
+            spelled(turn.cause_by, turn.cause_by),
+            spelled(turn.sent_from, turn.sent_from),
+            turn.send_to,
+            turn.metadata,
+            thread,
+        )
+
+    def since(self, seen: Seen | None) -> News:
+        """Return what is new to somebody."""
+        now = Seen(self._reading, len(self._turns), self._forgotten + len(self._gone))
+        if seen == now:
+            return News(now)
+        if seen is None or seen.reading != now.reading or seen.gone < self._forgotten:
+            return News(now, [said for said in self._turns if said is not None], anew=True)
+        put = [said for said in self._turns[seen.turns :] if said is not None]
+        # What came and went between two looks is nobody's business.
+        drop = [gone for gone in self._gone[seen.gone - self._forgotten :] if gone.serial <= seen.turns]
+        return News(now, put, drop)
+
+
+class Follower:
+    """Follows the transcript of a scope; safe for threads, and begun anew in a child of this process.
+
+    Each line is checked against the chain. A turn that the ledger says is erased is gone, also where a crash came
+    before its words were taken out, or the home cannot be written.
+    """
+
+    def __init__(self, store: EventStore, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+        self._ledger = scope.stream(LEDGER)
+        self._transcript = scope.stream(TRANSCRIPT)
+        self.renew()
+        _followers.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a child of this process, where nobody may be left to give a lock back."""
+        self._mutex = threading.Lock()
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Let go of all that is held, and wait for nobody; the next look reads from the first line."""
+        self._held = _Held()
+
+    def since(self, seen: Seen | None, until: Head | None = None) -> News:
+        """Read on, and return what is new to somebody who has seen so much.
+
+        It is read up to `until`, which a writer has vouched for, or to what can neither be lost nor taken back; not
+        less than what anybody was told before.
+
+        Raises:
+            CorruptLogError: a log is damaged.
+            StoreError: it cannot be read.
+        """
+        with self._mutex:
+            # What is let go of meanwhile stays so: this look goes on with what it has, and nobody keeps that.
+            held = self._held
+            self._catch_up(held, until)
+            return held.since(seen)
+
+    def _catch_up(self, held: _Held, until: Head | None) -> None:
+        # The edition first: what is read after it may be newer, never older, and then the next look tells.
+        edition, size = self._store.edition(self._transcript), self._store.size(self._transcript)
+        now, learned = self._store.head(self._transcript), self._store.head(self._ledger)
+        same = held.edition == edition and held.said.head == now
+        same = same and (held.size == size or self._is_where_it_was(held))
+        if not same or held.learned.head != learned:
+            if until is None:
+                until = now if same else self._settled(now)
+            try:
+                if held.edition != edition or not self._reads_on(held, until, learned, same=same):
+                    held.begin(edition)
+                    self._learn(held)
+                    self._read(held, until)
+            except BaseException:
+                # A part of it was taken in.
+                held.begin("")
+                raise
+        held.size = size
+
+    def _settled(self, now: Head) -> Head:
+        try:
+            return self._store.settled_head(self._transcript)
+        except (StoreError, LockTimeoutError):
+            # A home that cannot be written can be read all the same, and so can one that is being rewritten.
+            return now
+
+    def _is_where_it_was(self, held: _Held) -> bool:
+        """Whether the last line that was read is still at its place: others may have come behind it, or a part."""
+        said = held.said
+        if not said.head.seq:
+            return True
+        record = next(self._store.read(self._transcript, said.head.seq - 1, byte=said.begin), None)
+        try:
+            return record is not None and record.byte == said.begin and head_of(record.line) == said.head
+        except UNREADABLE:
+            return False
+
+    def _reads_on(self, held: _Held, until: Head, learned: Head, *, same: bool) -> bool:
+        """Read both streams on from where they stand; False where one of them is not the one that was read.
+
+        `same`: there is nothing new in the transcript.
+        """
+        try:
+            if learned != held.learned.head:
+                if learned.seq <= held.learned.head.seq:
+                    return False
+                self._learn(held)
+            if held.said.head.seq >= until.seq:
+                return same or self._is_where_it_was(held)
+            return self._read(held, until)
+        except CorruptLogError:
+            # If it is damage, whoever reads from the first line meets it again.
+            return False
+
+    def _read(self, held: _Held, until: Head) -> bool:
+        """Read the transcript on; False where it is not the one that was read."""
+        said = held.said
+        for record in self._store.read(self._transcript, said.head.seq, byte=said.end):
+            if said.head.seq >= until.seq:
+                break
+            if record.byte and record.byte != said.end:
+                # The lines before it are of another length than they were: something was erased.
+                return False
+            commit = unseal(record.line, said.head, stream=self._transcript, byte=record.byte)
+            if commit.seq == 1:
+                self._must_be_ours(commit)
+            held.take(commit)
+            held.said = said = _behind(commit.head, record)
+        held.met()
+        return True
+
+    def _learn(self, held: _Held) -> None:
+        """Read the ledger on for what it says is erased.
+
+        Nobody who only looks for turns should decode all that was ever learned: only what follows on the line that was
+        read last, what tells of an erasure, and the last line have to be what was written.
+        """
+        before, last = held.learned.head, None
+        for seq, record in enumerate(self._store.read(self._ledger, before.seq, byte=held.learned.end), before.seq):
+            if last is None or _REDACTED in record.line:
+                after = before if last is None else _head_before(record, seq)
+                for event in unseal(record.line, after, stream=self._ledger, byte=record.byte).events:
+                    if isinstance(event, Redacted):
+                        held.redact(event)
+            last = seq, record
+        if last is not None:
+            seq, record = last
+            commit = unseal(record.line, _head_before(record, seq), stream=self._ledger, byte=record.byte)
+            held.learned = _behind(commit.head, record)
+
+    def _must_be_ours(self, first: Commit) -> None:
+        owner = Scope(first.cause.user, first.cause.agent)
+        if owner != self._scope and first.cause.kind != "erased":
+            raise CorruptLogError(
+                f"{self._transcript} is the log of {owner}, not of {self._scope}: put it back where it belongs",
+                kind="altered",
+                stream=self._transcript,
+                line=1,
+                byte=0,
+            )
+
+
+def _head_before(record: Record, seq: int) -> Head:
+    """Say after what a line comes, which is the line after so many, by what it says itself."""
+    try:
+        return Head(seq, prev_of(record.line))
+    except UNREADABLE:
+        # Whoever unseals it says what is wrong.
+        return Head(seq, "")
+
+
+def _behind(head: Head, record: Record) -> _Place:
+    return _Place(head, record.byte, record.byte + len(record.line) + 1)
+
+
+class Followers:
+    """The follower of every scope that somebody looks at, one for all who do, and kept as long as anybody does."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._all: weakref.WeakValueDictionary[Scope, Follower] = weakref.WeakValueDictionary()
+        self.renew()
+        _homes.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a child of this process."""
+        self._mutex = threading.Lock()
+
+    def __call__(self, scope: Scope) -> Follower:
+        """Return the follower of a scope."""
+        with self._mutex:
+            follower = self._all.get(scope)
+            if follower is None:
+                follower = self._all[scope] = Follower(self._store, scope)
+            return follower
+
+    def purge(self, scope: Scope) -> None:
+        """Let go of a scope's turns."""
+        follower = self._all.get(scope)
+        if follower is not None:
+            follower.start_over()
+
+
+_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+_homes: weakref.WeakSet[Followers] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for home in list(_homes):
+        home.renew()
+    for follower in list(_followers):
+        follower.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
