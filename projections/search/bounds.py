@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 
 import msgspec
 
@@ -10,9 +10,13 @@ from ledger.clock import parse_moment, spell_moment
 from ledger.errors import UsageError
 from ledger.events import Fact
 from ledger.policy import CATEGORIES
-from projections.search.corpus import Turns
+from projections.search.allowed import Allowed
+from projections.search.corpus import Facts, Turns
 
 __all__ = ["SPACES", "Bounds"]
+
+_FEW = 1000
+"""So few are gathered at once."""
 
 SPACES = ("facts", "turns")
 """What there is to search in."""
@@ -46,29 +50,50 @@ class Bounds(msgspec.Struct, frozen=True):
             raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
         return cls(category, thread, _moment(since), _moment(until))
 
-    def of_facts(self, facts: Mapping[str, Fact]) -> set[str] | None:
+    def of_facts(self, facts: Facts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
-        # One condition at a time, and only those that were stated: there may be very many facts.
-        found: Iterable[Fact] = facts.values()
-        if self.category is not None:
-            found = [fact for fact in found if fact.category == self.category]
-        if self.thread is not None:
-            found = [fact for fact in found if fact.source == self.thread]
-        if self.since is not None:
-            found = [fact for fact in found if fact.created_at >= self.since]
-        if self.until is not None:
-            found = [fact for fact in found if fact.created_at < self.until]
-        return {fact.id for fact in found}
+        live = facts.live
+        files = facts.filed().smallest(self.category, self.thread, self.since, self.until)
+        most = sum(map(len, files))
 
-    def of_turns(self, turns: Turns) -> set[str] | None:
+        def test(key: str) -> bool:
+            fact = live.get(key)
+            return fact is not None and self._holds(fact)
+
+        def gather() -> set[str]:
+            # Others may go on filing meanwhile; a list is made in one step.
+            return {fact.id for file in files for fact in list(file.values()) if self._holds(fact)}
+
+        return gather() if most <= _FEW else Allowed(test, gather, most)
+
+    def _holds(self, fact: Fact) -> bool:
+        return (
+            (self.category is None or fact.category == self.category)
+            and (self.thread is None or fact.source == self.thread)
+            and (self.since is None or fact.created_at >= self.since)
+            and (self.until is None or fact.created_at < self.until)
+        )
+
+    def of_turns(self, turns: Turns) -> Collection[str] | None:
         """Return the keys of the turns that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
-        found = (turns.standing if self.thread is None else turns.of(self.thread)).items()
         first, end = self.since or "", self.until or _LATEST
-        return {key for key, said in found if first <= said.at < end}
+        if self.thread is not None:
+            return {key for key, said in turns.of(self.thread).items() if first <= said.at < end}
+        standing = turns.standing
+
+        def test(key: str) -> bool:
+            said = standing.get(key)
+            return said is not None and first <= said.at < end
+
+        def gather() -> set[str]:
+            # Others may go on reading meanwhile; a copy is made in one step.
+            return {key for key, said in dict(standing).items() if first <= said.at < end}
+
+        return Allowed(test, gather, len(standing))
 
 
 _EVERYTHING = Bounds()

@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from projections.search.allowed import Allowed
 from projections.search.days import words_of_day
 from projections.search.nearby import Nearby
 from projections.search.postings import Postings, softened
@@ -38,11 +40,16 @@ _SPEAKER = 2.0
 _DAY = 1.0
 """What fields of few and short words count, where a word of the text counts 1 before saturation."""
 _MISSPELLED = 0.5
+_GUESSES = 8
+"""So many words of a query are taken for misspelled at most: a long text in another language has hundreds."""
 _LARGE = 1000
 _EVERYWHERE = 0.8
 _MANY_DEAD = 1000
 _FEW = 8
 """If so many times fewer entries are asked for than have hits, to look them up is quicker than to go by rank."""
+_TRIED = 8
+_WALK = 16
+"""To gather all that is allowed takes as long as to go so many times fewer hits by rank."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -201,24 +208,39 @@ class Lexical:
             return []
         scores = self._scores(query)
         hits = np.flatnonzero(scores > 0)
-        if keep is not None and _FEW * len(keep) <= len(hits):
-            kept = {slot for key in keep if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
-            hits, keep = np.array(sorted(kept), dtype=np.int64), None
-        found: list[Scored] = []
-        keep = keep if keep is None or isinstance(keep, (AbstractSet, Mapping)) else frozenset(keep)
-        for slot in self._best_first(scores, hits, k):
-            key = self._keys[slot]
-            if keep is None or key in keep:
-                found.append(Scored(key, float(scores[slot])))
+        if keep is None:
+            found = list(islice(self._best_first(scores, hits, k), k))
+        else:
+            found = self._among(keep, scores, hits, k)
+        return [Scored(self._keys[slot], float(scores[slot])) for slot in found]
+
+    def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int) -> list[int]:
+        """The best slots whose keys are in `keep`."""
+        known = keep.gathered if isinstance(keep, Allowed) else keep
+        if known is not None and _FEW * len(known) <= len(hits):
+            return self._of_few(known, scores, k)
+        lookup = keep if isinstance(keep, (AbstractSet, Mapping, Allowed)) else frozenset(keep)
+        patience = max(_TRIED * k, len(self) // _WALK)
+        found: list[int] = []
+        for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k)):
+            if tried == patience and isinstance(keep, Allowed) and _FEW * len(keep.all()) <= len(hits):
+                return self._of_few(keep.all(), scores, k)
+            if self._keys[slot] in lookup:
+                found.append(slot)
                 if len(found) == k:
                     break
         return found
 
-    def _best_first(self, scores: Floats, hits: Slots, k: int) -> Iterator[int]:
+    def _of_few(self, keys: Collection[str], scores: Floats, k: int) -> list[int]:
+        import numpy as np
+
+        kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
+        return list(islice(self._best_first(scores, np.array(sorted(kept), dtype=np.int64), k), k))
+
+    def _best_first(self, scores: Floats, hits: Slots, portion: int) -> Iterator[int]:
         """All hits in order; sorted in portions, since mostly only the first few are asked for."""
         import numpy as np
 
-        portion = k
         while len(hits):
             top = hits
             if portion < len(hits):
@@ -258,11 +280,13 @@ class Lexical:
         return telling or terms
 
     def _known(self, said: dict[str, str]) -> Iterator[_Term]:
+        guesses = _GUESSES
         for word, written in said.items():
             number = self._postings.number(word)
             if number is not None:
                 yield _Term(written, number, self._rarity(number))
-            elif not (self._speakers.has(word) or self._days.has(word)):
+            elif guesses and not (self._speakers.has(word) or self._days.has(word)):
+                guesses -= 1
                 meant = [number for other in spellings(written) if (number := self._postings.number(other)) is not None]
                 if meant:
                     # The commonest one is the likeliest; of equals the first, so that it is always the same.

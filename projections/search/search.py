@@ -8,7 +8,7 @@ embed what is new is somebody else's work (`embedding`), and nobody waits for it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -18,13 +18,14 @@ from ledger.events import Fact
 from ledger.memory import Memory
 from ledger.writer import Writer
 from projections.search.bounds import Bounds
-from projections.search.corpus import Change, Facts, Said, Turns, fact_entry
+from projections.search.corpus import Change, Facts, Turns, fact_entry
 from projections.search.found import Explanation, Found, Hit
 from projections.search.fusion import Fused, fused
 from projections.search.lexical import Entry, Lexical, Scored
 from projections.search.likeness import Likeness
 from projections.search.meaning import Meaning
 from projections.search.passages import Passage, passages
+from projections.turns import Follower, TurnView
 
 __all__ = ["Search"]
 
@@ -41,13 +42,13 @@ class _Kept:
     They are apart, so that nobody who puts a prompt together waits until a long transcript is indexed.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, follower: Follower) -> None:
         self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
         self._comparing = threading.RLock()
         self.facts = Facts()
         self._compared = Facts()
         self._likeness = Likeness()
-        self.turns = Turns(writer.store, writer.scope)
+        self.turns = Turns(writer.store, writer.scope, follower)
         self._words: dict[str, Lexical] = {}
 
     def words(self, within: str) -> Lexical:
@@ -76,6 +77,18 @@ class _Kept:
             return self._likeness.of(query)
 
     def _take(self, within: str, change: Change) -> None:
+        try:
+            self._index(within, change)
+        except BaseException:
+            # A part of it was taken in, and nobody would be told of the rest again.
+            self._words.pop(within, None)
+            if within == "facts":
+                self.facts = Facts()
+            else:
+                self.turns.start_over()
+            raise
+
+    def _index(self, within: str, change: Change) -> None:
         if change.anew:
             self._words[within] = Lexical(change.put)
             return
@@ -84,20 +97,20 @@ class _Kept:
         if change.put:
             self.words(within).put(change.put)
 
-    def standing(self, within: str) -> Mapping[str, Fact] | Mapping[str, Said]:
+    def standing(self, within: str) -> Mapping[str, Fact] | Mapping[str, TurnView]:
         """What can be found, by its key."""
         return self.facts.live if within == "facts" else self.turns.standing
 
-    def keys(self, within: str, bounds: Bounds) -> set[str] | None:
+    def keys(self, within: str, bounds: Bounds) -> Collection[str] | None:
         """What lies within bounds; None for everything."""
-        return bounds.of_facts(self.facts.live) if within == "facts" else bounds.of_turns(self.turns)
+        return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
 
     def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:
         """Spell out the best of what was found, as far as it is still there."""
         words, standing = self.words(within), self.standing(within)
         still = ((one, standing[one.key]) for one in ranked if one.key in standing)
         return tuple(
-            _hit(found, one.score, _why(one, words, query) if explain else None) for one, found in islice(still, most)
+            _hit(found, one, _why(one, words, query) if explain else None) for one, found in islice(still, most)
         )
 
     def entries(self, within: str) -> list[Entry]:
@@ -111,7 +124,7 @@ class Search:
     """Finds what a scope's memory and transcript hold; safe for threads and forks, up with other processes.
 
     `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
-    `min_similarity`, a cosine, where a search states no other.
+    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`, or one of its own.
     """
 
     def __init__(
@@ -120,11 +133,13 @@ class Search:
         meaning: Meaning | None = None,
         *,
         min_similarity: float = 0.0,
+        follower: Follower | None = None,
     ) -> None:
         self._writer = writer
         self.meaning = meaning
         self._min_similarity = min_similarity
-        self._kept = _Kept(writer)
+        self._follower = follower or Follower(writer.store, writer.scope)
+        self._kept = _Kept(writer, self._follower)
 
     def find(
         self,
@@ -209,7 +224,8 @@ class Search:
 
     def purge(self) -> None:
         """Let go of all that is known by words, and wait for nobody: the next look reads what is left."""
-        self._kept = _Kept(self._writer)
+        self._follower.start_over()
+        self._kept = _Kept(self._writer, self._follower)
 
     def close(self) -> None:
         """Let go of everything; the next look reads it again."""
@@ -227,34 +243,36 @@ def _why(one: Fused, words: Lexical, query: str) -> Explanation:
     return Explanation(parts, one.words_rank, one.words_score, one.meaning_rank, one.meaning_score)
 
 
-def _hit(found: Fact | Said, score: float, why: Explanation | None) -> Hit:
-    return _of_fact(found, score, why) if isinstance(found, Fact) else _of_turn(found, score, why)
+def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
+    return _of_fact(found, one, why) if isinstance(found, Fact) else _of_turn(found, one, why)
 
 
-def _of_fact(fact: Fact, score: float, why: Explanation | None) -> Hit:
+def _of_fact(fact: Fact, one: Fused, why: Explanation | None) -> Hit:
     return Hit(
         id=fact.id,
         content=fact.content,
-        score=score,
+        score=one.score,
         category=fact.category,
         confidence=fact.confidence,
         created_at=fact.created_at,
         source=fact.source,
         source_error=fact.source_error,
         by_hand=fact.by_hand,
+        by_meaning=one.words_rank is None,
         why=why,
     )
 
 
-def _of_turn(said: Said, score: float, why: Explanation | None) -> Hit:
+def _of_turn(said: TurnView, one: Fused, why: Explanation | None) -> Hit:
     return Hit(
         id=said.id,
         content=said.content,
-        score=score,
+        score=one.score,
         thread=said.thread,
         n=said.n,
         role=said.role,
         at=said.at,
         name=said.name,
+        by_meaning=one.words_rank is None,
         why=why,
     )

@@ -8,10 +8,12 @@ nearest to the query are gone through. Rows are numbered without gaps: the last 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, KeysView
+from collections.abc import Collection, Iterable, Iterator, KeysView
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from projections.search.allowed import Allowed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +34,9 @@ _LOOKED_AT = 8
 _CHUNK = 4096
 _FEW = 8
 """One key in so many is looked up; of more than that, all are gone through."""
+
+_AHEAD = 8
+"""So many times more rows than are asked for are looked up at least, before all keys that are allowed are gathered."""
 
 _HALF = 2
 
@@ -150,41 +155,73 @@ class Space:
         """
         if k < 1 or not self._idents:
             return []
-        allowed = self._allowed(query, k, keep)
+        close = None if self._cells is None else self._cells.near(query)
+        if isinstance(keep, Allowed) and keep.gathered is None and keep.most**2 > k * len(self):
+            # Of what is nearest enough is allowed, mostly: to look that up costs less than to gather all that is.
+            ahead = max(_AHEAD * k, 2 * k * len(self) // keep.most)
+            ranked, is_all = self._ranked(query, k, ahead, close, keep)
+            if len(ranked) == k or (is_all and close is None):
+                return ranked
+        allowed = self._allowed(k, close, keep)
         if allowed is not None and not allowed.any():
             return []
-        asked = k
-        while True:
-            # One more than asked for shows whether the cut goes through equal ones.
-            found = self._search(query, min(asked + 1, len(self)), allowed)
-            best: dict[str, float] = {}
-            for row, score in found:
-                best.setdefault(self._idents[row][0], score)
-            ranked = sorted(best.items(), key=lambda near: (-near[1], near[0]))
-            is_all = len(found) <= asked
-            if is_all or (len(ranked) >= k and ranked[k - 1][1] > found[-1][1]):
-                return ranked[:k]
+        asked, is_all = k, False
+        while not is_all:
+            ranked, is_all = self._ranked(query, k, asked, allowed)
+            if len(ranked) == k:
+                break
             asked = max(2 * asked, 16)
+        return ranked
 
-    def _allowed(self, query: Floats, k: int, keep: Collection[str] | None) -> NDArray[np.bool_] | None:
-        """Say which rows to go through; None for all."""
+    def _ranked(
+        self, query: Floats, k: int, asked: int, rows: NDArray[np.bool_] | None, keep: Collection[str] | None = None
+    ) -> tuple[list[Near], bool]:
+        """Return the nearest keys of `keep`, `k` at most, by asking for so many rows, and whether these were all.
+
+        They are fewer where more rows would have to be asked for to be sure of them.
+        """
+        # One more than asked for shows whether the cut goes through equal ones.
+        found = self._search(query, min(asked + 1, len(self)), rows)
+        is_all = len(found) <= asked
+        least = -math.inf if is_all else found[-1][1]
+        best: dict[str, float] = {}
+        for row, score in found:
+            if score <= least:
+                break
+            key = self._idents[row][0]
+            if (keep is None or key in keep) and best.setdefault(key, score) == score and len(best) == k:
+                # What is as near as the last one may come before it.
+                least = math.nextafter(score, -math.inf)
+        return sorted(best.items(), key=lambda near: (-near[1], near[0]))[:k], is_all
+
+    def _allowed(
+        self, k: int, close: NDArray[np.bool_] | None, keep: Collection[str] | None
+    ) -> NDArray[np.bool_] | None:
+        """Say which rows to go through, of those that are close if they will do; None for all."""
         import numpy as np
 
-        if keep is not None and len(keep) <= len(self._digests) // _FEW:
-            mask: NDArray[np.bool_] = np.zeros(len(self), bool)
-            mask[[self._rows[key, digest] for key in keep for digest in self._digests.get(key, ())]] = True
-            return mask
-        if self._cells is not None:
-            close = self._cells.near(query)
-            if keep is not None:
-                rows = np.flatnonzero(close)
-                close[rows] = np.fromiter((self._idents[row][0] in keep for row in rows.tolist()), bool, len(rows))
+        if keep is None:
+            return close if close is not None and np.count_nonzero(close) >= min(k, len(self)) else None
+        known = keep.all() if isinstance(keep, Allowed) else keep
+        if self._are_few(len(known)):
+            return self._rows_of(known)
+        if close is not None:
+            rows = np.flatnonzero(close)
+            close[rows] = np.fromiter((self._idents[row][0] in known for row in rows.tolist()), bool, len(rows))
             # Where the cells hold little of what is allowed, all of it has to be looked at.
             if np.count_nonzero(close) >= min(k, len(self)):
                 return close
-        if keep is None:
-            return None
-        return np.fromiter(map(keep.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
+        return np.fromiter(map(known.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
+
+    def _are_few(self, keys: int) -> bool:
+        return keys <= len(self._digests) // _FEW
+
+    def _rows_of(self, keys: Iterable[str]) -> NDArray[np.bool_]:
+        import numpy as np
+
+        mask: NDArray[np.bool_] = np.zeros(len(self), bool)
+        mask[[self._rows[key, digest] for key in keys for digest in self._digests.get(key, ())]] = True
+        return mask
 
     def _search(self, query: Floats, k: int, allowed: NDArray[np.bool_] | None) -> list[tuple[int, float]]:
         """Return rows and cosines, the nearest first; those that differ by no more than rounding are equal."""

@@ -32,8 +32,9 @@ _STEMMERS = (
     (0x0900, 0x097F, "hindi"),
 )
 _CACHED = 1 << 15
-_SHORTEST = 4
-"""A shorter word has too many neighbours to guess which one was meant."""
+_SHORTEST, _LONGEST = 4, 24
+"""A shorter word has too many neighbours to guess which one was meant; a longer one is none that people write, and the
+ways to mistype it grow with its length."""
 
 # Closed classes only: articles, pronouns, prepositions, conjunctions, auxiliaries, question words, and what is left of
 # contractions. "may" is a month, and "will" is a name as often as people are asked about.
@@ -77,9 +78,9 @@ def as_said(text: str) -> dict[str, str]:
 def spellings(said: str) -> list[str]:
     """Return what a word may have been meant to be, as `words_of` would cut it: all that is one slip of a key away.
 
-    `said` is the word before stemming. A short word, or one in other letters than Latin, has none.
+    `said` is the word before stemming. A short or very long word, or one in other letters than Latin, has none.
     """
-    if len(said) < _SHORTEST or not (said.isascii() and said.isalpha()):
+    if not _SHORTEST <= len(said) <= _LONGEST or not (said.isascii() and said.isalpha()):
         return []
     halves = [(said[:at], said[at:]) for at in range(1, len(said) + 1)]
     slips = [left + right[1:] for left, right in halves if right]

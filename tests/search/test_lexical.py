@@ -333,3 +333,11 @@ TestChanging = Changing.TestCase
 @given(st.lists(WORDS, max_size=12), WORDS)
 def test_likeness_lies_between_nothing_and_one(texts: list[str], query: str) -> None:
     assert all(0 < value <= 1 for value in facts(*texts).likeness(query).values())
+
+
+def test_of_a_long_text_that_nobody_knows_only_a_few_words_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("projections.search.lexical.spellings", lambda word: asked.append(word) or [])
+    strange = [f"{chr(97 + n % 26)}{chr(97 + n // 26)}qzx" for n in range(300)]
+    assert Lexical([Entry("a", "Ada plays the piano")]).ranked(" ".join(strange), 5) == []
+    assert len(asked) == 8

@@ -99,6 +99,6 @@ def test_two_slips_or_another_first_letter_are_not() -> None:
     assert "kitchen" not in spellings("citchen")
 
 
-@pytest.mark.parametrize("word", ["cat", "茶叶很好", "привет", "2026"])
-def test_short_words_and_other_letters_have_no_other_spellings(word: str) -> None:
+@pytest.mark.parametrize("word", ["cat", "茶叶很好", "привет", "2026", "a" * 25, "a" * 1_000_000])
+def test_short_words_endless_ones_and_other_letters_have_no_other_spellings(word: str) -> None:
     assert spellings(word) == []
