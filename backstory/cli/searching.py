@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +45,10 @@ def search(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from before then.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each stands where it stands.")] = False,
 ) -> None:
-    """Find facts, or what was said, by words and by meaning; exit 1 where nothing is like the query.
+    """Find facts, or what was said, by words and by meaning; exit 1 where nothing is found.
+
+    With an embedding model the nearest by meaning always come, however far they are: `meaning` in the column `by` marks
+    what no word brought in, and `search_min_similarity` bounds it. A query without a letter or digit finds nothing.
 
     Example: backstory search "where does she live" --in turns --since 2026-03-01
     """
@@ -65,9 +71,8 @@ def search(
 
 
 def _say_how_far(session: Session, found: Found) -> None:
-    if found.trouble is not None:
-        session.note(f"by words alone: {found.trouble}")
-    elif found.model is not None and found.embedded < found.total:
+    # What kept a model from being asked is in the log, which is on standard error here.
+    if found.trouble is None and found.model is not None and found.embedded < found.total:
         session.note(f"by meaning: {found.embedded:,} of {found.total:,} {found.within}; run `backstory embed`")
 
 
@@ -85,17 +90,25 @@ def _hits(page: Page, found: Found) -> None:
                 for line in _reasons(hit.why):
                     page.line((line, "dim"), indent=4)
         return
-    score, told = Column("score", "dim", right=True), Column("fact" if found.within == "facts" else "turn", folds=True)
+    told = Column("fact" if found.within == "facts" else "turn", folds=True)
+    ranked, by = [Column("score", "dim", right=True)], any(hit.by_meaning for hit in found)
+    if by:
+        ranked.append(Column("by", "dim"))
     if found.within == "facts":
         page.table(
-            (score, Column("id", "cyan"), Column("category", "green"), told),
-            ((f"{hit.score:.3f}", hit.id, hit.category or "", hit.content) for hit in found),
+            (*ranked, Column("id", "cyan"), Column("category", "green"), told),
+            ((*_ranked(hit, by=by), hit.id, hit.category or "", hit.content) for hit in found),
         )
     else:
         page.table(
-            (score, Column("time", "dim", spare=72), Column("thread", "cyan"), Column("who", "green"), told),
-            ((f"{hit.score:.3f}", *_said(hit), hit.content) for hit in found),
+            (*ranked, Column("time", "dim", spare=72), Column("thread", "cyan"), Column("who", "green"), told),
+            ((*_ranked(hit, by=by), *_said(hit), hit.content) for hit in found),
         )
+
+
+def _ranked(hit: Hit, *, by: bool) -> tuple[str, ...]:
+    score = f"{hit.score:.3f}"
+    return (score, "meaning" if hit.by_meaning else "words") if by else (score,)
 
 
 def _said(hit: Hit) -> tuple[str, str, str]:
@@ -136,19 +149,42 @@ def embed(
     from backstory.cli.answers import EmbeddedIn
 
     session = session_of(ctx)
-    with session.opened() as bs:
+    with session.opened() as bs, _asking():
         if not every:
             memory = bs.memory(session.user, session.agent)
             with counting("embedding") as step:
                 result = memory.embed(timeout=timeout, progress=step)
             session.answer(result, _embedded)
+            _say_what_is_left(session, timeout, result.embedded, result.total)
             return
         results = []
+        ends = None if timeout is None else time.monotonic() + timeout
         for owner in bs.owners():
             with counting(f"embedding {owner}") as step:
                 memory = bs.memory(owner.user, owner.agent)
-                results.append(EmbeddedIn.of(owner, memory.embed(timeout=timeout, progress=step)))
+                left = None if ends is None else ends - time.monotonic()
+                left = 0.0 if left is not None and left < 0 else left
+                results.append(EmbeddedIn.of(owner, memory.embed(timeout=left, progress=step)))
         session.answer(results, _embedded_table)
+        _say_what_is_left(
+            session, timeout, sum(result.embedded for result in results), sum(result.total for result in results)
+        )
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Nothing was asked that has a no for an answer: without a model that reads, this cannot be done."""
+    from ledger.errors import ModelError, UnavailableError
+
+    try:
+        yield
+    except ModelError as error:
+        raise UnavailableError(str(error)) from error
+
+
+def _say_what_is_left(session: Session, timeout: float | None, embedded: int, total: int) -> None:
+    if timeout is not None and embedded < total:
+        session.note(f"stopped after {timeout:g} s with {embedded:,} of {total:,} read; run it again")
 
 
 def _embedded(page: Page, result: Embedded) -> None:

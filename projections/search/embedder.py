@@ -29,11 +29,13 @@ class Embedder(Protocol):
     def local(self) -> bool:
         """Whether it answers without a network."""
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         """Return the vectors of texts that are to be found: shape (texts, dimensions).
 
+        What waits for a network waits no longer than `timeout`, in seconds, whatever it tries again.
+
         Raises:
-            ModelUnavailableError: another try may work. ModelRejectedError: none will.
+            ModelUnavailableError: another try may work, or the time was up. ModelRejectedError: none will.
         """
 
     def query(self, text: str) -> Floats:

@@ -224,8 +224,11 @@ class Embedding:
         source = self._source(scope)
         ends = None if timeout is None else self._now() + timeout
 
+        def left() -> float | None:
+            return None if ends is None else max(0.0, ends - self._now())
+
         def stop() -> bool:
-            return self._closed or (ends is not None and self._now() >= ends)
+            return self._closed or left() == 0
 
         new = embedded = total = 0
         for space in source.spaces:
@@ -236,7 +239,8 @@ class Embedding:
                 if progress is not None:
                     progress(before[0] + done, before[1] + of)
 
-            new += source.vectors.bring(space, _noted(source.passages(space), read), stop=stop, progress=told)
+            listed = _noted(source.passages(space), read)
+            new += source.vectors.bring(space, listed, stop=stop, left=left, progress=told)
             embedded += source.vectors.embedded(space, read)
             total += len(read)
         return Reached(embedded, total, new)

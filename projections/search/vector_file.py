@@ -88,7 +88,8 @@ class Kept(msgspec.Struct, frozen=True):
 class VectorFile:
     """The file of one scope; safe for processes, and for threads as far as they hold the lock.
 
-    `model` is the embedder's name; what another one has made is taken away when it is met.
+    `model` is the embedder's name. What another one has made is not read, as if there were no file, and stands until
+    there is something of this one's to write.
     """
 
     def __init__(self, path: Path, model: str, *, lock_timeout: float = _LOCK_SECONDS) -> None:
@@ -96,6 +97,8 @@ class VectorFile:
         self.model = model
         self._lock_path = path.with_suffix(".lock")
         self._locks = FileLocks(lock_timeout, SystemClock())
+        self._foreign: tuple[str, Stamp] | None = None
+        """Whose file was met last, and in which state."""
 
     # The epoch.
 
@@ -130,7 +133,11 @@ class VectorFile:
     # Reading.
 
     def stamp(self) -> Stamp | None:
-        """Say which state the file is in; None where there is none."""
+        """Say which state the file is in; None where there is none, or only another model's."""
+        stamp = self._any_stamp()
+        return None if self._foreign is not None and stamp == self._foreign[1] else stamp
+
+    def _any_stamp(self) -> Stamp | None:
         try:
             stat = self.path.stat()
         except OSError:
@@ -138,9 +145,9 @@ class VectorFile:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
     def read(self, behind: int = 0) -> Kept | None:
-        """Return what the file holds behind a number; None where there is no file.
+        """Return what the file holds behind a number; None where there is no file, or only another model's.
 
-        Where it is damaged, foreign or old it is taken away.
+        Where it is damaged or old it is taken away.
 
         Raises:
             UnusableError: it cannot be read here.
@@ -157,18 +164,32 @@ class VectorFile:
             self._begin_anew(str(error), stamp)
             return None
 
-    def _read(self, behind: int, stamp: Stamp) -> Kept:
+    def _read(self, behind: int, stamp: Stamp) -> Kept | None:
         with closing(self._connect()) as db:
             db.execute("BEGIN")
             made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
-            if made.model != self.model:
-                raise _DamagedError(f"it was made by {made.model}, not by {self.model}")
             if made.epoch != self.epoch():
                 raise _DamagedError("it is from before an erasure")
+            if made.model != self.model:
+                self._leave(made.model, stamp)
+                return None
             found = db.execute(
                 "SELECT id, space, key, digest, data, sum FROM vector WHERE id > ? ORDER BY id", (behind,)
             )
             return Kept(made, dict(_row(one, 2 * made.dimensions) for one in found), stamp)
+
+    def _leave(self, maker: str, stamp: Stamp) -> None:
+        """Leave another model's file alone: its server may be the one that answers, or the name a slip of the pen."""
+        if self._foreign is None or self._foreign[0] != maker:
+            _log.warning(
+                "%s was made by %s, not by %s: search goes by words until %s reads everything and it is begun anew; "
+                "run `backstory embed`, or set embedding_model as it was",
+                self.path,
+                maker,
+                self.model,
+                self.model,
+            )
+        self._foreign = (maker, stamp)
 
     def _connect(self) -> sqlite3.Connection:
         import sqlite3
@@ -195,7 +216,8 @@ class VectorFile:
     def write(self, made: Made, put: Sequence[Row], drop: Iterable[int] = ()) -> dict[int, Row]:
         """Add rows to the file, and take away what has these numbers; return what was added by its new numbers.
 
-        Where there is no file it is made. The caller holds the lock, and has seen that `made` is what the file says.
+        Where there is no file, or only another model's, it is begun. The caller holds the lock, and has seen that
+        `made` is what the file says.
 
         Raises:
             UnusableError: it cannot be written.
@@ -203,7 +225,8 @@ class VectorFile:
         try:
             with _judged(), translated(self.path, "write"):
                 if self.stamp() is None:
-                    self._make(self.path, made, ())
+                    self._replace(made, ())
+                    self._foreign = None
                 return self._write(made, put, list(drop))
         except (StoreError, _DamagedError, FileNotFoundError) as error:
             raise UnusableError(str(error)) from error

@@ -257,11 +257,13 @@ class Vectors:
         passages: Iterable[Passage],
         *,
         stop: Callable[[], bool] = lambda: False,
+        left: Callable[[], float | None] = lambda: None,
         progress: Bringing | None = None,
     ) -> int:
         """Embed the passages that are not, and let go of what is none of them any more; return how many were embedded.
 
-        `stop` is asked before each batch. A thread or process that brings the same space meanwhile does its share.
+        `stop` is asked before each batch, and `left` how many seconds a model may take for it; a batch that is not done
+        by then is left for another time. A thread or process that brings the same space meanwhile does its share.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept, unless the model
@@ -282,7 +284,7 @@ class Vectors:
         with self._file.alone() as first:
             # Two who embed the same scope meet in the middle.
             order = lacks if first else lacks[::-1]
-            done = self._embed(begun, space, order, stop=stop, progress=progress, total=len(wanted))
+            done = self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
         self._part(space, stop)
         return done
 
@@ -321,28 +323,41 @@ class Vectors:
         lacks: list[_Lack],
         *,
         stop: Callable[[], bool],
+        left: Callable[[], float | None],
         progress: Bringing | None,
         total: int,
     ) -> int:
-        done, left = 0, _size(lacks)
+        done, lacking = 0, _size(lacks)
         batch_size = _BATCH if self.embedder.local else _FAR_BATCH
         for start in range(0, len(lacks), batch_size):
             if progress is not None:
-                progress(total - left, total)
+                progress(total - lacking, total)
             if stop():
                 return done
             batch = lacks[start : start + batch_size]
-            left -= _size(batch)
+            lacking -= _size(batch)
             if batch := self._still_lacking(space, batch):
-                vectors = packed(self.embedder.passages([lack.text for lack in batch]))
-                made = zip(batch, vectors, strict=True)
+                vectors = self._read([lack.text for lack in batch], left(), stop)
+                if vectors is None:
+                    return done
+                made = zip(batch, packed(vectors), strict=True)
                 rows = [Row(space, *ident, data) for lack, data in made for ident in lack.idents]
                 if not self._keep(begun, space, rows, ()):
                     return done
                 done += len(rows)
         if progress is not None:
-            progress(total - left, total)
+            progress(total - lacking, total)
         return done
+
+    def _read(self, texts: list[str], left: float | None, stop: Callable[[], bool]) -> Floats | None:
+        """Have the model read a batch; None where it was not done in the time that was left."""
+        try:
+            return self.embedder.passages(texts, timeout=left)
+        except ModelUnavailableError as error:
+            if left is None or not stop():
+                raise
+            _log.warning("the time was up before a batch was read: %s", error)
+            return None
 
     def _still_lacking(self, space: str, lacks: list[_Lack]) -> list[_Lack]:
         with self._mutex:

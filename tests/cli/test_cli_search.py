@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from commandline import Cli, said
@@ -78,10 +79,17 @@ def test_search_is_narrowed(talk: Cli) -> None:
         (("--category", "hobby"), "preference"),
         (("--in", "turns", "--category", "goal"), "only facts have a category"),
         (("--since", "soon"), "ISO 8601"),
+        (("--since", "2026-03-02", "--until", "2026-03-02"), "until be later than since"),
     ],
 )
 def test_wrong_use_names_what_there_is(story: Cli, words: tuple[str, ...], told: str) -> None:
     assert told in story.error("search", "tea", *words, code=2)
+
+
+@pytest.mark.parametrize("where", ["facts", "turns"])
+def test_a_thread_that_is_not_there_is_told(talk: Cli, where: str) -> None:
+    assert "there is no thread nope" in talk.error("search", "violin", "--in", where, "--thread", "nope", code=1)
+    assert talk.json("search", "xylophone", "--in", where, "--thread", "t2", code=1) == []
 
 
 def test_at_least_one_is_to_be_found(story: Cli) -> None:
@@ -125,7 +133,7 @@ class Model:
     name = "all-alike"
     local = True
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         import numpy as np
 
         return np.ones((len(texts), 1), np.float32)
@@ -154,9 +162,62 @@ def test_search_says_how_far_meaning_is_until_it_is_there(story: Cli) -> None:
 
 
 @pytest.mark.usefixtures("embedder")
+def test_what_meaning_alone_brought_in_is_marked(story: Cli) -> None:
+    story.run("embed")
+    head, *lines = story.run("search", "Bergen").stdout.splitlines()
+    assert head.split() == ["SCORE", "BY", "ID", "CATEGORY", "FACT"]
+    assert [line.split()[1:3] for line in lines] == [["words", "fact_3_0"], ["meaning", "fact_2_0"]]
+    head, *lines = story.run("search", "zebra", "--in", "turns").stdout.splitlines()
+    assert head.split() == ["SCORE", "BY", "TIME", "THREAD", "WHO", "TURN"]
+    assert {line.split()[1] for line in lines} == {"meaning"}
+    first, second = story.json("search", "Bergen")
+    assert "byMeaning" not in first
+    assert second["byMeaning"] is True
+    assert "the nearest by meaning always come" in " ".join(story.run("search", "--help").stdout.split())
+
+
+@pytest.mark.usefixtures("embedder")
+def test_a_query_that_says_nothing_finds_nothing_with_a_model_too(story: Cli) -> None:
+    story.run("embed")
+    assert story.json("search", "???", code=1) == []
+
+
+@pytest.mark.usefixtures("embedder")
 def test_embed_may_stop_and_go_on(story: Cli) -> None:
-    assert story.json("embed", "--timeout", "0") == {"model": "all-alike", "embedded": 0, "total": 6, "new": 0}
-    assert story.json("embed")["new"] == 6
+    stopped = story.run("--json", "embed", "--timeout", "0")
+    assert json.loads(stopped.stdout) == {"model": "all-alike", "embedded": 0, "total": 6, "new": 0}
+    assert stopped.stderr == "backstory: stopped after 0 s with 0 of 6 read; run it again\n"
+    assert "stopped after 0 s with 0 of 6 read" in story.run("embed", "--timeout", "0", "--all").stderr
+    done = story.run("--json", "embed", "--timeout", "60")
+    assert json.loads(done.stdout)["new"] == 6
+    assert done.stderr == ""
+    assert story.run("embed", "--timeout", "0", "--all").stderr == ""
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("timeout", ["nan", "-1", "x"])
+@pytest.mark.parametrize("more", [(), ("--all",)])
+def test_a_time_that_is_none_is_wrong_use(story: Cli, timeout: str, more: tuple[str, ...]) -> None:
+    assert "timeout" in story.error("embed", "--timeout", timeout, *more, code=2)
+
+
+@pytest.mark.usefixtures("embedder")
+def test_all_of_a_home_shares_the_time(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    story.run("--user", "ada", "fact", "add", "Likes tea")
+    given: list[float | None] = []
+    real = Model.passages
+
+    def passages(self: Model, texts: Sequence[str], timeout: float | None = None) -> Floats:
+        given.append(timeout)
+        now[0] += 40
+        return real(self, texts)
+
+    now = [0.0]
+    monkeypatch.setattr(Model, "passages", passages)
+    monkeypatch.setattr("backstory.cli.searching.time", SimpleNamespace(monotonic=lambda: now[0]))
+    told = story.run("embed", "--all", "--timeout", "70").stderr
+    assert "stopped after 70 s with 6 of 7 read" in told
+    assert len(given) == 2
 
 
 @pytest.mark.usefixtures("embedder")
@@ -183,10 +244,11 @@ def test_a_model_that_cannot_be_reached_is_told_beside_the_answer(
     monkeypatch.setattr(Model, "query", fail)
     result = story.run("--json", "search", "Bergen")
     assert len(json.loads(result.stdout)) == 1
-    assert "by words alone: nobody is at home" in result.stderr
-    monkeypatch.setattr(Model, "passages", lambda self, texts: fail(self, ""))
+    assert result.stderr == "backstory: warning: search goes on by words alone: nobody is at home\n"
+    monkeypatch.setattr(Model, "passages", lambda self, texts, timeout=None: fail(self, ""))
     story.run("fact", "add", "Likes tea")
-    assert "nobody is at home" in story.error("embed", code=1)
+    assert "nobody is at home" in story.error("embed", code=3)
+    assert "nobody is at home" in story.error("embed", "--all", code=3)
 
 
 def test_a_search_may_be_configured(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,21 +14,25 @@ from projections.search.passages import Passage
 
 
 class BagOfWords:
-    """Each word has a direction of its own. `read` lists the texts, in order; `before` is called before each batch."""
+    """Each word has a direction of its own. `read` lists the texts, in order, and `given` the seconds for each
+    batch; `before` is called before it.
+    """
 
     def __init__(self, name: str = "bag", dimensions: int = 64, *, local: bool = True) -> None:
         self.name = name
         self.local = local
         self.dimensions = dimensions
         self.read: list[str] = []
+        self.given: list[float | None] = []
         self.queries: list[str] = []
         self.before: Callable[[Sequence[str]], None] = lambda texts: None
         self._lock = threading.Lock()
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         self.before(texts)
         with self._lock:
             self.read += texts
+            self.given.append(timeout)
         return np.stack([self._vector(text) for text in texts])
 
     def query(self, text: str) -> Floats:

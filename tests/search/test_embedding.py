@@ -335,6 +335,34 @@ def test_catching_up_ends_when_the_time_is_up(bench):
     assert embedding.catch_up(ADA) == Reached(80, 80, 48)
 
 
+def test_catching_up_tells_the_model_how_much_time_is_left(bench):
+    bench.add(ADA, 40)
+    now = [0.0]
+
+    def slowly(_: Sequence[str]) -> None:
+        now[0] += 10
+
+    bench.embedder.before = slowly
+    embedding = bench.embedding(now=lambda: now[0])
+    embedding.catch_up(ADA, timeout=25)
+    assert bench.embedder.given == [25, 15, 5]
+    embedding.catch_up(ADA)
+    assert bench.embedder.given[3:] == [None] * 3
+
+
+def test_catching_up_stops_at_a_model_that_hangs_until_the_time_is_up(bench):
+    bench.add(ADA, 40)
+    now = [0.0]
+
+    def hang(_: Sequence[str]) -> None:
+        if bench.embedder.read:
+            now[0] += 10
+            raise ModelUnavailableError("it kept silent")
+
+    bench.embedder.before = hang
+    assert bench.embedding(now=lambda: now[0]).catch_up(ADA, timeout=10) == Reached(16, 80, 16)
+
+
 def test_catching_up_raises_what_goes_wrong_and_keeps_what_was_done(bench):
     texts = bench.add(ADA, 40)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError
+from ledger.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
 from ledger.extraction.recorded import RecordedReply
 from ledger.scope import Scope
 from projections.search.embedder import Floats
@@ -38,10 +38,10 @@ class Thesaurus(BagOfWords):
             raise self.broken
         return super().query(text)
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         if self.broken is not None:
             raise self.broken
-        return super().passages(texts)
+        return super().passages(texts, timeout)
 
     def _vector(self, text: str) -> Floats:
         return super()._vector(text.lower().replace("fiddle", "violin").replace("tunes", "violin"))
@@ -127,6 +127,30 @@ def test_an_empty_query_means_nothing(memory: MemoryHandle, model: Thesaurus) ->
     memory.embed()
     assert not memory.search(" ")
     assert model.queries == []
+
+
+@pytest.mark.parametrize("query", ["???", "- —", "_", "？！。", "...\n"])
+def test_a_query_without_a_letter_or_digit_finds_nothing(memory: MemoryHandle, model: Thesaurus, query: str) -> None:
+    memory.embed()
+    assert not memory.search(query)
+    assert not memory.search(query, within="turns", min_similarity=-1)
+    assert model.queries == []
+
+
+@pytest.mark.parametrize("query", ["-x", "7?", "茶", "the"])
+def test_a_query_with_one_is_near_something(memory: MemoryHandle, query: str) -> None:
+    memory.embed()
+    assert memory.search(query, min_similarity=-1)
+
+
+def test_a_hit_says_where_no_word_brought_it_in(memory: MemoryHandle) -> None:
+    memory.embed()
+    assert [(hit.content, hit.by_meaning) for hit in memory.search("violin", min_similarity=-1)] == [
+        ("Plays violin", False),
+        ("Keeps bees", True),
+    ]
+    assert memory.search("fiddle", within="turns")[0].by_meaning
+    assert not memory.search("violin", within="turns")[0].by_meaning
 
 
 def test_nothing_is_asked_of_a_model_that_has_read_nothing(memory: MemoryHandle, model: Thesaurus) -> None:
@@ -230,6 +254,52 @@ def test_embed_says_how_far_it_came(memory: MemoryHandle, model: Thesaurus) -> N
 def test_embed_stops_in_time(memory: MemoryHandle) -> None:
     done = memory.embed(timeout=0)
     assert (done.embedded, done.total, done.new) == (0, 4, 0)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1, -0.001, "x", True, [1]])
+def test_a_time_that_is_none_is_wrong_use(memory: MemoryHandle, model: Thesaurus, timeout: object) -> None:
+    with pytest.raises(UsageError, match=r"timeout is .*; it is a number from 0"):
+        memory.embed(timeout=timeout)
+    assert model.read == []
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 10**400, 3600])
+def test_there_may_be_any_time(memory: MemoryHandle, timeout: float) -> None:
+    assert memory.embed(timeout=timeout).new == 4
+
+
+def test_an_agent_and_its_user_share_the_time(
+    bs: Backstory, memory: MemoryHandle, model: Thesaurus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = bs.memory("ada", "helper")
+    agent.record("t1", exchange("tea"))
+    now = [0.0]
+    monkeypatch.setattr("backstory.searching.time.monotonic", lambda: now[0])
+    model.before = lambda _: now.__setitem__(0, now[0] + 60)
+    agent.embed(timeout=1000)
+    asked = [given for given in model.given if given is not None]
+    assert asked[0] == pytest.approx(1000, abs=PATIENCE)
+    assert asked[1] == pytest.approx(940, abs=PATIENCE / 2)
+    memory.add_fact("Likes tea")
+    model.before = lambda _: now.__setitem__(0, now[0] + 1e6)
+    agent.record("t2", exchange("milk"))
+    assert agent.embed(timeout=1000).new == 2
+
+
+def test_another_model_that_only_searches_takes_nothing_from_the_former(
+    home: Path, model: Thesaurus, memory: MemoryHandle
+) -> None:
+    memory.embed()
+    before = vectors_of(home).read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("backstory.embedders.as_embedder", lambda *_: Thesaurus("another"))
+        with open_home(home) as bs:
+            found = bs.memory("ada").search("violin")
+            assert (texts(found), found.embedded, found.model) == (["Plays violin"], 0, "another")
+            assert vectors_of(home).read_bytes() == before
+            assert bs.memory("ada").embed().new == 4
+            assert bs.memory("ada").search("fiddle")
+    assert vectors_of(home).read_bytes() != before
 
 
 def test_an_agent_embeds_what_it_reads(bs: Backstory, memory: MemoryHandle) -> None:

@@ -179,8 +179,8 @@ def test_the_first_to_embed_is_alone_until_it_is_done(tmp_path):
     ("statement", "reason"),
     [
         ("UPDATE made SET version = 99", "it is of version 99, not 1"),
-        ("UPDATE made SET model = 'other'", "it was made by other, not by bag"),
         ("UPDATE made SET epoch = 'long ago'", "it is from before an erasure"),
+        ("UPDATE made SET epoch = 'long ago', model = 'other'", "it is from before an erasure"),
         ("DELETE FROM made", "it does not say who made it"),
         ("INSERT INTO made SELECT * FROM made", "it does not say who made it"),
         ("UPDATE vector SET key = 'b'", "a checksum does not match"),
@@ -205,6 +205,37 @@ def test_what_was_not_written_here_is_taken_away_and_named(tmp_path, caplog, sta
     assert not file.path.exists()
     written(file, row("c"))
     assert rows_of(file) == [row("c")]
+
+
+def test_what_another_model_made_is_not_read_and_stands_until_there_is_something_to_write(tmp_path, caplog):
+    written(file_in(tmp_path), row("a", 7))
+    other = file_in(tmp_path, "other")
+    with caplog.at_level(logging.WARNING):
+        assert other.read() is None
+        assert other.read() is None
+    assert other.stamp() is None
+    assert caplog.text.count("was made by bag, not by other") == 1
+    assert rows_of(file_in(tmp_path)) == [row("a", 7)]
+    written(other, row("b", 9))
+    assert rows_of(other) == rows_of(file_in(tmp_path, "other")) == [row("b", 9)]
+    assert bytes([7] * 2 * SIZE) not in other.path.read_bytes()
+    assert other.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_models_file_stands_where_a_new_one_cannot_be_made(tmp_path, monkeypatch):
+    written(file_in(tmp_path), row("a"))
+    other = file_in(tmp_path, "other")
+
+    def full(path: Path, *_: object) -> None:
+        path.unlink(missing_ok=True)
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(other, "_make", full)
+    with pytest.raises(UnusableError, match="is full"):
+        written(other, row("b"))
+    assert rows_of(file_in(tmp_path)) == [row("a")]
 
 
 def test_what_was_replaced_meanwhile_is_not_taken_away(tmp_path):

@@ -287,10 +287,92 @@ def test_another_model_means_a_new_file_never_a_mix(tmp_path, caplog):
     vectors = vectors_in(tmp_path, other)
     with caplog.at_level(logging.WARNING):
         assert keys(vectors, "tea") == []
-    assert "is begun anew: it was made by bag, not by another" in caplog.text
+        assert vectors.count("turns") == 0
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "vectors.sqlite was made by bag, not by another: search goes by words until" in told
+    assert "run `backstory embed`, or set embedding_model as it was" in told
     assert vectors.bring("turns", TEA) == 3
     assert keys(vectors, "green tea", 1) == ["tea"]
     assert len(other.read) == 3
+    assert keys(vectors_in(tmp_path, other), "green tea", 1) == ["tea"]
+    assert spelled(BagOfWords(), TEA[0].text) not in bytes_of(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {VECTORS, "vectors.lock"}
+
+
+def test_a_model_that_has_read_nothing_yet_leaves_what_another_has_made(tmp_path, caplog):
+    vectors_in(tmp_path).bring("turns", TEA)
+    before = bytes_of(tmp_path)
+    other = BagOfWords("another")
+    vectors = vectors_in(tmp_path, other)
+
+    def fail(_: Sequence[str]) -> None:
+        raise ModelUnavailableError("nobody is at home")
+
+    other.before = fail
+    assert keys(vectors, "tea") == []
+    assert vectors.bring("turns", TEA, stop=lambda: True) == 0
+    for _ in range(2):
+        with pytest.raises(ModelUnavailableError):
+            vectors.bring("turns", TEA)
+    assert bytes_of(tmp_path) == before
+    assert caplog.text.count("was made by bag") == 1
+    assert keys(vectors_in(tmp_path), "green tea", 1) == ["tea"]
+    # What the former one adds meanwhile is let stand, too, and told of no second time.
+    vectors_in(tmp_path).bring("turns", [*TEA, passage("new", "a new thing")])
+    assert vectors.count("turns") == 0
+    assert caplog.text.count("was made by bag") == 1
+    assert vectors_in(tmp_path).count("turns") == 4
+
+
+def test_where_nothing_can_be_written_another_models_file_costs_this_ones_vectors_nothing(tmp_path, monkeypatch):
+    vectors_in(tmp_path).bring("turns", TEA)
+    before = bytes_of(tmp_path)
+    vectors = vectors_in(tmp_path, BagOfWords("another"))
+    monkeypatch.setattr(vectors._file, "open_to_erasures", lambda: False)
+    vectors.bring("turns", TEA)
+    kept = vectors._spaces["turns"]
+    assert keys(vectors, "green tea", 1) == ["tea"]
+    assert vectors._spaces["turns"] is kept
+    assert bytes_of(tmp_path) == before
+
+
+def test_who_loses_the_file_to_another_model_goes_on_without(tmp_path):
+    vectors = vectors_in(tmp_path)
+    vectors.bring("turns", TEA)
+    vectors_in(tmp_path, BagOfWords("another", 32)).bring("turns", TEA)
+    assert keys(vectors, "tea") == []
+    assert vectors.count("turns") == 0
+
+
+def test_an_erasure_takes_what_another_model_has_made(tmp_path):
+    vectors_in(tmp_path).bring("turns", TEA)
+    vectors_in(tmp_path, BagOfWords("another")).purge({"turns": TEA[:1]})
+    assert not (tmp_path / VECTORS).exists()
+
+
+def test_a_batch_that_is_not_read_in_the_time_left_is_left_for_another_time(tmp_path, caplog):
+    embedder = BagOfWords()
+    vectors = vectors_in(tmp_path, embedder)
+    spare = [9.0]
+    many = [passage(f"k{number:02}", f"text {number}") for number in range(40)]
+
+    def hang(_: Sequence[str]) -> None:
+        if len(embedder.read) == 16:
+            spare[0] = 0.0
+            raise ModelUnavailableError("it kept silent")
+
+    embedder.before = hang
+    with caplog.at_level(logging.WARNING):
+        done = vectors.bring("turns", many, stop=lambda: spare[0] == 0, left=lambda: spare[0])
+    assert (done, vectors.count("turns")) == (16, 16)
+    assert embedder.given == [9.0]
+    assert "the time was up before a batch was read: it kept silent" in caplog.text
+    # One that fails with time to spare is an error, and so is one that nobody has set a time.
+    embedder.before = lambda _: (_ for _ in ()).throw(ModelUnavailableError("down"))
+    for left in (None, 1.0):
+        stops = iter([False, left is None, left is None])
+        with pytest.raises(ModelUnavailableError, match="down"):
+            vectors.bring("turns", many, stop=lambda stops=stops: next(stops), left=lambda left=left: left)
 
 
 @pytest.mark.parametrize("by", ["a query", "a passage"])
