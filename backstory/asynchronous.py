@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from backstory.changing import Changing
+from backstory.checks import When
 from backstory.forgetting import Forgetting
 from backstory.injecting import Injecting
 from backstory.learning import Learning, Mode, Recorded
@@ -148,13 +149,13 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         *,
         thread: str | None = None,
         fact: str | None = None,
-        since: int | str | None = None,
+        since: int | When | None = None,
         limit: int = 200,
     ) -> Graph:
         """See `graph`."""
         return await _in_thread(self.graph, thread=thread, fact=fact, since=since, limit=limit)
 
-    async def aletters(self, *, thread: str | None = None, since: str | None = None, limit: int = 200) -> Letters:
+    async def aletters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> Letters:
         """See `letters`."""
         return await _in_thread(self.letters, thread=thread, since=since, limit=limit)
 
@@ -207,8 +208,8 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         category: str | None = None,
         within: Within = "facts",
         thread: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
         min_similarity: float | None = None,
         explain: bool = False,
     ) -> Found:

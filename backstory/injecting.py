@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backstory import checks
 from backstory.scoped import Scoped
-from ledger.errors import UsageError
 from ledger.summaries import thread_summaries
 from projections.context import Blocks, Context, Shares, last_words, tokens_for
 
@@ -46,23 +46,25 @@ class Injecting(Scoped):
         """Return the block to inject: sections and facts, those first that bear most on what was said last.
 
         `messages` are the conversation as `record` takes it, or a text; without any the surest facts come first. With
-        `thread` the summaries of that conversation come along. The text never has more tokens than `max_tokens`, which
-        is `max_injection_tokens` unless given; `Context.counter` says with what they were counted. The first block of a
-        process is counted by an estimate, and then the vocabulary is loaded, unless `Backstory.warm` was waited for.
+        `thread` the summaries of that conversation come along; it need not have begun. The text never has more tokens
+        than `max_tokens`, which is `max_injection_tokens` unless given; `Context.counter` says with what they were
+        counted. The first block of a process is counted by an estimate, and then the vocabulary is loaded, unless
+        `Backstory.warm` was waited for.
 
         Raises:
-            InputError: one of the last messages cannot be read.
-            UsageError: `max_tokens` is no number above 0.
+            InputError: `messages` is no list, or one of the last cannot be read.
+            UsageError: `max_tokens` is no number above 0, `thread` no text.
         """
-        if max_tokens is not None and (
-            not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1
-        ):
-            raise UsageError(f"max_tokens is {max_tokens!r}; it is a whole number of tokens, 1 or more")
+        if max_tokens is not None:
+            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
+        if thread is not None:
+            checks.text("thread", thread)
+        said = messages if messages is None or isinstance(messages, str) else checks.messages_in(messages)
         self._engine.must_be_open()
         blocks = self._engine.blocks
         if not blocks.enabled:
             return blocks.nothing()
-        words = last_words(messages, blocks.turns)
+        words = last_words(said, blocks.turns)
         writer = self._reading()
         memory = writer.memory()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from backstory.checks import messages_in
 from backstory.results import (
     Extracted,
     ParkedThread,
@@ -53,7 +54,7 @@ class Learning(Scoped):
         With `enabled: false` nothing is kept, and every message counts as skipped.
 
         Raises:
-            InputError: a message that cannot be read; nothing of the delivery is recorded.
+            InputError: no list of messages, or one that cannot be read; nothing of the delivery is recorded.
         """
         from ledger.messages import keep, read_message
 
@@ -61,7 +62,7 @@ class Learning(Scoped):
             raise UsageError(f"mode is {mode!r}; it is conversation or append")
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
-        sent = list(messages)
+        sent = messages_in(messages)
         # One after the other: of many messages only what is kept of each is there at a time.
         kept = keep(map(read_message, sent))
         self._engine.must_be_open()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory import checks
+from backstory.checks import When
 from backstory.scoped import Scoped
 from ledger.errors import NotFoundError, UsageError
-from projections.replay import read_moment
 
 if TYPE_CHECKING:
     from ledger.events import Turn
@@ -23,7 +24,7 @@ class Picturing(Scoped):
         *,
         thread: str | None = None,
         fact: str | None = None,
-        since: int | str | None = None,
+        since: int | When | None = None,
         limit: int = 200,
     ) -> Graph:
         """Return the graph of facts, the updates and threads they came from, and what superseded what; it draws itself.
@@ -34,19 +35,21 @@ class Picturing(Scoped):
 
         Raises:
             NotFoundError: there is no such thread or fact.
-            UsageError: several facts begin so, `since` is neither a seq nor a time, or `limit` is less than one.
+            UsageError: several facts begin so, `since` is neither a seq nor a time, `limit` is less than one, or one of
+                them of another kind.
         """
         from projections.graph import Choice, graph_of
 
-        _must_be_some(limit)
+        most = _some(limit)
+        moment = None if since is None else checks.commit_or_time("since", since)
+        named = None if fact is None else checks.text("fact", fact)
         writer = self._reading()
         if thread is not None:
-            self._said(thread)
-        wanted = None if fact is None else self._known_fact(writer, fact)
-        moment = None if since is None else read_moment(since)
-        return graph_of(self._logs(writer), writer.scope, Choice(thread, wanted, moment, limit))
+            self._said(checks.text("thread", thread))
+        wanted = None if named is None else self._known_fact(writer, named)
+        return graph_of(self._logs(writer), writer.scope, Choice(thread, wanted, moment, most))
 
-    def letters(self, *, thread: str | None = None, since: str | None = None, limit: int = 200) -> Letters:
+    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> Letters:
         """Return who sent what to whom over the turns that stand: a count for each route; it draws itself.
 
         `since` is a time; of more routes than `limit` those with the most turns are told, and `left_out` counts the
@@ -54,15 +57,16 @@ class Picturing(Scoped):
 
         Raises:
             NotFoundError: there is no such thread.
-            UsageError: `since` is no time, or `limit` is less than one.
+            UsageError: `since` is no time, `limit` is less than one, or one of them of another kind.
         """
         from projections.graph import letters_of
 
-        _must_be_some(limit)
-        moment = None if since is None else read_moment(since)
+        most = _some(limit)
+        moment = None if since is None else checks.commit_or_time("since", since)
         if isinstance(moment, int):
             raise UsageError(f"{since} is a commit's number, and turns are told apart by time: give a time in ISO 8601")
-        return letters_of(self._said(thread), self._reading().scope, thread=thread, since=moment, limit=limit)
+        said = self._said(None if thread is None else checks.text("thread", thread))
+        return letters_of(said, self._reading().scope, thread=thread, since=moment, limit=most)
 
     def _said(self, thread: str | None) -> dict[str, list[Turn]]:
         """Return the turns that stand, of one thread or of all."""
@@ -74,6 +78,5 @@ class Picturing(Scoped):
             return {name: threads[name].standing() for name in (threads if thread is None else (thread,))}
 
 
-def _must_be_some(limit: int) -> None:
-    if limit < 1:
-        raise UsageError(f"limit is {limit}: a picture shows one thing at least")
+def _some(limit: int) -> int:
+    return checks.whole("limit", limit, 1, "how many things a picture shows, a whole number")

@@ -102,6 +102,17 @@ _AS_SENT = (
     "sent_from",
     "send_to",
 )
+_ATTRIBUTES = (
+    *_AS_SENT,
+    "role",
+    "type",
+    "content",
+    "tool_calls",
+    "function_call",
+    "additional_kwargs",
+    "hidden",
+)
+"""What is looked at of an object that cannot be dumped to a dict."""
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -150,13 +161,24 @@ def _fields(message: object) -> Mapping[str, object]:
         else:
             if isinstance(dumped, Mapping):
                 return dumped
+    elif not isinstance(message, msgspec.Struct):
+        # Those are ours: a turn that was read has a number of its conversation for an id, which may be another's here.
+        try:
+            said = {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+        except Exception as error:  # noqa: BLE001 the object is somebody else's
+            cause = error
+        else:
+            if "content" in said and any(isinstance(said.get(name), str) for name in ("role", "type")):
+                return said
+    kind = type(message).__name__
     raise InputError(
-        f"a message is a {type(message).__name__}; it is a dict, a LangChain message or an OpenAI message"
+        f"a message is {'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}; it is a dict, a LangChain message or an "
+        "OpenAI message"
     ) from cause
 
 
 def read_message(message: object) -> Message:
-    """Read one message: a dict of the contract's shape, a LangChain message or an OpenAI one.
+    """Read one message: a dict of the contract's shape, a LangChain message or an OpenAI one, or what looks like one.
 
     Raises:
         InputError: it is none of these; the text names the field.

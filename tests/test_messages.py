@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from fakes import open_home
@@ -399,6 +401,53 @@ class Unwilling:
 )
 def test_what_is_no_message_at_all_is_refused(message):
     with pytest.raises(InputError, match="message"):
+        read_message(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"), [(5, "an int"), ([], "a list"), (object(), "an object"), (None, "a None")]
+)
+def test_what_is_no_message_is_named_with_its_article(message, told):
+    with pytest.raises(InputError, match=f"a message is {told}"):
+        read_message(message)
+
+
+@pytest.mark.parametrize("key", ["role", "type"])
+def test_an_object_that_looks_like_a_message_is_read(key):
+    said = SimpleNamespace(content="I like tea", id=5, name="Ada", at="2026-03-12T10:30:00Z", **{key: "human"})
+    (found,) = kept(said)
+    assert (found.role, found.content, found.id, found.name) == ("user", "I like tea", "5", "Ada")
+    assert found.at == "2026-03-12T10:30:00.000000Z"
+    blocks = SimpleNamespace(content=[{"type": "text", "text": "Noted"}], **{key: "ai"})
+    assert texts(said, blocks) == ["I like tea", "Noted"]
+    assert texts(SimpleNamespace(content="calling", tool_calls=[{"name": "f"}], **{key: "ai"})) == []
+    assert texts(SimpleNamespace(content="calling", additional_kwargs={"tool_calls": [1]}, **{key: "ai"})) == []
+    assert texts(SimpleNamespace(content="hi", additional_kwargs={"hide_from_ui": True}, **{key: "human"})) == []
+    assert texts(SimpleNamespace(content="hi", hidden=True, **{key: "human"})) == []
+
+
+class Breaking:
+    role = "user"
+
+    @property
+    def content(self) -> str:
+        raise RuntimeError("the connection is gone")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        SimpleNamespace(content="x"),
+        SimpleNamespace(role="user"),
+        SimpleNamespace(role=5, content="x"),
+        SimpleNamespace(type=SimpleNamespace, content="x"),
+        MagicMock(),
+        Breaking(),
+        Kept("user", "x", "t1"),
+    ],
+)
+def test_an_object_that_only_half_looks_like_one_is_refused(message):
+    with pytest.raises(InputError, match="a message is a"):
         read_message(message)
 
 

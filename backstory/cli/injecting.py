@@ -34,13 +34,28 @@ def context(
     with session.opened() as bs:
         # A command has time: it counts with the real vocabulary, where one is at hand.
         bs.warm()
-        found = bs.memory(session.user, session.agent).context(about, max_tokens, thread=thread)
+        memory = bs.memory(session.user, session.agent)
+        found = memory.context(about, max_tokens, thread=thread)
+        if thread is not None and not (found.summaries or found.summaries_left_out):
+            # A host may ask for a block before there is a first turn; whoever types a name that is not there erred.
+            memory.summaries(thread)
         settings = bs.config.settings
     session.answer(found, _lines)
     if not (settings.enabled and settings.injection_enabled):
         session.note("nothing is put before a model here: `enabled` or `injection_enabled` is off; see `config`")
-    elif found.left_out:
-        session.note(f"facts that found no room in {found.max_tokens} tokens: {found.left_out}")
+    elif left := _left_out(found):
+        session.note(f"found no room in {found.max_tokens} tokens: {left}")
+
+
+def _left_out(found: Context) -> str:
+    from backstory.cli.words import counted
+
+    left = (
+        (found.left_out, "fact", ""),
+        (found.sections_left_out, "section", ""),
+        (found.summaries_left_out, "summary", "summaries"),
+    )
+    return ", ".join(counted(*one) for one in left if one[0])
 
 
 def _lines(page: Page, found: Context) -> None:

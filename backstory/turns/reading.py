@@ -8,8 +8,8 @@ from typing import Self
 
 import msgspec
 
+from backstory import checks
 from backstory.turns.door import Door, action_name, asked_about
-from ledger.errors import UsageError
 from projections.turns import Lens, Look, TurnView
 
 __all__ = ["ReadingTurns"]
@@ -31,15 +31,20 @@ class ReadingTurns:
         are one, the oldest; `bound` shows so many of the newest, 0 for all: the transcript keeps them all.
 
         Raises:
-            UsageError: a negative bound.
+            UsageError: a negative bound, or a value of another kind.
         """
-        bound = self._lens.bound if bound is None else _not_negative("bound", bound)
-        ignore_id = self._lens.ignore_id if ignore_id is None else ignore_id
-        return type(self)(self._door, Lens(self._lens.thread if thread is None else thread, ignore_id, bound))
+        bound = self._lens.bound if bound is None else _newest("bound", bound)
+        ignore_id = self._lens.ignore_id if ignore_id is None else checks.flag("ignore_id", ignore_id)
+        thread = self._lens.thread if thread is None else checks.text("thread", thread)
+        return type(self)(self._door, Lens(thread, ignore_id, bound))
 
     def of(self, thread: str) -> Self:
-        """Return the same operations on one conversation; there need not be one of that name yet."""
-        return self.view(thread=thread)
+        """Return the same operations on one conversation; there need not be one of that name yet.
+
+        Raises:
+            UsageError: it is no text.
+        """
+        return self.view(thread=checks.text("thread", thread))
 
     @contextmanager
     def _look(self) -> Iterator[Look]:
@@ -51,47 +56,83 @@ class ReadingTurns:
         """Return the newest `k` turns, or all for 0, in the order they were recorded.
 
         Raises:
-            UsageError: a negative `k`.
+            UsageError: `k` is negative, or no whole number.
         """
-        _not_negative("k", k)
+        _newest("k", k)
         with self._look() as look:
             return look.newest(k)
 
     def get_by_id(self, turn_id: str) -> TurnView | None:
-        """Return the newest turn of an id; conversations number the turns that came without one by themselves."""
+        """Return the newest turn of an id, None where there is none.
+
+        Each conversation numbers by itself the turns that came without an id (`t1`, `t2` …), so several may have one of
+        that name; `of(thread)` says which conversation is meant.
+
+        Raises:
+            UsageError: the id is no text.
+        """
+        checks.text("turn_id", turn_id)
         with self._look() as look:
             return look.of_id(turn_id)
 
     def get_by_role(self, role: str) -> list[TurnView]:
-        """Return what was said in a role: user (or human), assistant (or ai); nothing else is kept."""
+        """Return what was said in a role: user (or human), assistant (or ai); nothing else is kept.
+
+        Raises:
+            UsageError: the role is no text.
+        """
+        wanted = checks.text("role", role).casefold()
         with self._look() as look:
-            return look.of_role(_ROLES.get(role.casefold(), role.casefold()))
+            return look.of_role(_ROLES.get(wanted, wanted))
 
     def get_by_content(self, content: str) -> list[TurnView]:
-        """Return the turns that contain a text, letter for letter."""
+        """Return the turns that contain a text, letter for letter.
+
+        Raises:
+            UsageError: it is no text.
+        """
+        checks.text("content", content)
         return [turn for turn in self.get() if content in turn.content]
 
     def try_remember(self, keyword: str) -> list[TurnView]:
-        """Return the turns that contain a keyword, as `get_by_content`; `search` finds what is like it, too."""
-        return self.get_by_content(keyword)
+        """Return the turns that contain a keyword, as `get_by_content`; `search` finds what is like it, too.
+
+        Raises:
+            UsageError: it is no text.
+        """
+        return self.get_by_content(checks.text("keyword", keyword))
 
     def get_by_action(self, action: object) -> list[TurnView]:
         """Return the turns that an action caused: its name as `cause_by` has it, its class, or an object of it."""
         return self.get_by_actions((action,))
 
     def get_by_actions(self, actions: Iterable[object]) -> list[TurnView]:
-        """Return the turns that any of some actions caused, in the order they were recorded."""
-        names = [action_name(action) for action in ((actions,) if isinstance(actions, str) else actions)]
+        """Return the turns that any of some actions caused, in the order they were recorded.
+
+        Raises:
+            UsageError: it is no list of actions.
+        """
+        names = [action_name(action) for action in checks.actions(actions)]
         with self._look() as look:
             return look.of_actions(names)
 
     def get_by_position(self, position: int) -> TurnView | None:
-        """Return the turn at a position, from 0 for the oldest; None where there is none."""
+        """Return the turn at a position, from 0 for the oldest; None where there is none.
+
+        Raises:
+            UsageError: it is no whole number.
+        """
+        checks.whole("position", position)
         with self._look() as look:
             return look.at(position)
 
     def addressed_to(self, name: str) -> list[TurnView]:
-        """Return what is for somebody: `send_to` names them, or `<all>`, or nobody, which means all, too."""
+        """Return what is for somebody: `send_to` names them, or `<all>`, or nobody, which means all, too.
+
+        Raises:
+            UsageError: the name is no text.
+        """
+        checks.text("name", name)
         with self._look() as look:
             return look.addressed_to(name)
 
@@ -102,11 +143,11 @@ class ReadingTurns:
         always news.
 
         Raises:
-            InputError: one of them is no message.
-            UsageError: a negative `k`.
+            InputError: it is no list, or one of them no message.
+            UsageError: `k` is negative, or no whole number.
         """
-        _not_negative("k", k)
-        read = [(message, asked_about(message)) for message in observed]
+        _newest("k", k)
+        read = [(message, asked_about(message)) for message in checks.messages_in(observed)]
         with self._look() as look:
             return [
                 message
@@ -139,7 +180,5 @@ class ReadingTurns:
         return f"{type(self).__name__}({stated})"
 
 
-def _not_negative(name: str, value: int) -> int:
-    if value < 0:
-        raise UsageError(f"{name} is {value}; it is how many of the newest turns to look at, or 0 for all")
-    return value
+def _newest(name: str, value: int) -> int:
+    return checks.whole(name, value, 0, "how many of the newest turns to look at (0 for all), a whole number")

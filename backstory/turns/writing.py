@@ -7,6 +7,7 @@ from itertools import groupby
 
 import msgspec
 
+from backstory import checks
 from backstory.results import RecordResult
 from backstory.turns.door import Asked, asked_about, thread_of
 from backstory.turns.reading import ReadingTurns
@@ -35,10 +36,14 @@ class WritingTurns(ReadingTurns):
         id is new each time.
 
         Raises:
-            InputError: a message that cannot be read; where they are of one conversation none of them is recorded.
+            InputError: no list of messages, or one that cannot be read; where they are of one conversation none of them
+                is recorded.
+            UsageError: `thread` is no text.
         """
+        if thread is not None:
+            checks.text("thread", thread)
         self._door.must_be_open()
-        given = list(messages)
+        given = checks.messages_in(messages)
         if self._lens.ignore_id:
             with self._door.log.adding:
                 return self._record(self._unlike(given), len(given), thread)

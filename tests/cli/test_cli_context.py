@@ -43,7 +43,25 @@ def test_what_the_talk_is_about_comes_first_and_the_rest_is_told_of(story: Cli) 
     found = story.json("context", "--for", "Rust", "--max-tokens", fewer)
     assert found["facts"] == ["fact_2_0"]
     assert found["tokens"] <= found["max_tokens"] == fewer
-    assert f"no room in {fewer} tokens: 1" in story.run("context", "--for", "Rust", "--max-tokens", fewer).stderr
+    told = story.run("context", "--for", "Rust", "--max-tokens", fewer).stderr
+    assert told.strip().endswith(f"found no room in {fewer} tokens: 1 fact")
+
+
+def test_whatever_found_no_room_is_told_of(cli: Cli) -> None:
+    asked = ScriptedModel(reply_of("User likes tea"), {"summary": "They talked of many drinks, and at length."})
+    with open_home(cli.home, asked, summary_min_turns=4) as bs:
+        memory = bs.memory()
+        memory.record("t1", [message for i in range(3) for message in exchange(f"drink {i}", i)])
+        memory.extract()
+        memory.import_document(
+            {"user": {"topOfMind": {"summary": "Tea, and coffee, and what else there is to drink."}}}
+        )
+    assert cli.run("context", "--thread", "t1").stderr == ""
+    told = cli.run("context", "--thread", "t1", "--max-tokens", "1").stderr
+    assert told.strip().endswith("found no room in 1 tokens: 1 fact, 1 section, 1 summary")
+    found = cli.json("context", "--thread", "t1", "--max-tokens", "1")
+    assert [found[key] for key in ("left_out", "sections_left_out", "summaries_left_out")] == [1, 1, 1]
+    assert cli.json("context", "--max-tokens", "1")["summaries_left_out"] == 0
 
 
 def test_an_empty_memory_prints_nothing(cli: Cli) -> None:
@@ -56,6 +74,8 @@ def test_an_empty_memory_prints_nothing(cli: Cli) -> None:
         "sections": [],
         "summaries": 0,
         "left_out": 0,
+        "sections_left_out": 0,
+        "summaries_left_out": 0,
         "max_tokens": 2000,
     }
     assert not cli.home.exists()
@@ -92,5 +112,10 @@ def test_a_user_and_a_thread_may_be_named(cli: Cli) -> None:
         memory.record("t1", [message for i in range(3) for message in exchange(f"drink {i}", i)])
         memory.extract()
     assert "They talked of many drinks." in cli.json("--user", "ada", "context", "--thread", "t1")["text"]
-    assert cli.json("--user", "ada", "context", "--thread", "t2")["summaries"] == 0
+    assert "there is no thread t2" in cli.error("--user", "ada", "context", "--thread", "t2", code=1)
+    assert "there is no thread t1" in cli.error("context", "--thread", "t1", code=1)
+    # An agent that has learned nothing yet is told what its user's memory tells.
+    coder = ("--user", "ada", "--agent", "coder", "context", "--thread", "t1")
+    assert cli.json(*coder)["summaries"] == 1
+    assert cli.json(*coder, "--max-tokens", "1")["summaries_left_out"] == 1
     assert cli.json("--user", "nobody", "context")["text"] == ""

@@ -1,0 +1,142 @@
+"""What the Python door is given, checked: a wrong type or value is told in words, before anything trips over it."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Mapping
+from datetime import date
+
+from ledger.clock import parse_moment, spell_moment
+from ledger.errors import InputError, UsageError
+from projections.replay import Moment, read_moment
+
+__all__ = ["When", "actions", "commit_or_time", "flag", "messages_in", "number", "span", "text", "time", "whole"]
+
+When = str | date
+"""A time in ISO 8601, a datetime or a date; without a zone it is UTC, and a date is its midnight."""
+
+_MOST = 10**18 - 1
+"""More than anybody counts, and less than any library stumbles over."""
+
+
+def text(name: str, value: object) -> str:
+    """Return a text.
+
+    Raises:
+        UsageError: it is none; `name` is what the caller knows it by.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{name} is {_shown(value)}; it is a text")
+    return value
+
+
+def whole(name: str, value: object, least: int | None = None, what: str = "a whole number") -> int:
+    """Return a whole number from `least` on, or any; `what` says what it counts.
+
+    Raises:
+        UsageError: it is none, or out of all proportion.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        raise UsageError(f"{name} is {_shown(value)}; it is {what}{'' if least is None else f', at least {least}'}")
+    if abs(value) > _MOST:
+        raise UsageError(f"{name} is {_shown(value)}; it is {what}, at most 18 digits long")
+    return value
+
+
+def number(name: str, value: object, low: float, high: float) -> float:
+    """Return a number from `low` to `high`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    # What is no number at all is never between two: NaN.
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise UsageError(f"{name} is {_shown(value)}; it is a number from {low:g} to {high:g}")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """Return a truth value.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {_shown(value)}; it is True or False")
+    return value
+
+
+def time(name: str, value: object) -> str:
+    """Return a time as the logs spell it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, str | date):
+        moment = parse_moment(value if isinstance(value, str) else value.isoformat())
+        if moment is not None:
+            return spell_moment(moment)
+    raise UsageError(
+        f"{name} is {_shown(value)}, which is no time: give one in ISO 8601, as 2026-03-12T10:30:00Z, or a datetime"
+    )
+
+
+def span(since: When | None, until: When | None) -> tuple[str | None, str | None]:
+    """Return the bounds of a span of time, as `time` does; None bounds nothing.
+
+    Raises:
+        UsageError: one is no time, or there is nothing between them.
+    """
+    first, end = None if since is None else time("since", since), None if until is None else time("until", until)
+    if first is not None and end is not None and first >= end:
+        raise UsageError(f"nothing is from {first} on and before {end}: let until be later than since")
+    return first, end
+
+
+def commit_or_time(name: str, value: object) -> Moment:
+    """Return a commit's number, or a time as the logs spell it.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(value, int):
+        return whole(name, value, 0, "the number of a commit (0 for the empty memory)")
+    if isinstance(value, str):
+        return read_moment(value)
+    if isinstance(value, date):
+        return time(name, value)
+    raise UsageError(f"{name} is {_shown(value)}; it is a commit's number, a time in ISO 8601 or a datetime")
+
+
+def messages_in(given: object) -> list[object]:
+    """Return the messages of a list of them; each is still to be read.
+
+    Raises:
+        InputError: it is no list; one message alone is none, although it may be gone through, field by field.
+    """
+    if isinstance(given, Mapping) or hasattr(given, "content"):
+        raise InputError("messages is one object alone: give a list of messages")
+    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
+        raise InputError(f"messages is {_shown(given)}: give a list of messages")
+    return list(given)
+
+
+def actions(given: object) -> list[object]:
+    """Return the actions of a list of them; a text is one action.
+
+    Raises:
+        UsageError: it is no list.
+    """
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, bytes | bytearray | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"actions is {_shown(given)}; it is a list of names, classes or objects of actions")
+    return list(given)
+
+
+def _shown(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        # Python does not spell a number of thousands of digits.
+        return "a number of very many digits"
