@@ -36,7 +36,8 @@ class Context(msgspec.Struct, frozen=True):
 
     `tokens` counts the whole text, tags included, with what `counter` names, and is never more than `max_tokens`.
     `facts` are the ids of the facts used, in order; `sections` the sections used, and `summaries` how many of the
-    conversation's; so many facts as `left_out` says found no room.
+    conversation's. So many facts as `left_out` says found no room; `sections_left_out` and `summaries_left_out` count
+    the others.
     """
 
     text: str
@@ -46,6 +47,8 @@ class Context(msgspec.Struct, frozen=True):
     sections: tuple[str, ...] = ()
     summaries: int = 0
     left_out: int = 0
+    sections_left_out: int = 0
+    summaries_left_out: int = 0
     max_tokens: int = 0
 
 
@@ -75,7 +78,7 @@ def fill(
     for fact, line in ranked:
         if fact.id not in taken and sheet.take(FACTS, line) is not None:
             taken[fact.id] = None
-    _tell(sheet, passed, within=max_tokens)
+    untold = _tell(sheet, passed, within=max_tokens)
     return Context(
         text=sheet.text(),
         tokens=sheet.tokens,
@@ -84,6 +87,8 @@ def fill(
         sections=tuple(sections),
         summaries=len(sheet.parts[CONVERSATION]),
         left_out=len(ranked) - len(taken),
+        sections_left_out=len(prepared.sections) - len(sections),
+        summaries_left_out=len(untold),
         max_tokens=max_tokens,
     )
 

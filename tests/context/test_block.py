@@ -16,7 +16,7 @@ from ledger.messages import keep, read_message
 from ledger.summaries import ThreadSummaryText
 from projections.context.block import Context, Shares, fill
 from projections.context.counting import ESTIMATE
-from projections.context.lines import fact_line, section_line
+from projections.context.lines import SECTIONS, fact_line, section_line, summary_line
 from projections.context.prepared import prepare
 
 budgets = st.sampled_from([1, 8, 20, 60, 150]) | st.integers(1, 600)
@@ -67,6 +67,9 @@ def test_a_memory_without_anything_makes_no_block() -> None:
     assert block(memory_of(fact("f", " \n"), workContext=" "), told=told(" ")).text == ""
     small = block(memory_of(fact("f", "word " * 50)), 10)
     assert (small.text, small.tokens, small.facts, small.left_out) == ("", 0, (), 1)
+    assert (small.sections_left_out, small.summaries_left_out) == (0, 0)
+    small = block(memory_of(workContext="work " * 50, topOfMind="tea " * 50), 10, told=told("talk " * 50, " "))
+    assert (small.text, small.left_out, small.sections_left_out, small.summaries_left_out) == ("", 0, 2, 1)
 
 
 def _holds(context: Context, memory: Memory, counter, max_tokens: int) -> None:
@@ -81,6 +84,8 @@ def _holds(context: Context, memory: Memory, counter, max_tokens: int) -> None:
     for name, line in zip(context.sections, lines, strict=True):
         assert section_line("", memory.section(name))[4:-1] == line.partition(": ")[2]
     assert len(shown.get("Conversation so far", [])) == context.summaries
+    sections = [section_line("", memory.section(name)) for name in SECTIONS]
+    assert len(lines) + context.sections_left_out == sum(map(bool, sections))
 
 
 @given(memory=memories(), max_tokens=budgets, guaranteed=st.integers(1, 80), said=summaries(), data=st.data())
@@ -91,6 +96,7 @@ def test_a_block_is_never_over_its_budget_and_says_exactly_what_is_in_it(  # noq
     for counter in (ESTIMATE, *packaged.values(), tiktokens["gpt-5"]):
         made = block(memory, max_tokens, like=like, told=said, counter=counter, guaranteed_tokens=guaranteed)
         _holds(made, memory, counter, max_tokens)
+        assert made.summaries + made.summaries_left_out == sum(bool(summary_line(one)) for one in said)
         again = block(memory, max_tokens, like=like, told=said, counter=counter, guaranteed_tokens=guaranteed)
         assert again == made
 
