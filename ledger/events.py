@@ -311,8 +311,8 @@ class Redacted(_Event, frozen=True):
     """An event's content was erased: which one, and what left memory with it.
 
     `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which no
-    update in flight can depend on, or where a summary was made from such a turn. Of a turn its place, its id and its
-    length in characters stay: so it is known when it is sent again.
+    update in flight can depend on, where a summary was made from such a turn, or where a failure may quote one. Of a
+    turn its place, its id and its length in characters stay: so it is known when it is sent again.
     """
 
     stream: str

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _PREFIX = "thread/"
+_PARTS = 4
 # No section of the document has a slash in its name, and the thread's own stands last: it may be anything.
 _NAME = re.compile(r"thread/([1-9]\d*)/([1-9]\d*)-([1-9]\d*)/(.+)", re.ASCII | re.DOTALL)
 
@@ -75,14 +76,28 @@ class ThreadSummaryText(msgspec.Struct, frozen=True):
 
 def live_summaries(memory: Memory, thread: str) -> list[tuple[Summed, Section]]:
     """Return a thread's summaries that are in memory, by the turns they tell."""
-    end = f"/{thread}"
-    # Most names are told apart by their ends, much faster than they are read.
-    near = (name for name in memory.sections if name.endswith(end) and name.startswith(_PREFIX))
+    near = _by_thread(memory.sections).get(thread, ())
     found = [(summed, memory.sections[name]) for name in near if (summed := Summed.of(name)) is not None]
-    return sorted(
-        ((summed, section) for summed, section in found if summed.thread == thread),
-        key=lambda one: (one[0].turns.first, one[0].turns.last),
-    )
+    return sorted(found, key=lambda one: (one[0].turns.first, one[0].turns.last))
+
+
+_grouped: tuple[Mapping[str, Section], Mapping[str, list[str]]] = ({}, {})
+"""The sections that were grouped last, and their names by thread; replaced as one, so that threads need no lock."""
+
+
+def _by_thread(sections: Mapping[str, Section]) -> Mapping[str, list[str]]:
+    """Group names by the thread they end in; once for each memory, whose sections never change."""
+    global _grouped  # noqa: PLW0603
+    known, names = _grouped
+    if known is sections:
+        return names
+    # Names are only split here: to read each costs several times as much, and most are never asked for.
+    found: dict[str, list[str]] = {}
+    for name in sections:
+        if name.startswith(_PREFIX) and len(parts := name.split("/", 3)) == _PARTS:
+            found.setdefault(parts[3], []).append(name)
+    _grouped = (sections, found)
+    return found
 
 
 def thread_summaries(memory: Memory, thread: str) -> tuple[ThreadSummaryText, ...]:
@@ -120,15 +135,25 @@ def _overtaken_by(memory: Memory, command: Summarize) -> str | None:
     seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
     if seq > command.basis:
         return kind
-    if command.lost or any(memory.section(name) != section for name, section in command.sources.items()):
+    if command.lost or _changed(memory, command):
         return "expired"
     return "covered" if command.covered else None
 
 
 def is_done_with(memory: Memory, command: Summarize) -> bool:
-    """Whether nobody is asked about these turns once more: they are summed up now, were cleared, or partly erased."""
+    """Whether nobody is asked about these turns once more: they are summed up now, were cleared, or partly erased.
+
+    After an erasure of something else the answer is discarded like any other, and asked for again.
+    """
     overtaken = _overtaken_by(memory, command)
-    return overtaken in ("clear", "redaction") or (overtaken is None and command.failed is None)
+    if overtaken == "redaction":
+        return command.lost or _changed(memory, command)
+    return overtaken == "clear" or (overtaken is None and command.failed is None)
+
+
+def _changed(memory: Memory, command: Summarize) -> bool:
+    """Whether a summary that it was made from is another by now, or gone."""
+    return any(memory.section(name) != section for name, section in command.sources.items())
 
 
 _IN_WORDS = {

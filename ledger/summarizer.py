@@ -166,8 +166,8 @@ class Summarizer:
         def overtaken() -> bool:
             with writer.state(durable=False) as state:
                 barriers = state.memory.barriers
-                known = state.transcript.threads.get(task.command.thread)
-                gone = known is None or any(known.turns[n - 1] is None for n in task.command.shown)
+                known = state.transcript.threads.get(task.command.thread) or Thread(task.command.thread)
+                gone = any(n > len(known.turns) or known.turns[n - 1] is None for n in task.command.shown)
             return gone or any(barriers.get(kind, 0) > task.command.basis for kind in BARRIERS)
 
         answer: Answer | None = None

@@ -9,6 +9,7 @@ from fakes import FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
+from ledger.errors import ModelRejectedError
 from ledger.events import Redacted
 from ledger.writer import Writer
 
@@ -80,6 +81,26 @@ def test_nothing_is_written_where_nothing_is_past_its_time(tmp_path: Path) -> No
         clock.advance(29 * DAY)
         memory.flush()
         assert memory.head() == before
+
+
+def test_a_failure_that_quotes_turns_goes_with_them_once_they_no_longer_wait(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with opened(tmp_path, clock, ModelRejectedError("refused: jasmine"), reply("Likes tea")) as bs:
+        memory = bs.memory("ada")
+        memory.record("old", exchange("jasmine"))
+        memory.extract()
+        clock.advance(31 * DAY)
+        memory.flush()
+        # They are parked, and remain so.
+        assert said(memory, "old") != []
+        assert b"refused: jasmine" in bytes_of(tmp_path)
+        memory.retry()
+        memory.extract()
+        clock.advance(3_601)
+        memory.flush()
+        assert said(memory, "old") == []
+        assert memory.verify().ok
+    assert b"jasmine" not in bytes_of(tmp_path)
 
 
 def test_an_answer_under_way_is_not_lost_to_it(tmp_path: Path) -> None:

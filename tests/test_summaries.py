@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -13,10 +13,11 @@ from ledger.commands import Summarize
 from ledger.commit import Cause, Commit
 from ledger.coverage import Coverage
 from ledger.errors import ModelRejectedError, ModelUnavailableError
-from ledger.events import DOCUMENT_SECTIONS, SummaryUpdated, TurnRange, UpdateFailed
+from ledger.events import DOCUMENT_SECTIONS, Section, SummaryUpdated, TurnRange, UpdateFailed
 from ledger.extraction.recorded import RecordedReply
 from ledger.memory import Memory
-from ledger.summaries import Summed, thread_summaries
+from ledger.next_summary import SummaryLimits, next_group
+from ledger.summaries import Summed, live_summaries, thread_summaries
 from ledger.transcript import Thread
 from projections.document import render
 from projections.replay import replay
@@ -594,3 +595,44 @@ def test_a_summary_whose_sources_are_others_by_now_is_discarded(tmp_path):
 
 def test_nothing_tells_an_empty_memory() -> None:
     assert thread_summaries(Memory(), "t") == ()
+
+
+def test_summaries_of_threads_whose_names_hold_slashes_are_told_apart() -> None:
+    names = ("t", "a/t", "1-2/t", "thread/1/1-2/t", "/t", "/")
+    told = {Summed(name, 1, TurnRange(1, 2)).section: Section(name, "then", "then", "then") for name in names}
+    first, other = Memory(sections=told), Memory(sections={"thread/1/3-4/t": Section("other", "then")})
+    for _ in range(2):
+        assert [[part.text for part in thread_summaries(first, name)] for name in names] == [[name] for name in names]
+        assert [part.text for part in thread_summaries(other, "t")] == ["other"]
+    assert thread_summaries(first, "user") == ()
+
+
+def test_to_look_for_work_in_many_threads_reads_the_names_of_all_summaries_once() -> None:
+    class Counted(dict[str, Section]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[str]:
+            type(self).walks += 1
+            return super().__iter__()
+
+    sections = Counted({Summed(f"t{n}", 1, TurnRange(1, 9)).section: Section("x", "then") for n in range(50)})
+    memory = Memory(sections=sections)
+    for n in range(50):
+        assert len(live_summaries(memory, f"t{n}")) == 1
+        assert next_group(memory, Coverage(), Thread(f"t{n}"), SummaryLimits()) is None
+    assert Counted.walks == 1
+
+
+def test_a_transcript_that_became_shorter_overtakes_a_call(tmp_path, monkeypatch):
+    talk = Talk(tmp_path, turns=4, summary_min_turns=4)
+    talk.learn()
+
+    def busy(prompt: object) -> str:
+        with talk.memory._writer.state() as state:
+            thread = state.transcript.threads["t"]
+        monkeypatch.setattr(thread, "turns", thread.turns[:2])
+        raise ModelUnavailableError("busy")
+
+    talk.summaries = busy
+    (summing,) = talk.sum_up()
+    assert (len(talk.asked), summing.commit.events[0].reason) == (1, "basis")

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from summing import Talk
 
-from ledger.errors import ModelUnavailableError
-from ledger.events import Redacted, SummaryUpdated, TurnRange
+from ledger.errors import ModelRejectedError, ModelUnavailableError
+from ledger.events import Redacted, SummaryUpdated, TurnRange, UpdateFailed
 from ledger.extraction.model import Prompt
 from ledger.memory import Memory
 from ledger.summaries import Summed, live_summaries
@@ -228,7 +228,7 @@ def test_of_an_answer_that_an_erasure_overtook_nothing_is_kept(tmp_path, erase, 
     assert talk.sum_up() == ()
 
 
-def test_after_an_erasure_elsewhere_an_answer_is_discarded_and_its_turns_are_done_with(tmp_path):
+def test_after_an_erasure_elsewhere_an_answer_is_discarded_and_asked_for_again(tmp_path):
     talk = Talk(tmp_path, turns=4, summary_min_turns=4)
     talk.say("elsewhere", thread="u")
     talk.learn()
@@ -239,8 +239,94 @@ def test_after_an_erasure_elsewhere_an_answer_is_discarded_and_its_turns_are_don
 
     talk.summaries = meanwhile
     (summing,) = talk.sum_up()
+    assert (summing.failed, summing.commit.cause.summarized) == (True, None)
+    assert b"Too late" not in talk.bytes()
+    talk.summaries = None
+    (again,) = talk.sum_up()
+    assert (again.failed, again.commit.cause.summarized, talk.spans) == (False, TurnRange(1, 4), [(1, 1, 4)])
+
+
+def test_after_an_erasure_of_its_turns_what_is_left_of_them_is_done_with(tmp_path):
+    talk = Talk(tmp_path, turns=5, summary_min_turns=4)
+    talk.learn()
+
+    def meanwhile(prompt: object) -> str:
+        talk.memory.forget(matching="word2")
+        return '{"summary": "Too late."}'
+
+    talk.summaries = meanwhile
+    (summing,) = talk.sum_up()
     assert (summing.failed, summing.commit.cause.summarized) == (True, TurnRange(1, 4))
     assert talk.sum_up(anyway=True) == ()
+
+
+def test_after_an_erasure_of_what_was_to_be_merged_the_rest_of_it_is_done_with(tmp_path):
+    talk = numbered(tmp_path, 20)
+    talk.learn()
+
+    def meanwhile(prompt: Prompt) -> str:
+        talk.memory.forget(matching="word3")
+        return quoting(prompt)
+
+    talk.mergings = meanwhile
+    *_, last = talk.sum_up()
+    assert (last.failed, last.commit.cause.summarized) == (True, TurnRange(1, 20))
+    assert gone(talk, "word3")
+
+
+def test_with_turns_whose_time_has_come_go_failed_summaries_that_quote_them(tmp_path):
+    talk = Talk(tmp_path, turns=4, summary_min_turns=4, summaries=ModelRejectedError("refused: word1."))
+    talk.extract()
+    assert not gone(talk, "word1")
+    talk.clock.advance(10 * 86_400)
+    commit = talk.memory._writer.expire(talk.clock.now() - timedelta(days=9))
+    assert commit is not None
+    assert {event.what for event in commit.events} == {"expired"}
+    assert gone(talk, "word1", "refused: word1")
+    assert "redaction" not in talk.live.barriers
+
+
+def test_with_turns_whose_time_has_come_failures_of_other_threads_stay(tmp_path):
+    talk = Talk(tmp_path, turns=2, summary_min_turns=2)
+    talk.extract()
+    talk.clock.advance(10 * 86_400)
+    talk.summaries = ModelRejectedError("no quota")
+    for _ in range(2):
+        talk.say("elsewhere", thread="u")
+    talk.extract()
+    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
+    assert [event.detail for event in failures] == ["no quota"]
+
+
+def test_a_failure_stays_that_came_before_the_turns_whose_time_has_come_were_said(tmp_path):
+    talk = Talk(tmp_path, turns=2, summary_min_turns=2, updates=ModelRejectedError("no"))
+    talk.summaries = ModelRejectedError("no quota")
+    talk.extract()
+    talk.updates, talk.summaries = reply(), None
+    talk.say()
+    talk.say()
+    talk.extract()
+    talk.clock.advance(10 * 86_400)
+    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    assert [turn.content for turn in talk.turns] == ["word1", "word2"]
+    failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
+    assert [event.detail for event in failures] == ["no", "no quota"]
+
+
+def test_a_failure_that_parks_waiting_turns_stays_although_an_older_turn_goes(tmp_path):
+    talk = Talk(tmp_path, turns=2, summary_min_turns=0)
+    talk.extract()
+    talk.updates = ModelRejectedError("no: word3.")
+    talk.say()
+    talk.say()
+    talk.extract()
+    talk.clock.advance(10 * 86_400)
+    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    assert [turn.content for turn in talk.turns] == ["word3", "word4"]
+    failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
+    assert [event.detail for event in failures] == ["no: word3."]
+    assert talk.memory.flush()
 
 
 @pytest.mark.parametrize("erase", ERASURES)

@@ -7,8 +7,9 @@ is erased would come back to life in a replay), and with it the last retained us
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from ledger.commit import Commit
 from ledger.erasure.aim import Aim, aim_at, summary_in
 from ledger.erasure.evidence import turn_redacted, turns_of
 from ledger.erasure.parts import Parts
@@ -34,6 +35,7 @@ from ledger.events import (
     Section,
     SummaryUpdated,
     TurnRange,
+    UpdateFailed,
 )
 from ledger.memory import Memory, birth
 
@@ -109,12 +111,17 @@ def _not_there(request: Erasure) -> NotFoundError:
 def _expired(
     request: ForgetExpired, memory: Memory, ledger: Walk, transcript: Walk, *, streams: tuple[str, str]
 ) -> Plan:
-    """Plan for turns whose time has come, and for the summaries that were made from them."""
+    """Plan for turns whose time has come, for the summaries made from them, and for failures that may quote them."""
     ledger_stream, transcript_stream = streams
     said = Said()
+    since: dict[str, int] = {}
+    waiting: dict[str, set[int]] = {}
     for turn in turns_of(transcript):
-        if turn.at < request.before and request.covered(turn.thread, turn.turn.n):
+        if not request.covered(turn.thread, turn.turn.n):
+            waiting.setdefault(turn.thread, set()).add(turn.turn.n)
+        elif turn.at < request.before:
             said.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired")
+            since.setdefault(turn.thread, turn.seq)
     gone = said.gone()
     told: list[Redacted] = []
     parts = Parts()
@@ -127,8 +134,27 @@ def _expired(
             and (summed := summary_in(event)) is not None
             and not gone.get(summed.thread, set()).isdisjoint(range(summed.turns.first, summed.turns.last + 1))
         )
+        told += (
+            Redacted(ledger_stream, commit.seq, index, "expired")
+            for index, event in enumerate(commit.events)
+            if isinstance(event, UpdateFailed) and _may_quote(commit, event, since, waiting)
+        )
     again = parts.again(sorted(memory.sections), {event.section for event in told if event.section is not None})
     return Plan((*told, *said.redacted.values()), tuple(again))
+
+
+def _may_quote(
+    commit: Commit, failed: UpdateFailed, since: Mapping[str, int], waiting: Mapping[str, Collection[int]]
+) -> bool:
+    """Whether a provider's words about a failure may quote turns that go: those that had been said by then.
+
+    `since` is the transcript's seq of the first that goes, by thread. What parks turns that still wait for a person
+    stays: without it they would be learned from anew.
+    """
+    thread, pin, parked = commit.cause.thread, commit.cause.transcript, failed.turns
+    if thread is None or thread not in since or (pin is not None and pin.seq < since[thread]):
+        return False
+    return parked is None or not any(parked.first <= n <= parked.last for n in waiting.get(thread, ()))
 
 
 def plan_erasure(
