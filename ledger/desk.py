@@ -1,12 +1,15 @@
 """What a process knows of a scope and has decided there: the view, and in front of it what is on its way to disk.
 
 One thread at a time, under `mutex`. It is decided on what will be there once everything before it is durable; if a
-write fails, what was decided on it falls, and the view starts over.
+write fails, what was decided on it falls, and the view starts over. In a forked child it starts over as well: what was
+decided and is not written is the parent's to write.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -41,12 +44,20 @@ class Lane:
         self.failures = 0
         self.decided: deque[_Decided] = deque()
 
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        self.group.renew()
+        for mine in self.decided:
+            self.group.disown(mine.ticket)
+        self.decided = deque()
+
 
 class Desk:
     """A scope's two lanes and the view behind them; `mutex` is for whoever uses it to hold.
 
     `news` are the ledger's commits that are durable and that nobody was told of yet, each with the memory before and
-    after it. `met_erasure` is called when the replay of a ledger came across redactions.
+    after it; who tells of them holds `announcing`. `met_erasure` is called when the replay of a ledger came across
+    redactions.
     """
 
     def __init__(
@@ -58,6 +69,7 @@ class Desk:
         met_erasure: Callable[[], None],
     ) -> None:
         self.mutex = threading.RLock()
+        self.announcing = threading.Lock()
         self.view = View(store, scope, snapshots)
         self.learned = Lane(store, self.view.ledger)
         self.said = Lane(store, self.view.transcript_stream)
@@ -66,6 +78,16 @@ class Desk:
         self._met_erasure = met_erasure
         self._beginning = self.view.beginnings
         """How often the view had started over when what is decided was folded into it."""
+        _desks.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
+        self.mutex = threading.RLock()
+        self.announcing = threading.Lock()
+        self.news = deque()
+        self.learned.renew()
+        self.said.renew()
+        self.view.start_over()
 
     def standing(self) -> tuple[Memory, Head]:
         """The memory as it is now, durably, and the head that it stands on; the mutex must not be held."""
@@ -152,13 +174,29 @@ class Desk:
         mine.folded = True
 
     def add(self, lane: Lane, after: Head, draft: Draft) -> Ticket:
-        """Seal a draft and queue it; it is folded when the lane is looked at next.
+        """Seal a draft that was decided on a head and queue it; it is folded when the lane is looked at next.
+
+        If the process was forked since it was decided, the child's view stands elsewhere, and the ticket says so.
 
         Raises:
             StoreError: a value in it cannot be written.
         """
         line, commit = sealed(draft, after, self._salts)
         # Where a write has failed that is not known of here yet, the ticket says so at once.
-        ticket = lane.group.add(line, commit, lane.failures)
+        if after == (self.view.head if lane is self.learned else self.view.transcript.head):
+            ticket = lane.group.add(line, commit, lane.failures)
+        else:
+            ticket = lane.group.refuse(line, commit)
         lane.decided.append(_Decided(ticket))
         return ticket
+
+
+_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for desk in list(_desks):
+        desk.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -57,6 +57,11 @@ class Group:
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
         self._stream = stream
+        self.failures = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, in a forked child: the threads that hold the locks and wait at the gates are not in it."""
         self._mutex = threading.Lock()
         self._waiting: list[Ticket] = []
         self._led = False
@@ -66,7 +71,6 @@ class Group:
         """How many seconds it took."""
         self._complete: threading.Lock | None = None
         """Opens when as many lines wait as the last write took; there while a leader waits for that."""
-        self.failures = 0
 
     def add(self, line: bytes, commit: Commit, failures: int) -> Ticket:
         """Queue a line behind the others; one that was decided before a failure was known of fails at once."""
@@ -84,6 +88,18 @@ class Group:
                 self._complete.release()
                 self._complete = None
         return ticket
+
+    def refuse(self, line: bytes, commit: Commit) -> Ticket:
+        """Return a ticket for a line that is not queued, since what it was decided on is gone."""
+        ticket = Ticket(line, commit)
+        ticket.settle(self._overtaken(commit))
+        return ticket
+
+    def disown(self, ticket: Ticket) -> None:
+        """Say in a forked child that a line is the parent's to write; nobody of the child's waits at its gates."""
+        if not ticket.settled:
+            ticket.gates = []
+            ticket.settle(self._overtaken(ticket.commit))
 
     def count_failures(self) -> int:
         """Return how many writes have failed; the lines that fell with them have their errors by then."""

@@ -131,8 +131,12 @@ class Writer:
         self._purge = purge
         self._heat = heat
         self._desk = desk = Desk(store, scope, snapshots, salts, self._complete_erasure)
-        self._mutex, self._view, self._learned, self._said = desk.mutex, desk.view, desk.learned, desk.said
-        self._announcing = threading.Lock()
+        self._view, self._learned, self._said = desk.view, desk.learned, desk.said
+
+    @property
+    def _mutex(self) -> threading.RLock:
+        """The desk's, which is another one in a forked child."""
+        return self._desk.mutex
 
     @property
     def ledger(self) -> str:
@@ -200,7 +204,9 @@ class Writer:
                     self._desk.catch_up(self._learned)
                 policy = self._put_policy_in_force(moment)
                 try:
-                    ticket = self._append(*self._decided(command, cause, moment))
+                    # Taken before anything is asked from outside, where the process may be forked.
+                    head = self._view.head
+                    ticket = self._append(head, *self._decided(command, cause, moment))
                 except BaseException:
                     # A line that nobody waits for would never be written, and hide what others append.
                     if policy is not None:
@@ -268,17 +274,17 @@ class Writer:
             return {}
         return {fact_id: access for fact_id, access in self._heat().items() if fact_id in memory.facts}
 
-    def _append(self, cause: Cause, at: str, events: tuple[Event, ...]) -> Ticket:
-        return self._desk.add(self._learned, self._view.head, Draft(at, cause, events))
+    def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> Ticket:
+        return self._desk.add(self._learned, head, Draft(at, cause, events))
 
     def _put_policy_in_force(self, moment: str) -> Ticket | None:
         """Queue the genesis, or the change of policy that configuration asks for, before anything else."""
-        memory = self._view.memory
+        memory, head = self._view.memory, self._view.head
         if memory.seq == 0:
             policy = check_policy(msgspec.structs.replace(Policy(), **self._configured))
             events = decide(memory, ChangePolicy(at=moment, policy=policy, source="config"))
             cause = Cause(kind="genesis", user=self.scope.user, agent=self.scope.agent)
-            ticket = self._append(cause, moment, events)
+            ticket = self._append(head, cause, moment, events)
             self._desk.fold_decided(self._learned)
             return ticket
         if memory.configured is self._as_configured:
@@ -297,7 +303,7 @@ class Writer:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return None
         cause = Cause(kind="policy", actor="configuration", heat=command.heat)
-        ticket = self._append(cause, at, events)
+        ticket = self._append(head, cause, at, events)
         self._desk.fold_decided(self._learned)
         return ticket
 
@@ -308,12 +314,14 @@ class Writer:
             return
         with self._mutex:
             self._desk.let_go(self._learned)
-        while self._desk.news and self._announcing.acquire(blocking=False):
+        # Held on to: after a fork in a listener the desk's is another one.
+        announcing = self._desk.announcing
+        while self._desk.news and announcing.acquire(blocking=False):
             try:
                 while self._desk.news:
                     self._tell(*self._desk.news.popleft())
             finally:
-                self._announcing.release()
+                announcing.release()
 
     def _tell(self, commit: Commit, before: Memory, after: Memory) -> None:
         for listener in self._listeners:
@@ -461,7 +469,7 @@ class Writer:
             # What stands in the way of that is better known before anything is promised.
             self._purge(self.scope)
         at = max(spell_moment(self.clock.now()), self._view.memory.at)
-        ticket = self._append(_redaction(request, actor), at, plan.events)
+        ticket = self._append(self._view.head, _redaction(request, actor), at, plan.events)
         self._learned.group.settle(ticket)
         self._desk.let_go(self._learned)
         try:
