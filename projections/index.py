@@ -30,6 +30,7 @@ from projections.index_file import SMALL_BYTES, IndexFile, Standing
 from projections.intake import BORN, Intake, IntakeProgress
 from projections.places import (
     LAST,
+    NOTHING,
     Checkpoint,
     Mark,
     Said,
@@ -279,7 +280,7 @@ class ScopeIndex:
         if tip.scope != self.scope:
             return [f"it is that of {tip.scope}"]
         told = Shelf.new(Space)
-        intake = Intake(self.store, told, Tip(), Memory(), by_parts=True)
+        intake = Intake(self.store, told, Tip(), NOTHING, by_parts=True)
         should = intake.run(self.scope, until=tip)
         for stand, is_at in ((should.ledger, tip.ledger), (should.transcript, tip.transcript)):
             if stand.head != is_at.head:

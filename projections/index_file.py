@@ -28,7 +28,7 @@ from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore, Record
 from ledger.store.files import make_folder, translated
 from projections.intake import Intake, IntakeProgress, StaleError
-from projections.places import Space, Stand, Tip
+from projections.places import NOTHING, Space, Stand, Tip
 from projections.shelf import DamagedError, Shelf
 
 __all__ = ["SMALL_BYTES", "IndexFile", "Standing", "tip_of"]
@@ -304,7 +304,7 @@ class IndexFile:
         return Standing(self.store, self.scope, standing.shelf, tip, intake.finish(tip))
 
     def _built(self) -> Standing:
-        empty = Standing(self.store, self.scope, Shelf.new(Space), Tip(), Memory())
+        empty = Standing(self.store, self.scope, Shelf.new(Space), Tip(), NOTHING)
         return self._taken_in(empty, by_parts=True)
 
     def _saved(self, standing: Standing) -> Standing:

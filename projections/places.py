@@ -17,6 +17,7 @@ from ledger.scope import Scope
 
 __all__ = [
     "LAST",
+    "NOTHING",
     "VERSION",
     "Checkpoint",
     "Mark",
@@ -147,6 +148,10 @@ _encoder = msgspec.msgpack.Encoder()
 def pack(value: msgspec.Struct) -> bytes:
     """Spell a value."""
     return _encoder.encode(value)
+
+
+NOTHING = msgspec.msgpack.decode(pack(Memory()), type=Memory)
+"""The empty memory as it is when it was kept: what the policy's defaults leave whole are fractions then."""
 
 
 def covering(ranges: Iterable[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:

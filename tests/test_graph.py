@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeClock, open_home
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory.api import Backstory
@@ -581,6 +581,7 @@ def test_content_reaches_a_picture_without_what_steers_its_reader(text: str, oth
 
 
 @given(text=texts)
+@example(text="0'\r")
 def test_a_title_holds_the_whole_of_a_long_text(text: str) -> None:
     titles = [box.findtext(f"{SVG}title") or "" for box in boxes(parsed(a_graph("plain", text).svg()))]
     assert safe(text) in titles[2]

@@ -11,7 +11,7 @@ from projections.graph.legend import CATEGORIES, draw_legend, legend_height, sam
 from projections.graph.lines import draw_edge, tips
 from projections.graph.model import KINDS, Edge, FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
 from projections.graph.tags import reason_in_words, tag
-from projections.graph.words import cut, day, line, moment
+from projections.graph.words import cut, day, line, moment, safe
 
 __all__ = ["svg_of"]
 
@@ -192,12 +192,13 @@ def _whole(graph: Graph, node: Node) -> str:
             rules = ", ".join(f"{count} {rule}" for rule, count in node.refused.items())
             body = node.summary + (f"\nrefused: {rules}" if rules else "")
             return "\n".join(
-                [line(head), body, command(graph.user, graph.agent, "diff", str(node.seq - 1), str(node.seq))]
+                [line(head), safe(body), command(graph.user, graph.agent, "diff", str(node.seq - 1), str(node.seq))]
             )
         case FactNode():
-            return "\n".join([line(_headline(node)), _words(node), command(graph.user, graph.agent, "why", node.fact)])
+            told = safe(_words(node))  # before it is joined: what ends it must not run into the break that follows
+            return "\n".join([line(_headline(node)), told, command(graph.user, graph.agent, "why", node.fact)])
         case SectionNode(section=section, summary=summary):
-            told = summary or ("What it said was erased." if node.erased else "It is empty.")
+            told = safe(summary) or ("What it said was erased." if node.erased else "It is empty.")
             return "\n".join([f"section {line(section)}", told, command(graph.user, graph.agent, "show")])
 
 
