@@ -390,7 +390,7 @@ def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
     for n in range(4):
         memory.record("t", exchange("rain", n))
         index_of(tmp_path).catch_up()
-    assert index_of(tmp_path).differs() == []
+        assert index_of(tmp_path).differs() == []
 
 
 def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
