@@ -25,12 +25,16 @@ _OVERTAKEN = ("basis", "covered")
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """Turns whose update failed for good: they wait for a person's retry or discard; the ends are turns that stand."""
+    """Turns whose update failed, at `at` (ISO 8601); the ends are turns that stand.
+
+    They wait for a person's retry or discard, or, where the model was merely out of reach, for it to come back.
+    """
 
     turns: TurnRange
     reason: str
     detail: str
     attempts: int
+    at: str = ""
 
 
 class Coverage:
@@ -60,7 +64,8 @@ class Coverage:
             self._cover(cause.thread, cause.turns)
         for event in commit.events:
             if isinstance(event, UpdateFailed) and event.turns is not None:
-                self._park(cause.thread, Parked(event.turns, event.reason, event.detail, event.attempts))
+                failed = Parked(event.turns, event.reason, event.detail, event.attempts, commit.at)
+                self._park(cause.thread, failed)
 
     def _sum_up(self, thread: str, commit: Commit) -> None:
         """Note what nobody is to be asked to sum up again; or that it failed, and what was said by then."""

@@ -9,11 +9,14 @@ from datetime import datetime, timedelta
 import msgspec
 
 from ledger.clock import parse_moment
-from ledger.coverage import Coverage, is_quiet, opening
+from ledger.coverage import Coverage, Parked, is_quiet, opening
 from ledger.events import TurnRange
 from ledger.transcript import Thread
 
-__all__ = ["Timing", "Urgency", "due_at", "due_runs"]
+__all__ = ["LONGEST_PAUSE", "Timing", "Urgency", "due_at", "due_runs", "out_of_reach", "retry_at"]
+
+LONGEST_PAUSE = timedelta(hours=6)
+"""After so long, at the latest, a model that could not be reached is tried again."""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -45,6 +48,30 @@ def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | N
     if not moments:
         return None
     return min(moments if now is None else [*moments, now + timedelta(seconds=timing.debounce)])
+
+
+def out_of_reach(coverage: Coverage, thread: Thread, now: datetime) -> list[Parked]:
+    """What is parked only because the model could not be reached, and is to be tried again by now."""
+    return [parked for parked in _outages(coverage, thread) if _again(parked, now) <= now]
+
+
+def retry_at(coverage: Coverage, thread: Thread, now: datetime) -> datetime | None:
+    """When the first of what an outage has parked is to be tried again; None where nothing is.
+
+    As many minutes after it failed as it was tried by then, six hours at most: an outage of a minute costs minutes, and
+    one of a week no bill and no log. What a model refused, or answered badly, waits for a person.
+    """
+    return min((_again(parked, now) for parked in _outages(coverage, thread)), default=None)
+
+
+def _outages(coverage: Coverage, thread: Thread) -> list[Parked]:
+    return [parked for parked in coverage.parked(thread) if parked.reason == "unavailable"]
+
+
+def _again(parked: Parked, now: datetime) -> datetime:
+    failed = parse_moment(parked.at)
+    # Of a clock that was set back since nobody knows how long ago it was.
+    return now if failed is None or failed > now else failed + min(timedelta(minutes=parked.attempts), LONGEST_PAUSE)
 
 
 class Urgency(enum.IntEnum):

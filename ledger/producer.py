@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger.clock import Clock, SystemClock
-from ledger.due import Timing, Urgency, due_at, due_runs
+from ledger.due import LONGEST_PAUSE, Timing, Urgency, due_at, due_runs, out_of_reach, retry_at
 from ledger.errors import BackstoryError
 from ledger.extraction.model import Model
 from ledger.retention import Retention
 from ledger.scope import Scope
 from ledger.summarizer import Summarizer
 from ledger.updater import Job, Updater
-from ledger.writer import Writer
+from ledger.writer import State, Writer
 
 if TYPE_CHECKING:
     from ledger.extraction.signals import Signals
@@ -66,6 +66,8 @@ class Producer:
 
     Of several threads that are due the most urgent comes first; one that has been due for `max_wait` is as urgent as
     any, so nothing is overtaken for ever.
+
+    What was parked because the model could not be reached is tried again by itself; see `due.retry_at`.
     """
 
     def __init__(
@@ -96,6 +98,8 @@ class Producer:
         self._writers: dict[_Key, Writer] = {}
         """Of every thread that waits or is worked on; a scope with nothing due keeps no writer."""
         self._due: dict[_Key, datetime] = {}
+        self._outages: dict[_Key, datetime] = {}
+        """Of threads that an outage has parked, when they are tried again: what may be due that far ahead."""
         self._opinions: dict[_Key, _Opinion] = {}
         """Of threads that were due beside others, as long as nothing more is said in them."""
         self._busy: set[_Key] = set()
@@ -115,8 +119,7 @@ class Producer:
     def watch(self, writer: Writer) -> None:
         """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
         with writer.state() as state:
-            threads, now = state.transcript.threads, self._clock.now()
-            moments = {name: due_at(state.coverage, threads[name], self._timing, now) for name in threads.unsettled()}
+            moments = {name: self._when(writer, state, name) for name in state.transcript.threads.unsettled()}
         with self._changed:
             for name, moment in moments.items():
                 if moment is not None:
@@ -149,8 +152,20 @@ class Producer:
 
     def _moment(self, writer: Writer, name: str) -> datetime | None:
         with writer.state(durable=False) as state:
-            thread = state.transcript.threads.get(name)
-            return None if thread is None else due_at(state.coverage, thread, self._timing, self._clock.now())
+            return self._when(writer, state, name)
+
+    def _when(self, writer: Writer, state: State, name: str) -> datetime | None:
+        """When there is something to do about a thread, as far as can be told now."""
+        thread = state.transcript.threads.get(name)
+        if thread is None:
+            return None
+        now = self._clock.now()
+        due, again = due_at(state.coverage, thread, self._timing, now), retry_at(state.coverage, thread, now)
+        if again is None:
+            self._outages.pop((writer.scope, name), None)
+            return due
+        self._outages[writer.scope, name] = again
+        return again if due is None else min(due, again)
 
     def depth(self) -> int:
         """How many updates are due and waiting."""
@@ -254,7 +269,8 @@ class Producer:
         now = self._clock.now()
         debounce = timedelta(seconds=self._timing.debounce)
         for key, moment in self._due.items():
-            if moment > now + max(debounce, _AFTER_FAULT):
+            furthest = LONGEST_PAUSE if moment == self._outages.get(key) else max(debounce, _AFTER_FAULT)
+            if moment > now + furthest:
                 # Nothing is put off that far, unless the clock was set back since.
                 self._due[key] = now + debounce
         ready = sorted(
@@ -317,9 +333,12 @@ class Producer:
 
     def _learn(self, writer: Writer, thread: str) -> None:
         with writer.state() as state:
-            runs = due_runs(state.coverage, state.transcript.threads[thread])
-        for run in runs:
-            self._updater.run(writer, Job(thread, run), self._model)
+            known = state.transcript.threads[thread]
+            jobs = [Job(thread, run) for run in due_runs(state.coverage, known)]
+            missed = out_of_reach(state.coverage, known, self._clock.now())
+            jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in missed]
+        for job in sorted(jobs, key=lambda job: job.turns.first):
+            self._updater.run(writer, job, self._model)
         if self._summarizer is not None:
             self._summarizer.run(writer, thread, self._model)
         if self._retention is not None:
@@ -341,6 +360,7 @@ class Producer:
             if again is not None:
                 self._due[key] = min(again, self._due.get(key, again))
             if key not in self._due:
+                self._outages.pop(key, None)
                 self._writers.pop(key, None)
                 self._elsewhere.pop(key, None)
             self._changed.notify_all()

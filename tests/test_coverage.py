@@ -168,7 +168,8 @@ def test_a_clear_covers_what_was_parked():
 def test_a_failed_update_parks_its_turns():
     streams = recorded(4)
     streams.park(1, 2, reason="unavailable", attempts=5)
-    assert streams.coverage.parked(streams.thread()) == [Parked(TurnRange(1, 2), "unavailable", "why", 5)]
+    parked = Parked(TurnRange(1, 2), "unavailable", "why", 5, "2026-03-01T12:00:00.000000Z")
+    assert streams.coverage.parked(streams.thread()) == [parked]
     assert streams.pending() == [(3, 4)]
 
 

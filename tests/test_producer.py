@@ -28,7 +28,7 @@ from ledger.producer import Producer
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
 from ledger.updater import Updater
-from ledger.writer import Writer
+from ledger.writer import Writer, read_commits
 
 ACK = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "Anything else?"}]
 
@@ -496,20 +496,94 @@ def test_a_fault_nobody_thought_of_leaves_the_turns_pending(shop, caplog):
 
 
 def test_a_model_that_fails_parks_its_turns_and_is_left_alone(tmp_path):
-    shop = Shop(tmp_path, ModelUnavailableError("busy"))
+    shop = Shop(tmp_path, ModelRejectedError("no such model"))
+    shop.say()
+    assert shop.after(30) == 1
+    assert shop.parked() == [("rejected", 1)]
+    assert shop.after(100_000) == 0
+    assert len(shop.model.prompts) == 1
+
+
+def test_what_an_outage_has_parked_is_learned_from_once_the_model_is_back(tmp_path):
+    down = ModelUnavailableError("connection refused")
+    shop = Shop(tmp_path, *[down] * 6, reply("Likes tea"))
     shop.say()
     assert shop.after(30) == 1
     assert shop.parked() == [("unavailable", 2)]
+    # As many minutes later as it was tried.
+    assert shop.after(119) == 0
+    assert shop.after(1) == 1
+    assert shop.parked() == [("unavailable", 4)]
+    assert shop.after(239) == 0
+    assert shop.after(1) == 1
+    assert shop.parked() == [("unavailable", 6)]
+    assert shop.after(360) == 1
+    assert shop.parked() == []
+    assert shop.pending() == 0
+    assert [fact.content for fact in shop.writer.memory().facts.values()] == ["Likes tea"]
     assert shop.after(100_000) == 0
+    assert len(shop.model.prompts) == 7
+
+
+def test_an_hour_without_a_model_loses_no_conversation_and_learns_from_each_once(tmp_path):
+    shop = Shop(tmp_path)
+    back = shop.clock.now() + timedelta(hours=1)
+
+    def think(prompt: Prompt) -> str:
+        if shop.clock.now() < back:
+            raise ModelUnavailableError("connection refused")
+        return reply(f"Knows {prompt.user.partition('thread=')[2][:4]}")
+
+    shop.model = ScriptedModel(think, repeat=True)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    threads = [f"t{number}" for number in range(6)]
+    for thread in threads:
+        shop.say(thread)
+        shop.after(600)
+    for _ in range(120):
+        shop.after(60)
+    assert [shop.parked(thread) for thread in threads] == [[]] * 6
+    assert [shop.pending(thread) for thread in threads] == [0] * 6
+    learned = [commit for commit in read_commits(shop.store, shop.writer.ledger) if commit.cause.turns is not None]
+    assert sorted(commit.cause.thread or "" for commit in learned) == threads
+
+
+def test_an_outage_goes_on_over_a_restart(tmp_path):
+    shop = Shop(tmp_path, ModelUnavailableError("connection refused"))
+    shop.say()
+    shop.after(30)
+    again = Shop(tmp_path, reply("Likes tea"), clock=shop.clock)
+    assert again.after(119) == 0
+    assert again.after(1) == 1
+    assert (again.parked(), again.pending()) == ([], 0)
+
+
+def test_a_flush_does_not_try_again_what_an_outage_has_parked(tmp_path):
+    shop = Shop(tmp_path, ModelUnavailableError("connection refused"))
+    shop.say()
+    shop.after(30)
+    assert shop.producer.flush(0)
     assert len(shop.model.prompts) == 2
+    assert shop.after(120) == 1
 
 
-def test_a_model_that_is_broken_is_not_asked_for_ever(tmp_path):
+def test_a_clock_set_back_in_an_outage_puts_nothing_off_for_long(tmp_path):
+    shop = Shop(tmp_path, ModelUnavailableError("busy"), ModelUnavailableError("busy"), reply("Likes tea"))
+    shop.say()
+    shop.after(30)
+    shop.clock.advance(-86_400)
+    assert [shop.after(30) for _ in range(8)].count(1) >= 1
+    assert shop.parked() == []
+
+
+def test_a_model_that_is_broken_is_asked_ever_more_seldom(tmp_path):
     shop = Shop(tmp_path, ValueError("a bug"))
     shop.say()
     assert shop.after(30) == 1
     assert shop.parked() == [("unavailable", 2)]
-    assert shop.after(100_000) == 0
+    rounds = [shop.after(600) for _ in range(6 * 24 * 7)]
+    assert 30 < sum(rounds) < 120
+    assert sum(rounds[-6 * 24 :]) < 12
 
 
 def test_one_bad_thread_does_not_stop_the_others(tmp_path):
