@@ -9,7 +9,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from backstory.config import DEFAULT_MODEL, Settings
 from ledger.errors import ConfigError, ModelUnavailableError
-from ledger.extraction.model import Answer, Model, Prompt
+from ledger.extraction.model import Answer, Model, Prompt, Usage
+from ledger.observing import token_count
 
 __all__ = ["ModelLike", "as_model"]
 
@@ -67,7 +68,8 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
     if callable(given):
         return _FunctionPort(given)
     raise ConfigError(
-        f"model is a {type(given).__name__}; it is a name, an OpenAI client, a LangChain chat model or a function"
+        f"the model given is of type {type(given).__name__}; it is a name, an OpenAI client, a LangChain chat model or "
+        "a function"
     )
 
 
@@ -89,9 +91,23 @@ class _ChatModelPort:
             message = self._model.invoke([("system", prompt.system), ("human", prompt.user)])
         except Exception as error:
             raise ModelUnavailableError(f"{self.name} failed: {error}") from error
-        content = getattr(message, "text", None) or getattr(message, "content", message)
-        content = content() if callable(content) else content
-        return Answer(content if isinstance(content, str) else str(content), self.name)
+        return Answer(_text_of(message), self.name, _bill(message))
+
+
+def _text_of(message: object) -> str:
+    text: object = getattr(message, "text", None)
+    if callable(text) and not isinstance(text, str):
+        # So it was until LangChain 1; since then it is a text that can be called, and warns when it is.
+        text = text()
+    said = text or getattr(message, "content", message)
+    return said if isinstance(said, str) else str(said)
+
+
+def _bill(message: object) -> Usage | None:
+    stated: object = getattr(message, "usage_metadata", None)
+    if not isinstance(stated, Mapping):
+        return None
+    return Usage(token_count(stated.get("input_tokens")), token_count(stated.get("output_tokens")))
 
 
 class _FunctionPort:

@@ -668,5 +668,5 @@ def test_an_openai_client_is_a_model_and_an_asynchronous_one_is_none() -> None:
 
 
 def test_what_is_no_model_is_told() -> None:
-    with pytest.raises(ConfigError, match="model is a int; it is a name"):
+    with pytest.raises(ConfigError, match="the model given is of type int; it is a name"):
         as_model(7, Settings(), {})
