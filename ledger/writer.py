@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from ledger.arrival import receive
 from ledger.clock import Clock, SystemClock, spell_moment
 from ledger.commands import (
     AddFact,
@@ -52,7 +53,7 @@ from ledger.scope import Scope
 from ledger.snapshot import Snapshots
 from ledger.store import EventStore
 from ledger.summaries import is_done_with
-from ledger.transcript import Thread, Transcript, receive
+from ledger.transcript import Thread, Transcript
 from ledger.view import read_commits
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from fakes import CountingSalts, FakeClock, open_home
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ledger.arrival import _overlap, receive
 from ledger.commit import Cause, Commit
 from ledger.errors import StoreError, WrongExpectedVersionError
 from ledger.events import Redacted, TurnRange, TurnRecorded, TurnSuperseded
 from ledger.messages import Kept
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Thread, Transcript, _overlap, receive
+from ledger.transcript import Thread, Transcript
 from ledger.writer import Recorded, Writer
 
 AT = "2026-03-01T12:00:00.000000Z"
