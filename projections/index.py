@@ -111,7 +111,7 @@ class ScopeIndex:
             said = [Place(number_in(key), value.byte) for key, value in _said_in(at, thread)]
             return learned, [place for place in said if place.seq <= origin.transcript.seq]
 
-        return self._ask(places)
+        return self._ask(places, until=(origin.ledger, origin.transcript))
 
     def threads(self, origin: Origin) -> Sequence[str]:
         """Return all threads by first word; see `Snapshots.threads`."""

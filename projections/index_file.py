@@ -161,8 +161,8 @@ class IndexFile:
         self._distrusted: str | None = None
         self._alone = False
 
-    def ask(self, question: Callable[[Standing], T]) -> T:
-        """Bring the index to the heads of both streams, and answer from it.
+    def ask(self, question: Callable[[Standing], T], *, until: tuple[Head, Head] | None = None) -> T:
+        """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
 
         A question may be asked twice: where the index turns out to be damaged it is built anew.
 
@@ -177,7 +177,7 @@ class IndexFile:
             for _ in range(_TRIES):
                 try:
                     with _judged():
-                        answer = self._once(question)
+                        answer = self._once(question, until)
                 except (DamagedError, StaleError) as error:
                     self._distrusted = str(error)
                 except _UnusableError as error:
@@ -192,7 +192,7 @@ class IndexFile:
         """Whether the index is, or is to be, in a file that outlives this process."""
         return not (self._alone or self._small() or self._own_will_do())
 
-    def _once(self, question: Callable[[Standing], T]) -> T:
+    def _once(self, question: Callable[[Standing], T], until: tuple[Head, Head] | None) -> T:
         if not self.in_file():
             return question(self._private())
         if self._distrusted is None:
@@ -200,7 +200,7 @@ class IndexFile:
                 standing = self._from_file()
                 if standing is not None:
                     look = self._look(standing.tip)
-                    if look.stale is None and not look.behind:
+                    if look.stale is None and (not look.behind or _reaches(standing.tip, until)):
                         return question(standing)
         with self._locked(fcntl.LOCK_EX):
             return question(self._renewed())
@@ -485,3 +485,7 @@ def _judged() -> Iterator[None]:
     except UnicodeDecodeError as error:
         # What SQLite has to say of a damaged schema may quote it.
         raise DamagedError("its schema is no text") from error
+
+
+def _reaches(tip: Tip, until: tuple[Head, Head] | None) -> bool:
+    return until is not None and tip.ledger.head.seq >= until[0].seq and tip.transcript.head.seq >= until[1].seq

@@ -385,6 +385,35 @@ def test_a_warm_index_is_opened_without_reading_a_line(tmp_path, tiny):
     assert store.lines == 0
 
 
+def test_a_thread_is_looked_up_in_an_index_that_is_behind(tmp_path, tiny, monkeypatch):
+    life = Life(tmp_path).live(60)
+    index = index_of(tmp_path)
+    origin = index.origin()
+    before = {name: index.places(name, origin) for name in ("t0", "t1", "quiet")}
+    life.live(40, seed=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexFile, "_renewed", lambda _: pytest.fail("where lines were said to be was known already"))
+        assert {name: index.places(name, origin) for name in before} == before
+        assert index.places("never", origin) == ([], [])
+    later = index.origin()
+    assert later.transcript.seq > origin.transcript.seq
+    assert index.places("t0", later) != before["t0"]
+    assert index.places("t0", origin) == before["t0"]
+
+
+def test_an_index_that_does_not_reach_a_moment_is_brought_there(tmp_path, tiny):
+    life = Life(tmp_path).live(60)
+    behind = tmp_path / "behind"
+    shutil.copytree(tmp_path / ADA.folder, behind / ADA.folder)
+    index_of(behind).catch_up()
+    life.live(40, seed=1)
+    follow(tmp_path, behind)
+    ahead = index_of(tmp_path)
+    origin = ahead.origin()
+    assert ahead.places("t0", origin)[1]
+    assert index_of(behind).places("t0", origin) == ahead.places("t0", origin)
+
+
 def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
     memory = Life(tmp_path).memory()
     for n in range(4):
