@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import msgspec
@@ -82,6 +83,18 @@ class Asking:
         self._next_call = self._asked = clock.now()
         self._mutex = threading.Lock()
         self._stopped = threading.Event()
+        self._hurries = 0
+
+    @contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Keep no gap between calls meanwhile: what little time is left goes to them."""
+        with self._mutex:
+            self._hurries += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._hurries -= 1
 
     def stop(self) -> None:
         """Let nobody be asked any more."""
@@ -121,6 +134,8 @@ class Asking:
             # A clock that was set back moves what was reserved by it along.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
+            if self._hurries:
+                return
             mine = max(now, self._next_call)
             self._next_call = mine + self._min_gap
         wait = (mine - now).total_seconds()

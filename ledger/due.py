@@ -31,6 +31,14 @@ def due_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
     return [run for run in coverage.pending(thread) if not is_quiet(thread, run)]
 
 
+def answered(thread: Thread, run: TurnRange) -> TurnRange:
+    """A run that is worth an update, without the words at its end that may still be answered."""
+    if run.last < len(thread.turns):
+        return run
+    ends = [turn.n for turn in thread.standing(run.first, run.last) if turn.role != "user"]
+    return TurnRange(run.first, ends[-1]) if ends else run
+
+
 def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> datetime | None:
     """When the thread is due; None where nothing in it is worth an update by itself.
 

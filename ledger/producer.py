@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger.clock import Clock, SystemClock
-from ledger.due import LONGEST_PAUSE, Timing, Urgency, due_at, due_runs, out_of_reach, retry_at
+from ledger.due import LONGEST_PAUSE, Timing, Urgency, answered, due_at, due_runs, out_of_reach, retry_at
 from ledger.errors import BackstoryError
 from ledger.extraction.model import Model
 from ledger.retention import Retention
@@ -203,12 +203,17 @@ class Producer:
             done = self._changed.wait_for(lambda: not any(map(self._under_way, wanted)), timeout)
             return done and wanted.isdisjoint(self._faulty)
 
+    def drain(self, timeout: float) -> bool:
+        """Flush without a gap between calls, for a process that is about to end."""
+        with self._updater.asking.hurrying():
+            return self.flush(timeout)
+
     def _under_way(self, key: _Key) -> bool:
         return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
         """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left."""
-        done = self.flush(timeout)
+        done = self.drain(timeout)
         self._updater.stop()
         with self._changed:
             self._closing = True
@@ -334,7 +339,7 @@ class Producer:
     def _learn(self, writer: Writer, thread: str) -> None:
         with writer.state() as state:
             known = state.transcript.threads[thread]
-            jobs = [Job(thread, run) for run in due_runs(state.coverage, known)]
+            jobs = [Job(thread, answered(known, run)) for run in due_runs(state.coverage, known)]
             missed = out_of_reach(state.coverage, known, self._clock.now())
             jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in missed]
         for job in sorted(jobs, key=lambda job: job.turns.first):

@@ -576,6 +576,25 @@ def test_a_clock_set_back_in_an_outage_puts_nothing_off_for_long(tmp_path):
     assert shop.parked() == []
 
 
+def test_words_that_may_still_be_answered_wait_for_their_answer(shop):
+    shop.say(messages=exchange("tea"))
+    shop.say(messages=[{"role": "user", "content": "I also like rain, by the way"}])
+    assert shop.after(30) == 1
+    assert shop.pending() == 1
+    shop.say(messages=[{"role": "assistant", "content": "So do I!"}])
+    assert shop.after(30) == 1
+    assert shop.pending() == 0
+    assert ["rain" in prompt.user for prompt in shop.model.prompts] == [False, True]
+
+
+def test_words_before_what_was_learned_already_wait_for_nobody(shop):
+    shop.say(messages=[*exchange("tea"), {"role": "user", "content": "And rain"}])
+    assert shop.after(30) == 1
+    shop.say(messages=[{"role": "user", "content": "And snow"}, {"role": "assistant", "content": "I see."}])
+    assert shop.after(30) == 1
+    assert shop.pending() == 0
+
+
 def test_a_model_that_is_broken_is_asked_ever_more_seldom(tmp_path):
     shop = Shop(tmp_path, ValueError("a bug"))
     shop.say()
@@ -599,6 +618,22 @@ def test_one_bad_thread_does_not_stop_the_others(tmp_path):
 
 
 # Flush
+
+
+def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
+    shop = Shop(tmp_path, reply())
+    shop.updater = Updater(clock=shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    begun = shop.clock.now()
+    assert shop.producer.drain(0)
+    assert shop.clock.now() == begun
+    assert len(shop.model.prompts) == 3
+    for thread in ("a", "b", "c"):
+        shop.say(thread, exchange("rain"))
+    assert shop.producer.flush(0)
+    assert (shop.clock.now() - begun).total_seconds() >= 60
 
 
 def test_a_flush_waits_for_no_debounce(shop):
