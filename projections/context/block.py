@@ -58,14 +58,16 @@ def fill(
     told: Sequence[ThreadSummaryText],
     shares: Shares,
     max_tokens: int,
+    *,
+    facts: bool = True,
 ) -> Context:
-    """Return the block of a memory that fits into `max_tokens`.
+    """Return the block of a memory that fits into `max_tokens`; without `facts` they are left to be searched for.
 
     `likeness` says of facts how much they are like what the talk is about, from 0 to 1; of none, where it is about
     nothing: then confidence alone ranks them. `told` is what was said before, oldest first.
     """
     sheet = _Sheet(prepared, max_tokens)
-    ranked = _ranked(prepared, likeness, shares)
+    ranked = _ranked(prepared, likeness, shares) if facts else []
     guaranteed = set(shares.guaranteed_categories)
     taken: dict[str, None] = {}
     left = shares.guaranteed_tokens
@@ -75,9 +77,12 @@ def fill(
             taken[fact.id] = None
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
     passed = _tell(sheet, _summary_lines(told, prepared.counter), within=max_tokens // 3)
+    room = max_tokens
     for fact, line in ranked:
-        if fact.id not in taken and sheet.take(FACTS, line) is not None:
+        # Most facts are beyond the room that is left: of them nothing else is asked.
+        if line.tokens <= room and fact.id not in taken and sheet.take(FACTS, line) is not None:
             taken[fact.id] = None
+            room = max_tokens - sheet.tokens
     untold = _tell(sheet, passed, within=max_tokens)
     return Context(
         text=sheet.text(),
