@@ -33,11 +33,14 @@ def strip_memory_blocks(text: str) -> str:
 
 
 def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
-    if "<" not in text:
+    # Where nothing is closed nothing is cut: told at once, however many tags are opened.
+    end = text.rfind("</")
+    first = tag.search(text, 0, end) if end >= 0 else None
+    if first is None:
         return text
     opened: dict[str, list[int]] = {}
     blocks: list[tuple[int, int]] = []
-    for found in tag.finditer(text):
+    for found in tag.finditer(text, first.start()):
         starts = opened.setdefault(found[2].lower(), [])
         if not found[1]:
             # `<memory />` opens nothing; taken for an opening tag it would eat the text up to a stray closing one.

@@ -190,9 +190,10 @@ def test_fifty_megabytes_are_clipped_quickly_and_say_so():
 
 
 @pytest.mark.parametrize("unit", ["<memory", "<memory ", "</memory>", "<uploaded_files>", "<", "<memory>", "<memory/>"])
-def test_a_text_full_of_half_open_tags_is_read_in_one_go(unit):
+@pytest.mark.parametrize("end", ["", "</memory>", "</", "</uploaded_files>x"])
+def test_a_text_full_of_half_open_tags_is_read_in_one_go(unit, end):
     began = time.perf_counter()
-    texts(user(unit * (3_000_000 // len(unit))))
+    texts(user(unit * (1_000_000 // len(unit)) + end))
     assert time.perf_counter() - began < 10
 
 
@@ -397,7 +398,7 @@ class Unwilling:
 
 
 @pytest.mark.parametrize(
-    "message", [None, 5, "hello", b"x", [], object(), Dumped, Dumped([]), Unwilling(), ("user", "hello")]
+    "message", [None, 5, "hello", b"x", [], object(), Dumped, Dumped([]), Unwilling(), ("user", "hello", "there")]
 )
 def test_what_is_no_message_at_all_is_refused(message):
     with pytest.raises(InputError, match="message"):
@@ -517,7 +518,7 @@ json_values = st.recursive(
 )
 odd_messages = st.fixed_dictionaries(
     {},
-    optional=dict.fromkeys([*Message.model_fields, "type", "tool_calls", "additional_kwargs"], json_values)
+    optional=dict.fromkeys([*Message.__struct_fields__, "type", "tool_calls", "additional_kwargs"], json_values)
     | {"role": st.sampled_from(["user", "ai", "tool", "nobody"]) | json_values},
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from ledger.errors import InputError
@@ -83,3 +85,55 @@ def test_only_the_last_messages_are_read_at_all() -> None:
 def test_a_text_of_broken_characters_is_made_safe() -> None:
     last_words("a\ud800b", 1).encode()
     last_words([user("a\ud800b")], 1).encode()
+
+
+def test_the_end_of_a_talk_is_read_as_it_would_be_kept() -> None:
+    upload = user("<uploaded_files>\nx.txt\n</uploaded_files>")
+    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "1", "output": "…"}
+    assert last_words([user("a"), upload, assistant("a file"), user("b")], 2) == "a\nb"
+    assert last_words([user("a"), assistant("let me see"), call, result, assistant("it is so")], 1) == "a\nit is so"
+    pieces = [{"type": "AIMessageChunk", "content": text, "id": "1"} for text in ("it ", "is so")]
+    assert last_words([user("a"), *pieces], 1) == "a\nit is so"
+
+
+def test_one_message_nobody_can_read_is_told_and_passed_over() -> None:
+    told: list[int] = []
+    talk = [user("a"), object(), assistant("b"), 5]
+    assert last_words(talk, 1, unreadable=lambda index, error: told.append(index)) == "a\nb"
+    assert told == [3, 1]
+
+
+def test_a_host_says_which_hidden_messages_are_a_person_s() -> None:
+    talk = [user("a"), user("b", additional_kwargs={"hide_from_ui": True})]
+    assert last_words(talk, 2) == "a"
+    assert last_words(talk, 2, keep_hidden=lambda extra: True) == "a\nb"
+
+
+def test_blocks_are_found_at_either_end_of_a_long_message_and_from_one_to_the_other() -> None:
+    block, long = "<memory>\n- secret\n</memory>", "x" * 200_000
+    for text in (f"{block}head {long} tail", f"head {long} tail{block}"):
+        for words in (last_words(text, 1), last_words([user(text)], 1)):
+            assert words.startswith("head")
+            assert words.endswith("tail")
+    assert last_words([user(f"head<memory>{long}</memory>tail")], 1) == "headtail"
+
+
+def test_of_very_many_blocks_those_at_the_ends_are_looked_at() -> None:
+    blocks = [{"type": "text", "text": str(n)} for n in range(5_000)]
+    words = last_words([user(blocks)], 1)
+    assert words.startswith("0 1 2 ")
+    assert words.endswith(" 4998 4999")
+    assert last_words([user(blocks[:300])], 1).startswith("0 1 2 ")
+
+
+def test_of_a_huge_message_only_its_ends_are_worked_on() -> None:
+    huge = "茶" * 10_000_000
+    for messages in (huge, [user(huge)], [user([{"type": "text", "text": huge}])]):
+        tracemalloc.start()
+        try:
+            assert len(last_words(messages, 1)) < 1_000
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 3_000_000
