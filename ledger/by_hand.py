@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from ledger.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
@@ -25,7 +27,16 @@ from ledger.memory import Memory
 from ledger.policy import CATEGORIES
 from ledger.ranking import Ranking
 
-__all__ = ["add_by_hand", "edit_by_hand", "merge_document", "replace_document"]
+__all__ = [
+    "add_by_hand",
+    "edit_by_hand",
+    "imported",
+    "merge_document",
+    "replace_document",
+    "restated",
+    "screen_import",
+    "section_stated",
+]
 
 
 def add_by_hand(memory: Memory, command: AddFact) -> list[LedgerEvent]:
@@ -70,7 +81,7 @@ def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
 # A document.
 
 
-def _imported(memory: Memory, candidate: NewFact, at: str, taken: set[str]) -> Fact:
+def imported(memory: Memory, candidate: NewFact, at: str, taken: Collection[str]) -> Fact:
     """Make a document's fact; an id it states is kept unless it is taken or a later commit could give it."""
     fact = newborn(memory, candidate, at, "import")
     if candidate.id and candidate.id not in taken and not _could_be_ours(candidate.id, memory.seq):
@@ -79,12 +90,14 @@ def _imported(memory: Memory, candidate: NewFact, at: str, taken: set[str]) -> F
 
 
 def _could_be_ours(fact_id: str, seq: int) -> bool:
+    """Whether a later commit may give this id; one of hexadecimal digits, as DeerFlow gives, never has two numbers."""
     prefix, _, rest = fact_id.partition("_")
-    number = rest.partition("_")[0]
-    return prefix == "fact" and number.isdecimal() and int(number) > seq
+    number, _, place = rest.partition("_")
+    return prefix == "fact" and bool(place) and number.isdecimal() and int(number) > seq
 
 
-def _screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
+def screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
+    """Tell why an item of a document is refused whatever else is in it; None where it is not."""
     match candidate:
         case Unread():
             return Verdict("malformed", candidate.detail)
@@ -99,16 +112,25 @@ def _screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
     return None
 
 
-def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
+def section_stated(memory: Memory, candidate: NewSummary, at: str) -> CandidateRejected | SummaryUpdated:
+    """Make a section what a document says; `at` is when, where the document does not say it."""
     before = memory.section(candidate.place)
-    after = Section(candidate.summary, (candidate.at or command.at) if candidate.summary else "")
+    after = Section(candidate.summary, (candidate.at or at) if candidate.summary else "")
     if after.summary == before.summary:
         return CandidateRejected(candidate, "unchanged", "the section already says exactly this")
-    if not command.replace and not after.summary:
-        return CandidateRejected(candidate, "empty", "the document says nothing here, and merging takes nothing away")
-    if not command.replace and before.summary and after.updated_at <= before.updated_at:
-        return CandidateRejected(candidate, "older", f"the section was written later, at {before.updated_at}")
     return SummaryUpdated(candidate.place, before, after, candidate.place)
+
+
+def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
+    stated = section_stated(memory, candidate, command.at)
+    if command.replace or isinstance(stated, CandidateRejected):
+        return stated
+    before, after = stated.before, stated.after
+    if not after.summary:
+        return CandidateRejected(candidate, "empty", "the document says nothing here, and merging takes nothing away")
+    if before.summary and after.updated_at <= before.updated_at:
+        return CandidateRejected(candidate, "older", f"the section was written later, at {before.updated_at}")
+    return stated
 
 
 def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
@@ -121,10 +143,10 @@ def merge_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]
     newcomers: list[Newcomer] = []
     for candidate in command.candidates:
         if isinstance(candidate, NewFact):
-            fact = _imported(memory, candidate, command.at, taken)
+            fact = imported(memory, candidate, command.at, taken)
             taken.add(fact.id)
             newcomers.append((candidate, fact))
-    refused = {c.place: verdict for c in command.candidates if (verdict := _screen_import(memory, c))}
+    refused = {c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c))}
     ranking = Ranking(memory.policy, command.at, command.heat)
     admission = admit(memory, newcomers, ranking, refused=refused)
     events = _sections(memory, command) + admitted(admission, stated=True)
@@ -160,14 +182,14 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
     said: dict[str, str] = {}
     taken: set[str] = set()
     for candidate in command.candidates:
-        if (verdict := _screen_import(memory, candidate)) is not None:
+        if (verdict := screen_import(memory, candidate)) is not None:
             refused[candidate.place] = verdict
         elif isinstance(candidate, NewFact):
             live = memory.facts.get(candidate.id or "")
             fact = (
-                _restated(live, candidate)
+                restated(live, candidate)
                 if live is not None and live.id not in taken
-                else _imported(memory, candidate, command.at, taken | set(memory.facts))
+                else imported(memory, candidate, command.at, taken | set(memory.facts))
             )
             key = dedup_key(fact.content, memory.policy.dedup_key)
             if key in said:
@@ -179,7 +201,8 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
     return chosen
 
 
-def _restated(live: Fact, candidate: NewFact) -> Fact:
+def restated(live: Fact, candidate: NewFact) -> Fact:
+    """Return a live fact as a document states it; its birth, its time and its source stay."""
     return msgspec.structs.replace(
         live,
         content=candidate.content,

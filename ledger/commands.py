@@ -50,6 +50,7 @@ __all__ = [
     "RemoveFact",
     "Revert",
     "RollBack",
+    "SaveDocument",
     "Summarize",
     "candidates_of",
     "labels_of",
@@ -147,10 +148,23 @@ class Clear(_Command, frozen=True):
 
 
 class ImportDocument(_Command, frozen=True):
-    """Take in a document: beside what is there, or, with `replace`, instead of it."""
+    """Take in a document: beside what is there, or, with `replace`, instead of it.
+
+    With a `basis` only where the memory is still that of this commit.
+    """
 
     candidates: tuple[Candidate, ...]
     replace: bool = False
+    basis: int | None = None
+
+
+class SaveDocument(_Command, frozen=True):
+    """Take in what a host changed in the document it was given: facts new or restated, removals, and sections.
+
+    What it did not change is not said here, so that nothing others did meanwhile is undone.
+    """
+
+    candidates: tuple[Candidate, ...]
 
 
 class ChangePolicy(_Command, frozen=True):
@@ -214,6 +228,7 @@ Command: TypeAlias = (
     | RemoveFact
     | Clear
     | ImportDocument
+    | SaveDocument
     | ChangePolicy
     | Revert
     | RollBack

@@ -68,7 +68,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     sum up again, at `level` 1 from the turns, at each further one from summaries of the level before; to cover them
     is another matter. `signals` are those that were seen in the conversation. `target`, `force`, `replace`, `action`,
     `fact` and `heat` (by fact id) are what of the command is not said in the events, so that it can be decided again.
-    No cause ever holds content.
+    `origin` is the place that an import was read from. No cause ever holds content.
     """
 
     kind: str
@@ -92,6 +92,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     heat: dict[str, Access] = {}
     level: int = 0
     summarized: TurnRange | None = None
+    origin: str | None = None
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from ledger.commands import (
     RemoveFact,
     Revert,
     RollBack,
+    SaveDocument,
     Summarize,
 )
 from ledger.errors import CapError, ConflictError, NotFoundError
@@ -31,6 +32,7 @@ from ledger.memory import Memory
 from ledger.merge import merge_update
 from ledger.policy import Policy, check_policy
 from ledger.ranking import Ranking
+from ledger.saving import save_document
 from ledger.summaries import sum_up
 from ledger.undo import plan_revert, plan_rollback
 
@@ -68,7 +70,8 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:
 
     Raises:
         NotFoundError: a fact to remove by hand is not there.
-        ConflictError: an undo would overwrite later work, and force was not given.
+        ConflictError: an undo would overwrite later work, and force was not given; or a document was to be imported
+            into another memory than the one there is.
         CapError: a policy too small for the facts entered by hand.
         ConfigError: a policy with a value outside its range.
     """
@@ -85,8 +88,8 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:
             return _remove_by_hand(memory, command)
         case Clear():
             return _clear(memory)
-        case ImportDocument(replace=replace):
-            return tuple((replace_document if replace else merge_document)(memory, command))
+        case ImportDocument() | SaveDocument():
+            return _take_in(memory, command)
         case ChangePolicy():
             return _change_policy(memory, command)
         case Revert():
@@ -109,6 +112,16 @@ def _remove_by_hand(memory: Memory, command: RemoveFact) -> tuple[LedgerEvent, .
     if fact is None:
         raise NotFoundError(f"there is no live fact {command.fact_id}: see `fact list` for those there are")
     return (FactRemoved(fact, "hand"),)
+
+
+def _take_in(memory: Memory, command: ImportDocument | SaveDocument) -> tuple[LedgerEvent, ...]:
+    if isinstance(command, SaveDocument):
+        return tuple(save_document(memory, command))
+    if command.basis not in (None, memory.seq):
+        raise ConflictError(
+            f"the document was to be imported after commit {command.basis}, and the last is {memory.seq}: look again"
+        )
+    return tuple((replace_document if command.replace else merge_document)(memory, command))
 
 
 def _clear(memory: Memory) -> tuple[LedgerEvent, ...]:

@@ -27,6 +27,7 @@ from ledger.commands import (
     FailUpdate,
     ImportDocument,
     RemoveFact,
+    SaveDocument,
     Summarize,
 )
 from ledger.commit import Cause, Commit, Draft, Head
@@ -519,7 +520,7 @@ def _may_rank(memory: Memory, command: Command) -> bool:
             if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
                 return True
             most = len(proposal.candidates)
-        case ImportDocument(candidates=candidates, replace=False):
+        case ImportDocument(candidates=candidates, replace=False) | SaveDocument(candidates=candidates):
             most = len(candidates)
         case _:
             return True

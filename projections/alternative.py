@@ -19,6 +19,7 @@ from ledger.commands import (
     RemoveFact,
     Revert,
     RollBack,
+    SaveDocument,
     candidates_of,
 )
 from ledger.commit import Commit
@@ -87,6 +88,8 @@ class _History:
                 return _manual(commit)
             case "import":
                 candidates = candidates_of(commit.events, stated=True)
+                if cause.action == "save":
+                    return SaveDocument(at=at, candidates=candidates)
                 return ImportDocument(at=at, candidates=candidates, replace=cause.replace)
             case "clear":
                 return Clear(at=at)

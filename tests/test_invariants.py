@@ -22,6 +22,7 @@ from ledger.commands import (
     RemoveFact,
     Revert,
     RollBack,
+    SaveDocument,
     candidates_of,
 )
 from ledger.commit import Cause, Commit
@@ -35,6 +36,7 @@ from ledger.events import (
     FactRemoved,
     LedgerEvent,
     NewFact,
+    Removal,
     UpdateFailed,
     UpdateProposed,
 )
@@ -79,6 +81,7 @@ STEPS = (
     "remove",
     "import",
     "replace",
+    "save",
     "clear",
     "policy",
     "revert",
@@ -136,6 +139,13 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
             command = ImportDocument(at="", candidates=draw(documents(memory)), replace=step == "replace", heat=heat)
             events = history.ask(command, "import", replace=command.replace)
             history.proposed[history.memory.seq] = command.candidates
+            return events
+        case "save":
+            ids = draw(st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), max_size=3))
+            gone = [Removal(place=f"factsToRemove/{i}", id=fact_id) for i, fact_id in enumerate(ids)]
+            saved = SaveDocument(at="", candidates=(*draw(documents(memory)), *gone), heat=heat)
+            events = history.ask(saved, "import", action="save")
+            history.proposed[history.memory.seq] = saved.candidates
             return events
         case "clear":
             return history.ask(Clear(at=""), "clear")
@@ -198,7 +208,7 @@ def test_4_replay_equals_the_live_memory(history):
 
 
 @thorough
-@given(histories(steps=("learn", "late", "learn", "add", "edit", "import", "replace", "clear", "rollback")))
+@given(histories(steps=("learn", "late", "learn", "add", "edit", "import", "replace", "save", "clear", "rollback")))
 def test_5_every_candidate_ends_in_exactly_one_event_which_carries_it_as_it_was_proposed(history):
     for seq, candidates in history.proposed.items():
         commit = history.commits[seq - 1]
@@ -257,14 +267,14 @@ def test_8_what_if_under_the_policies_that_were_in_force_equals_live(history):
 
 
 @thorough
-@given(histories(steps=("learn", "late", "import", "replace", "clear", "add", "edit", "remove"), most=7))
+@given(histories(steps=("learn", "late", "import", "replace", "save", "clear", "add", "edit", "remove"), most=7))
 def test_8b_what_if_with_another_cap_is_what_a_ledger_with_that_cap_would_hold(history):
     other = {"max_facts": 2}
     twin = History()
     for commit, waited in zip(history.commits, history.waits, strict=True):
         command = rebuild(history, commit)
         twin.waited = waited
-        if twin.ask(command, commit.cause.kind) is None:
+        if twin.ask(command, commit.cause.kind, action=commit.cause.action) is None:
             twin.take((), commit.cause.kind)
             twin.memories.append(twin.memory)
     assert said(decide_again(history.commits, other)) == said(twin.memory)
@@ -284,6 +294,8 @@ def rebuild(history: History, commit: Commit) -> Command:
             return extract(*candidates, basis=told.basis, shown=told.shown, stale=told.stale, heat=heat)
         case "import":
             candidates = history.proposed[commit.seq]
+            if commit.cause.action == "save":
+                return SaveDocument(at="", candidates=candidates, heat=heat)
             return ImportDocument(at="", candidates=candidates, replace=commit.cause.replace, heat=heat)
         case "clear":
             return Clear(at="")

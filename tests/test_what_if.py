@@ -14,7 +14,17 @@ from story import at, extract, merged, new, news, removal, stale, summary
 from strategies import policies
 from test_invariants import History, histories, roll, thorough
 
-from ledger.commands import AddFact, ChangePolicy, Clear, Command, EditFact, ImportDocument, RemoveFact, Revert
+from ledger.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    ImportDocument,
+    RemoveFact,
+    Revert,
+    SaveDocument,
+)
 from ledger.commit import Commit
 from ledger.errors import ConfigError, NotFoundError, UsageError
 from ledger.events import Access, Edit, Erased, NewFact, PolicyChanged, UpdateProposed
@@ -62,6 +72,8 @@ def asked(history: History, twin: History, commit: Commit, overrides: dict[str, 
             assert isinstance(told, UpdateProposed)
             return extract(*proposed, basis=told.basis, shown=told.shown, stale=told.stale)
         case "import":
+            if cause.action == "save":
+                return SaveDocument(at="", candidates=proposed)
             return ImportDocument(at="", candidates=proposed, replace=cause.replace)
         case "clear":
             return Clear(at="")

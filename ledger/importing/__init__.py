@@ -1,6 +1,7 @@
 """What a person hands over to be remembered, read into candidates: a document, a list, a file, a DeerFlow home.
 
-`document` reads what is parsed already, `files` reads JSON from disk, `deerflow` the folders that DeerFlow 2 keeps.
+`document` reads what is parsed already, `files` reads JSON from disk, `deerflow` the folders that DeerFlow 2 keeps;
+`changes` tells what of a document its holder changed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from pathlib import Path
 
 from ledger.errors import InputError
 from ledger.events import Candidate
-from ledger.importing.deerflow import read_home
+from ledger.importing.changes import changes_since
+from ledger.importing.deerflow import read_home, read_home_if_any
 from ledger.importing.document import read_document
 from ledger.importing.files import read_json_file
 from ledger.scope import Scope
 
-__all__ = ["read_document", "read_import"]
+__all__ = ["changes_since", "read_document", "read_home_if_any", "read_import"]
 
 _log = logging.getLogger(__name__)
 

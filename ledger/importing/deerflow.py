@@ -16,10 +16,18 @@ from ledger.events import Candidate, Unread
 from ledger.importing.document import fact_candidate, is_document, section_candidates, unread
 from ledger.importing.fact_file import read_fact_file
 from ledger.importing.files import read_json_file
-from ledger.importing.places import MEMORY, Place, find, holds_nothing, must_be_settled, users_folders
+from ledger.importing.places import (
+    MEMORY,
+    Place,
+    find,
+    holds_nothing,
+    is_agents_own,
+    must_be_settled,
+    users_folders,
+)
 from ledger.scope import Scope
 
-__all__ = ["read_home"]
+__all__ = ["read_home", "read_home_if_any"]
 
 Document = Mapping[str, object]
 
@@ -54,16 +62,35 @@ def read_home(folder: Path, scope: Scope) -> tuple[Candidate, ...]:
         InputError: nothing of the scope is there, or DeerFlow was interrupted while it wrote.
     """
     place = find(folder, scope)
-    if not place.whole and not place.agents:
+    candidates = _read(folder, place)
+    if candidates is None:
         raise holds_nothing(folder, place, scope)
+    return candidates
+
+
+def read_home_if_any(folder: Path, scope: Scope) -> tuple[Candidate, ...] | None:
+    """Read a scope's part of a home as `read_home` does; None where nothing is there, of an agent nothing of its own.
+
+    Raises:
+        InputError: what is there cannot be read, or DeerFlow was interrupted while it wrote.
+    """
+    place = find(folder, scope, tell=False)
+    if scope.agent is not None and not any(map(is_agents_own, place.agents)):
+        return None
+    return _read(folder, place)
+
+
+def _read(folder: Path, place: Place) -> tuple[Candidate, ...] | None:
+    if not place.whole and not place.agents:
+        return None
     must_be_settled(place)
     home = _Home(folder, place)
     candidates = tuple(home.candidates())
-    if not home.documents and not home.facts:
-        if not candidates:
-            raise holds_nothing(folder, place, scope)
-        raise InputError(f"nothing in {folder} can be read: {'; '.join(map(_detail, candidates))}")
-    return candidates
+    if home.documents or home.facts:
+        return candidates
+    if not candidates:
+        return None
+    raise InputError(f"nothing in {folder} can be read: {'; '.join(map(_detail, candidates))}")
 
 
 def _detail(candidate: Candidate) -> str:

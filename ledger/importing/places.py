@@ -22,7 +22,7 @@ from ledger.errors import InputError
 from ledger.sanitize import safe_text
 from ledger.scope import Scope
 
-__all__ = ["MEMORY", "Place", "find", "holds_nothing", "must_be_settled", "users_folders"]
+__all__ = ["MEMORY", "Place", "find", "holds_nothing", "is_agents_own", "must_be_settled", "users_folders"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def users_folders(user: str) -> tuple[str, ...]:
-    """Name the folders that a user's memory may have, DeerFlow's and ours."""
+    """Name the folders that a user's memory may have, first DeerFlow's, then ours."""
     user = safe_text(user)
     plain = re.sub(r"[^A-Za-z0-9_\-]", "-", user)
     digest = hashlib.sha256(user.encode()).hexdigest()[:16]
@@ -50,26 +50,28 @@ def users_folders(user: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((theirs, Scope(user).folder.rpartition("/")[2])))
 
 
-def find(folder: Path, scope: Scope) -> Place:
+def find(folder: Path, scope: Scope, *, tell: bool = True) -> Place:
     """Find a scope's memory below a folder, or the memory that the folder itself is.
 
-    A folder that is a user's or an agent's own is taken at its word, whatever the scope's names are.
+    A folder that is a user's or an agent's own is taken at its word, whatever the scope's names are. Unless `tell` is
+    off, whose memories are left there is said in the log.
     """
     folder = folder.absolute()
-    if _is_agents_own(folder):
+    if is_agents_own(folder):
         bucket = folder.parent.parent if folder.parent.name == "agents" else None
         return Place(bucket, (folder,), whole=folder.name == _DEFAULT)
     bucket = _bucket(folder, scope)
     below = bucket / "agents"
     if scope.agent is None:
         agents = [agent for agent in (below / _DEFAULT, below / _FORMER_DEFAULT) if _is_nobodys(agent)]
-        _tell_of_others(below, agents)
+        if tell:
+            _tell_of_others(below, agents)
     else:
         agents = [agent for name in (scope.agent, scope.agent.lower()) if (agent := below / name).is_dir()][:1]
     return Place(bucket, tuple(agents), whole=scope.agent is None)
 
 
-def _is_agents_own(folder: Path) -> bool:
+def is_agents_own(folder: Path) -> bool:
     """Whether a folder is an agent's: it lies among agents, or was copied from there and has nothing but facts."""
     document, facts = (folder / MEMORY).exists(), (folder / "facts").is_dir()
     return (document or facts) if folder.parent.name == "agents" else facts and not document
@@ -89,7 +91,7 @@ def _is_nobodys(agent: Path) -> bool:
 
 
 def _tell_of_others(below: Path, taken: list[Path]) -> None:
-    names = [agent.name for agent in _folders(below) if agent not in taken and _is_agents_own(agent)]
+    names = [agent.name for agent in _folders(below) if agent not in taken and is_agents_own(agent)]
     if names:
         _log.warning("%s: not taken are the agents' own memories; import each with --agent: %s", below, _listed(names))
 
