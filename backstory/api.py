@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from backstory.delivery.waiting import Waiting
+from backstory.faults import Faults, ModelFaults
 from backstory.handle import MemoryHandle
 from backstory.injecting import blocks_of
 from backstory.results import ScopeSummary
@@ -145,7 +148,9 @@ class Backstory:
             )
 
         templates = Path(stated.prompts_dir) if stated.prompts_dir else None
-        updater = asking(templates, observers)
+        place = _documents(folder)
+        faults = Faults(place, clock)
+        updater = asking(templates, [*observers, ModelFaults(faults)])
         summarizer = Summarizer(
             updater.asking,
             SummaryLimits(stated.summary_min_turns, stated.summary_min_tokens, stated.summary_max_chars),
@@ -168,7 +173,6 @@ class Backstory:
                 signals=_signals(patterns),
             )
             producer.start()
-        place = _documents(folder)
         index = Indexes(store, folder, progress=progress)
         followers = Followers(store)
         searches = Searches(
@@ -192,6 +196,8 @@ class Backstory:
             document=place,
             keeper=keeper,
             heat=Heat(place, clock),
+            faults=faults,
+            waiting=Waiting(faults),
             blocks=blocks_of(stated, None if asked is None else asked.name),
             index=index,
             searches=searches,
@@ -203,6 +209,16 @@ class Backstory:
         )
         owned = asked if asked is not model and isinstance(asked, Closes) else None
         return cls(folder, loaded, store, engine, clock=clock, salts=salts, listeners=listeners, owned=owned)
+
+    @property
+    def faults(self) -> Faults:
+        """What failed in each memory, and how often, while an agent went on."""
+        return self._engine.faults
+
+    @property
+    def waiting(self) -> Waiting:
+        """Deliveries that memory failed to take; see `backstory.delivery.Deliveries`."""
+        return self._engine.waiting
 
     def memory(self, user_id: str | None = None, agent_name: str | None = None) -> MemoryHandle:
         """Return the memory of a user and an agent, either of which may be absent; both absent is the global one.
@@ -265,6 +281,7 @@ class Backstory:
         self._engine.keeper.purge(scope)
         self._engine.blocks.purge(scope)
         self._engine.heat.purge(scope, self._writers.get(scope))
+        self._engine.faults.purge(scope)
 
     def warm(self, timeout: float | None = None) -> str:
         """Wait until the vocabulary that counts a block's tokens is loaded, for so many seconds at most.
@@ -321,6 +338,17 @@ class Backstory:
         owner = None if first is None else Scope(first.cause.user, first.cause.agent)
         return owner if owner is not None and owner.folder == folder else None
 
+    def flush(self, timeout: float | None = None) -> bool:
+        """Have all that is pending in the memories in use learned from now, for a host that is about to end.
+
+        True when nothing due is left within so many seconds, `shutdown_flush_timeout_seconds` unless given; calls of
+        the model follow each other without a gap. Of a single memory, and of its memory.json, its own `flush` tells.
+        """
+        self._engine.must_be_open()
+        producer = self._engine.producer
+        limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
+        return producer is None or producer.drain(limit)
+
     def close(self) -> None:
         """Learn from what is pending, within `shutdown_flush_timeout_seconds`; the rest stays pending on disk.
 
@@ -330,14 +358,19 @@ class Backstory:
             if self._closing:
                 return
             self._closing = True
+        timeout = self.config.settings.shutdown_flush_timeout_seconds
+        end = time.monotonic() + timeout
+        # Before the workers end, as it is to be learned from; what hangs here must not take all of their time.
+        self._engine.waiting.close(timeout / 2)
         producer = self._engine.producer
         if producer is not None:
-            producer.close(self.config.settings.shutdown_flush_timeout_seconds)
+            producer.close(max(0.0, end - time.monotonic()))
         self._engine.closed.set()
         self._engine.updater.stop()
         self._engine.searches.close()
         self._engine.keeper.close()
         self._engine.heat.close()
+        self._engine.faults.close()
         self._engine.index.close()
         self.store.close()
         if self._owned is not None:

@@ -9,6 +9,7 @@ from backstory.changing import Changing
 from backstory.checks import When
 from backstory.forgetting import Forgetting
 from backstory.injecting import Injecting
+from backstory.intake import Unreadable
 from backstory.learning import Learning, Mode, Recorded
 from backstory.picturing import Picturing
 from backstory.reading import Reading
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from backstory.models import ModelLike
     from ledger.extraction.recorded import RecordedReply
+    from ledger.messages import KeepHidden
     from projections.graph import Graph, Letters
 
 __all__ = ["AsyncTwins"]
@@ -65,10 +67,25 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
     """Every method that does I/O, once more with an `a` before its name."""
 
     async def arecord(
-        self, thread: str, messages: Iterable[object], *, mode: Mode = "conversation", at_once: bool = False
+        self,
+        thread: str,
+        messages: Iterable[object],
+        *,
+        mode: Mode = "conversation",
+        at_once: bool = False,
+        keep_hidden: KeepHidden | None = None,
+        unreadable: Unreadable | None = None,
     ) -> RecordResult:
         """See `record`."""
-        return await _in_thread(self.record, thread, messages, mode=mode, at_once=at_once)
+        return await _in_thread(
+            self.record,
+            thread,
+            messages,
+            mode=mode,
+            at_once=at_once,
+            keep_hidden=keep_hidden,
+            unreadable=unreadable,
+        )
 
     async def aflush(self, timeout: float = 30.0) -> bool:  # noqa: ASYNC109 the twin keeps its namesake's words
         """See `flush`."""
@@ -254,9 +271,10 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         max_tokens: int | None = None,
         *,
         thread: str | None = None,
+        facts: bool = True,
     ) -> Context:
         """See `context`."""
-        return await _in_thread(self.context, messages, max_tokens, thread=thread)
+        return await _in_thread(self.context, messages, max_tokens, thread=thread, facts=facts)
 
     async def aadd_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
         """See `add_fact`."""

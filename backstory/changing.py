@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from backstory.own import Own
 from backstory.results import FactChange, PolicyResult
 from backstory.scoped import Scoped, known_policy, live_fact
 from ledger.commands import AddFact, ChangePolicy, Clear, Command, EditFact, ImportDocument, RemoveFact
@@ -21,6 +22,11 @@ __all__ = ["Changing"]
 
 class Changing(Scoped):
     """The part of a handle that a person's hand moves."""
+
+    @property
+    def own(self) -> Own:
+        """This memory by itself, for a host that keeps whole documents or takes over another program's memory."""
+        return Own(self._own, self._engine)
 
     def revert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
         """Undo what of one update is still in force; what it superseded lives again.

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import msgspec
+
 from backstory.checks import messages_in
+from backstory.intake import Intake, Unreadable, kept_of
 from backstory.results import (
     Extracted,
+    FaultCount,
     ParkedThread,
     PendingThread,
     RecordResult,
@@ -19,10 +23,9 @@ from backstory.scoped import Progress, Scoped
 from ledger.commands import FailUpdate
 from ledger.coverage import Parked
 from ledger.due import due_at, due_runs
-from ledger.errors import NoModelError, NotFoundError, UsageError
+from ledger.errors import NoModelError, NotFoundError, UnavailableError, UsageError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
-from ledger.sanitize import MAX_NAME, safe_text
 from ledger.scope import LEDGER, TRANSCRIPT
 from ledger.summaries import ThreadSummaryText, thread_summaries
 from ledger.summarizer import Summing
@@ -32,6 +35,7 @@ from ledger.writer import State
 
 if TYPE_CHECKING:
     from ledger.extraction.recorded import RecordedReply
+    from ledger.messages import KeepHidden
 
 __all__ = ["Learning", "Mode", "Recorded"]
 
@@ -45,7 +49,14 @@ class Learning(Scoped):
     """The part of a handle that takes conversations in."""
 
     def record(
-        self, thread: str, messages: Iterable[object], *, mode: Mode = "conversation", at_once: bool = False
+        self,
+        thread: str,
+        messages: Iterable[object],
+        *,
+        mode: Mode = "conversation",
+        at_once: bool = False,
+        keep_hidden: KeepHidden | None = None,
+        unreadable: Unreadable | None = None,
     ) -> RecordResult:
         """Keep what of a conversation is new; durable when it returns, learned from after the debounce.
 
@@ -53,32 +64,25 @@ class Learning(Scoped):
         `mode="append"` all of them are new. `at_once` skips the debounce, for words about to be lost to the agent.
         With `enabled: false` nothing is kept, and every message counts as skipped.
 
-        Raises:
-            InputError: no list of messages, or one that cannot be read; nothing of the delivery is recorded.
-        """
-        from ledger.messages import keep, read_message
+        `keep_hidden` is asked with the `additional_kwargs` of a message its host hides: True keeps it, as a person's
+        own words. With `unreadable` a message nobody can read is left out and told, by its index in `messages` and what
+        is wrong with it; it counts as skipped.
 
+        Raises:
+            InputError: no list of messages, or one that cannot be read and no `unreadable` to tell; nothing of the
+                delivery is recorded.
+        """
         if mode not in ("conversation", "append"):
             raise UsageError(f"mode is {mode!r}; it is conversation or append")
-        if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
-            raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
         sent = messages_in(messages)
-        # One after the other: of many messages only what is kept of each is there at a time.
-        kept = keep(map(read_message, sent))
-        self._engine.must_be_open()
-        if not self._engine.enabled:
-            return RecordResult(1, 0, len(sent))
-        backlog = False
-        try:
-            recorded = self._writer.record(safe_text(thread), kept, append=mode == "append")
-        finally:
-            # A delivery that failed half-way has left turns behind that are to be learned from.
-            if self._engine.producer is not None:
-                self._engine.producer.notice(self._writer, safe_text(thread), at_once=at_once)
-        if self._engine.producer is not None:
-            limit = self._engine.queue_max_depth
-            backlog = 0 < limit < self._engine.producer.depth()
-        return RecordResult(1, recorded.turns, len(sent) - len(kept) + recorded.skipped, backlog)
+        kept = kept_of(sent, keep_hidden, unreadable)
+        taken = self.intake.take_in(thread, kept, append=mode == "append", at_once=at_once)
+        return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
+
+    @property
+    def intake(self) -> Intake:
+        """Where what was read before is taken in, for whoever had to wait with it."""
+        return Intake(self._own, self._engine)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Have what is pending learned from now; True when nothing due is left within `timeout` seconds.
@@ -265,7 +269,17 @@ class Learning(Scoped):
         )
 
     def status(self) -> Status:
-        """Tell where the scope stands and what waits."""
+        """Tell where the scope stands, what waits, and what failed of late."""
+        faults = self._engine.faults.of(self.scope)
+        try:
+            return self._status(faults)
+        except UnavailableError as error:
+            if faults:
+                # Whoever asks why memory is silent is told that, too.
+                error.args = (f"{error}; {_spelled(faults)}",)
+            raise
+
+    def _status(self, faults: tuple[FaultCount, ...]) -> Status:
         store = self._writer.store
         with self._writer.state() as state:
             head = self._writer.head
@@ -283,6 +297,7 @@ class Learning(Scoped):
                 model=self._engine.model.name if self._engine.model is not None else None,
                 user=self.scope.user,
                 agent=self.scope.agent,
+                faults=faults,
             )
 
     def _pending(self, state: State) -> Iterator[PendingThread]:
@@ -302,6 +317,11 @@ def _extracted(outcomes: Sequence[Outcome], summed: Sequence[Summing] = ()) -> E
     summaries = tuple(summing.commit.seq for summing in summed if not summing.failed)
     failed = sum(outcome.failed for outcome in outcomes)
     return Extracted(len(seqs), failed, seqs, summaries, len(summed) - len(summaries))
+
+
+def _spelled(faults: Sequence[FaultCount]) -> str:
+    counts = ", ".join(f"{fault.count} x {fault.doing} ({fault.kind})" for fault in faults)
+    return f"memory failed since {min(fault.first for fault in faults)}: {counts}"
 
 
 def _count(thread: Thread, runs: Iterable[TurnRange]) -> int:

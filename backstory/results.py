@@ -15,6 +15,7 @@ __all__ = [
     "ErasedContent",
     "Extracted",
     "FactChange",
+    "FaultCount",
     "Forgotten",
     "ParkedThread",
     "PendingThread",
@@ -70,8 +71,23 @@ class ParkedThread(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class FaultCount(msgspec.Struct, frozen=True):
+    """How often memory failed an agent in one way.
+
+    `doing` is what it was about to do (record, inject, search, tool, extract), `kind` the class of the error, `first`
+    and `last` are times as the logs spell them. `detail` is the last one's own words where they cannot hold content.
+    """
+
+    doing: str
+    kind: str
+    count: int
+    first: str
+    last: str
+    detail: str = ""
+
+
 class Status(msgspec.Struct, frozen=True):
-    """Where a scope stands; sizes in bytes; `model` is None where none is configured."""
+    """Where a scope stands; sizes in bytes; `model` is None where none is configured; `faults` of the last 7 days."""
 
     seq: int
     hash: str
@@ -86,6 +102,7 @@ class Status(msgspec.Struct, frozen=True):
     model: str | None
     user: str | None
     agent: str | None
+    faults: tuple[FaultCount, ...] = ()
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):

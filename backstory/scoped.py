@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.faults import Faults
 from ledger.commit import Cause, Commit
 from ledger.due import Timing
 from ledger.errors import ConfigError, NotFoundError, UsageError
@@ -31,6 +33,9 @@ from projections.keeper import Keeper
 from projections.replay import read_moment
 from projections.search.searches import Searches
 from projections.turns import TurnLogs
+
+if TYPE_CHECKING:
+    from backstory.delivery.waiting import Waiting
 
 __all__ = ["Engine", "Progress", "Scoped", "begun_fact", "known_policy", "live_fact"]
 
@@ -58,6 +63,8 @@ class Engine(msgspec.Struct, frozen=True):
     document: Callable[[Scope], Path]
     keeper: Keeper
     heat: Heat
+    faults: Faults
+    waiting: Waiting
     blocks: Blocks
     index: Indexes
     searches: Searches
@@ -66,6 +73,8 @@ class Engine(msgspec.Struct, frozen=True):
     queue_max_depth: int
     enabled: bool
     actor: str
+    conversation: str | None = None
+    """In which changes are made by hand, if in any."""
 
     def must_be_open(self) -> None:
         """Refuse to go on with a home that was closed.
@@ -150,7 +159,8 @@ class Scoped:
         return found
 
     def _cause(self, kind: str, **fields: object) -> Cause:
-        return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor), **fields)
+        thread = self._engine.conversation if kind == "manual" else None
+        return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor, thread=thread), **fields)
 
     @contextlib.contextmanager
     def _claimed(self, thread: str) -> Iterator[None]:

@@ -203,6 +203,13 @@ def status_page(page: Page, status: Status) -> None:
     )
     columns = (Column("parked thread", "cyan"), Column("turns"), Column("tried"), Column("why", "red", folds=True))
     page.table(columns, parked)
+    failed = (
+        (fault.doing, counted(fault.count, "time"), moment(fault.last), f"{fault.kind}: {fault.detail}".rstrip(": "))
+        for fault in status.faults
+    )
+    page.table(
+        (Column("failed to", "cyan"), Column("", right=True), Column("last"), Column("why", "red", folds=True)), failed
+    )
 
 
 def _due(seconds: float | None) -> str:
@@ -215,18 +222,16 @@ def status_table(page: Page, states: Sequence[Status]) -> None:
     """Show where every scope stands."""
     if not states:
         page.line(("No memory was kept here yet.", "dim"))
-    numbers = ("seq", "facts", "turns", "pending", "parked")
+    # Nearly always nothing failed, and then nobody needs a column that says so.
+    failed = any(s.faults for s in states)
+    numbers = ("seq", "facts", "turns", "pending", "parked", *(["faults"] * failed))
     columns = (*_OWNER, *(Column(name, right=True) for name in numbers))
-    page.table(
-        columns,
-        (
-            (
-                *_owner(s),
-                *map(str, (s.seq, s.facts, s.turns, sum(p.turns for p in s.pending), sum(p.turns for p in s.parked))),
-            )
-            for s in states
-        ),
-    )
+    page.table(columns, ((*_owner(s), *map(str, _numbers_of(s)[: len(numbers)])) for s in states))
+
+
+def _numbers_of(status: Status) -> tuple[int, ...]:
+    waiting = (sum(p.turns for p in status.pending), sum(p.turns for p in status.parked))
+    return status.seq, status.facts, status.turns, *waiting, sum(fault.count for fault in status.faults)
 
 
 def head_line(page: Page, head: Head) -> None:
