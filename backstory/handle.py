@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
+import msgspec
+
+from backstory import checks
 from backstory.asynchronous import AsyncTwins
 from backstory.results import RecordResult
 from backstory.turns import Door, Turns
+from ledger.errors import UsageError
+from ledger.sanitize import MAX_NAME, clip
 from projections.turns import TurnLog
 
 __all__ = ["MemoryHandle"]
@@ -19,6 +24,25 @@ class MemoryHandle(AsyncTwins):
     Everything reads the newest state, other processes' commits included, and raises StoreError, LockTimeoutError or
     CorruptLogError where the store cannot. Every method that does I/O has an async twin with an `a` before its name.
     """
+
+    def by(self, actor: str, thread: str | None = None) -> MemoryHandle:
+        """Return the same memory in other hands: what is changed through it is recorded as this actor's doing.
+
+        `actor` is who changes it, as `agent:lead`; `thread` the conversation in which that is done, as `why` and `log`
+        show it, and what is forgotten with it.
+
+        Raises:
+            UsageError: no text, or an empty one.
+        """
+        named = clip(checks.text("actor", actor).strip(), MAX_NAME)
+        if not named:
+            raise UsageError("the actor is empty: say who changes the memory")
+        engine = msgspec.structs.replace(
+            self._engine,
+            actor=named,
+            conversation=None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None,
+        )
+        return MemoryHandle(self._own, engine, self._fallback, self._agents)
 
     @property
     def turns(self) -> Turns:

@@ -42,11 +42,13 @@ class Injecting(Scoped):
         max_tokens: int | None = None,
         *,
         thread: str | None = None,
+        facts: bool = True,
     ) -> Context:
         """Return the block to inject: sections and facts, those first that bear most on what was said last.
 
         `messages` are the conversation as `record` takes it, or a text; without any the surest facts come first. With
-        `thread` the summaries of that conversation come along; it need not have begun. The text never has more tokens
+        `thread` the summaries of that conversation come along; it need not have begun. Without `facts` there are none:
+        for an agent that searches for them by itself. The text never has more tokens
         than `max_tokens`, which is `max_injection_tokens` unless given; `Context.counter` says with what they were
         counted. The first block of a process is counted by an estimate, and then the vocabulary is loaded, unless
         `Backstory.warm` was waited for.
@@ -64,7 +66,7 @@ class Injecting(Scoped):
         blocks = self._engine.blocks
         if not blocks.enabled:
             return blocks.nothing()
-        words = last_words(said, blocks.turns)
+        words = last_words(said, blocks.turns) if facts else ""
         writer = self._reading()
         memory = writer.memory()
 
@@ -74,6 +76,7 @@ class Injecting(Scoped):
             self._engine.searches.of(writer).likeness(memory, words) if words else {},
             told=() if thread is None else thread_summaries(memory, thread),
             max_tokens=max_tokens,
+            facts=facts,
         )
         newly = blocks.newly_used(writer.scope, context.facts, writer.clock.now())
         if newly:

@@ -46,11 +46,13 @@ class Blocks:
         *,
         told: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
+        facts: bool = True,
     ) -> Context:
         """Return the block of a scope's memory; see `fill`. `max_tokens` overrides what is configured."""
         prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
         _keep(self._recent, scope, prepared)
-        return fill(prepared, likeness, told, self.shares, self.shares.max_tokens if max_tokens is None else max_tokens)
+        most = self.shares.max_tokens if max_tokens is None else max_tokens
+        return fill(prepared, likeness, told, self.shares, most, facts=facts)
 
     def nothing(self) -> Context:
         """Return the block of no memory at all."""

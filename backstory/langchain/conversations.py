@@ -1,0 +1,180 @@
+"""What this process knows of the conversations it has seen, beyond what a checkpointer keeps of them.
+
+A host may send the whole conversation with every run, under ids that are new each time, or under no thread at all. So
+conversations are known by their words: by a chain of digests, one for each message and all before it. Nothing of what
+was said is kept. All of it is bounded: what is forgotten costs a longer delivery, or a thread of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import RemoveMessage as Removal
+
+from ledger.sanitize import safe_text
+from ledger.scope import Scope
+
+__all__ = ["NOBODY", "Conversations", "Talk"]
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+_MESSAGES = 32_768
+_THREADS = 4_096
+NOBODY = "\0"
+"""In place of a user, where nobody knows any more whose words they are."""
+_NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
+
+
+class Talk:
+    """What was said in a conversation, with the chain of its digests; tools' calls and results are left out.
+
+    From `asked` on it is a question without an answer yet.
+    """
+
+    def __init__(self, messages: Sequence[object]) -> None:
+        self.said: list[BaseMessage] = []
+        self.asked = 0
+        self.latest = 0
+        """Where the last words of a person stand."""
+        for message in messages:
+            if isinstance(message, HumanMessage):
+                self.latest = len(self.said)
+            if isinstance(message, BaseMessage) and _is_said(message):
+                self.said.append(message)
+            if not isinstance(message, HumanMessage):
+                self.asked = len(self.said)
+        self.chain = list(_chain(self.said))
+
+    def upto(self, count: int) -> bytes:
+        """The digest of the first so many messages."""
+        return self.chain[count - 1] if 0 < count <= len(self.chain) else b""
+
+    @property
+    def whole(self) -> bytes:
+        """The digest of all of them."""
+        return self.upto(len(self.chain))
+
+
+def _is_said(message: BaseMessage) -> bool:
+    if isinstance(message, AIMessage):
+        return not message.tool_calls
+    return not isinstance(message, _NOT_SAID)
+
+
+def _chain(messages: Sequence[BaseMessage]) -> Iterator[bytes]:
+    running = hashlib.sha256()
+    for message in messages:
+        content = message.content
+        words = safe_text(content if isinstance(content, str) else repr(content)).encode()
+        running.update(b"%s %d " % (message.type[:2].lower().encode(), len(words)))
+        running.update(words)
+        yield running.digest()
+
+
+class _Recent(Generic[_K, _V]):
+    """A mapping that forgets what was not asked for lately; safe for threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[_K, _V] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, key: _K) -> _V | None:
+        with self._mutex:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def put(self, key: _K, value: _V) -> None:
+        with self._mutex:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+
+class Conversations:
+    """Remembers names, owners and what was delivered; one for each middleware, safe for threads."""
+
+    def __init__(self) -> None:
+        self._names: _Recent[tuple[Scope | None, bytes], str] = _Recent(_THREADS)
+        self._owners: _Recent[tuple[str, str | bytes], str] = _Recent(_MESSAGES)
+        self._heard: _Recent[tuple[Scope, str, bytes], bool] = _Recent(_THREADS)
+        self._ids: _Recent[tuple[Scope, str, bytes], tuple[str, ...]] = _Recent(_THREADS)
+
+    def name(self, scope: Scope, talk: Talk) -> str:
+        """Return the thread of a run that was given none: that of the conversation it goes on from, or a new one."""
+        for count in range(talk.asked, 0, -1):
+            found = self._names.get((scope, talk.upto(count))) or self._names.get((None, talk.upto(count)))
+            if found is not None:
+                return found
+        return f"run-{uuid4()}"
+
+    def owners(
+        self, thread: str, talk: Talk, kept: Mapping[str, str], user: str, *, earlier: str | None = None
+    ) -> list[str]:
+        """Return whose each message is: as `kept` by id, as this process saw it first, or the user's who asks now.
+
+        The last one may have the words of an earlier one, and is none the less what is asked now. `earlier` owns what
+        nothing is known of and was said before that, if it is not the user who asks now.
+        """
+        found = []
+        for n, (message, digest) in enumerate(zip(talk.said, talk.chain, strict=True), 1):
+            owner = kept.get(message.id or "")
+            if owner is None:
+                owner = self._owners.get((thread, message.id or digest))
+                if owner is None and (n < len(talk.said) or n <= talk.asked):
+                    owner = self._owners.get((thread, digest))
+                owner = owner or (user if earlier is None or n > talk.latest else earlier)
+                self._own(thread, message, digest, owner)
+            found.append(owner)
+        return found
+
+    def added(self, thread: str, talk: Talk, known: Mapping[str, str], user: str) -> list[str]:
+        """Return whose each message is as a run ends: what is not `known` by id was said in it, so it is its user's."""
+        found = []
+        for message, digest in zip(talk.said, talk.chain, strict=True):
+            owner = known.get(message.id or "")
+            if owner is None:
+                owner = user
+                self._own(thread, message, digest, owner)
+            found.append(owner)
+        return found
+
+    def _own(self, thread: str, message: BaseMessage, digest: bytes, owner: str) -> None:
+        self._owners.put((thread, digest), owner)
+        if message.id:
+            self._owners.put((thread, message.id), owner)
+
+    def ids(self, scope: Scope, thread: str, talk: Talk) -> list[str]:
+        """Return the ids under which a question is recorded: the same when a run is tried again."""
+        asked = talk.said[talk.asked :]
+        key = (scope, thread, talk.whole)
+        known = self._ids.get(key)
+        if not known or len(known) != len(asked):
+            known = tuple([message.id or str(uuid4()) for message in asked])
+            self._ids.put(key, known)
+        return list(known)
+
+    def heard(self, scope: Scope, thread: str, talk: Talk) -> bool:
+        """Whether this process has delivered all that was said before the question."""
+        return self._heard.get((scope, thread, talk.upto(talk.asked))) is not None
+
+    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Talk) -> None:
+        """Note that a run has ended, and that all of this conversation was delivered.
+
+        `question` is the digest of a question that stood alone: when it comes again, it is asked again.
+        """
+        self._heard.put((scope, thread, talk.whole), True)
+        self._names.put((scope, talk.whole), thread)
+        self._names.put((None, talk.whole), thread)
+        if question is not None:
+            self._ids.put((scope, thread, question), ())

@@ -1,0 +1,129 @@
+"""What of an agent's conversation goes into whose memory, and when.
+
+The question is recorded when a run begins, so that it is safe whatever a summary, a crash or an interrupt does later,
+and the answer when it ends. Each message belongs to the user in whose run it was first seen, and goes into no other
+user's memory, whoever takes part in the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import orjson
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic import BaseModel
+
+from backstory.langchain.conversations import NOBODY, Conversations, Talk
+from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
+
+if TYPE_CHECKING:
+    from backstory.delivery import Deliveries
+    from backstory.langchain.identity import Who
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Takes in the conversations of an agent's runs; safe for threads."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
+        self._conversations = Conversations()
+
+    def begin(self, who: Who, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
+        """Record what stands in an agent's state as a run begins; `before` is the run that the state keeps."""
+        talk = Talk(state.get("messages", []))
+        scope, user = who.scope, who.scope.user or ""
+        if from_tool(config):
+            return Run(who.thread or "", scope.user, scope.agent, records=False)
+        thread = who.thread or self._conversations.name(scope, talk)
+        kept = is_kept(config)
+        known = {} if before is None else before.by_id()
+        # To a node of a larger graph LangGraph gives nothing that it kept of the run before.
+        earlier = NOBODY if kept and before is None and is_node(config) else None
+        owners = self._conversations.owners(thread, talk, known, user, earlier=earlier)
+        ids = [message.id or "" for message in talk.said]
+        if not kept:
+            ids[talk.asked :] = self._conversations.ids(scope, thread, talk)
+        mine = [n for n, owner in enumerate(owners) if owner == user]
+        before_it = [talk.said[n] for n in mine if n < talk.asked]
+        question = [_under(talk.said[n], ids[n]) for n in mine if n >= talk.asked]
+        if self._conversations.heard(scope, thread, talk):
+            before_it = []
+        run = Run(
+            thread,
+            scope.user,
+            scope.agent,
+            owners=_by_user(talk, owners),
+            asked={talk.said[n].id or "": ids[n] for n in mine if n >= talk.asked},
+            said=len(talk.said),
+            began=talk.whole.hex(),
+            alone=talk.asked == 0,
+        )
+        if kept:
+            self._deliver(run, [*before_it, *question])
+        else:
+            # Ids are new in every run: what was said before is known by its words alone.
+            self._deliver(run, [_under(message, None) for message in before_it])
+            self._deliver(run, question)
+        return run
+
+    def end(self, run: Run, state: RunState) -> Run:
+        """Record what a run has added, and the question again: something may have changed its words."""
+        if not run.records:
+            return run
+        messages = state.get("messages", [])
+        talk = Talk(messages)
+        user, known = run.user or "", run.by_id()
+        owners = self._conversations.added(run.thread, talk, known, user)
+        # Their ids may have changed, where another run was given the same objects.
+        began = run.said if talk.upto(run.said).hex() == run.began else 0
+        added = [
+            message
+            for n, message in enumerate(talk.said)
+            if message.id in run.asked or (n >= began and message.id not in known)
+        ]
+        lost = not known.keys() <= {message.id for message in talk.said}
+        delivered = [_under(message, run.asked.get(message.id or "", message.id)) for message in added]
+        answer = _structured(messages, state.get("structured_response"))
+        self._deliver(run, [*delivered, *answer], at_once=lost)
+        alone = bytes.fromhex(run.began) if run.alone else None
+        self._conversations.answered(run.scope, run.thread, alone, talk)
+        return msgspec.structs.replace(run, owners=_by_user(talk, owners))
+
+    def _deliver(self, run: Run, messages: Sequence[object], *, at_once: bool = False) -> None:
+        if messages:
+            self._deliveries.record(run.scope, run.thread, messages, at_once=at_once)
+
+
+def _under(message: BaseMessage, key: str | None) -> BaseMessage:
+    return message if message.id == key else message.model_copy(update={"id": key})
+
+
+def _by_user(talk: Talk, owners: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for message, owner in zip(talk.said, owners, strict=True):
+        if message.id:
+            found.setdefault(owner, []).append(message.id)
+    return found
+
+
+def _structured(messages: Sequence[BaseMessage], answer: object) -> list[dict[str, object]]:
+    """The answer of an agent that answers in a structure by a call of a tool: as JSON, for nothing else says it."""
+    last = messages[-1] if messages else None
+    asked = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    if answer is None or asked is None or not isinstance(last, ToolMessage):
+        return []
+    call = next((call for call in asked.tool_calls if call["id"] == last.tool_call_id), None)
+    # An answer may be left from an earlier run; a structure without a class of its own has any name.
+    if call is None or (not isinstance(answer, dict) and type(answer).__name__ != call["name"]):
+        return []
+    return [{"role": "assistant", "id": asked.id, "content": _as_json(answer)}]
+
+
+def _as_json(answer: object) -> str:
+    if isinstance(answer, BaseModel):
+        return answer.model_dump_json()
+    return orjson.dumps(answer, default=str).decode()

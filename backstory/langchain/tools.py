@@ -1,0 +1,153 @@
+"""The tools of a model that manages its memory by itself.
+
+Answers are JSON texts in the shapes of DeerFlow's tools. What a model asks for wrongly, and what memory cannot do now,
+it is told as `{"error": …}`: a tool that raised would end the agent's run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Protocol
+
+import orjson
+from langchain.tools import ToolRuntime, tool
+from langchain_core.tools import BaseTool
+
+from backstory.delivery import Deliveries
+from backstory.handle import MemoryHandle
+from ledger.errors import RefusedError, UsageError
+from ledger.policy import CATEGORIES
+from ledger.sanitize import Json, safe_json
+from ledger.scope import Scope
+from projections.audit import Why
+from projections.search.found import Hit
+
+__all__ = ["Calls", "Opens", "memory_tools"]
+
+_NOT_NOW = "memory cannot be reached now: go on without it, and do not promise that anything was remembered"
+_CATEGORIES = ", ".join(CATEGORIES)
+_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
+_ID = "The fact's id, as memory_search gives it."
+_EVIDENCE = 10
+_HISTORY = 20
+
+Calls = ToolRuntime[object, Mapping[str, object]]
+
+
+class Opens(Protocol):
+    """Finds the memory that a tool was called for."""
+
+    def __call__(self, runtime: Calls) -> tuple[Scope, Callable[[], MemoryHandle]]:
+        """Return whose it is, and what opens it.
+
+        Raises:
+            ScopeError: nobody says who the user is.
+        """
+
+
+def memory_tools(deliveries: Deliveries, opens: Opens) -> list[BaseTool]:
+    """Return memory_search, memory_add, memory_update, memory_delete and memory_why."""
+
+    def answer(runtime: Calls, work: Callable[[MemoryHandle], Json]) -> str:
+        def told() -> Json:
+            try:
+                return work(opening())
+            except (UsageError, RefusedError) as error:
+                return {"error": str(error)}
+
+        try:
+            scope, opening = opens(runtime)
+        except UsageError as error:
+            return orjson.dumps({"error": str(error)}).decode()
+        not_now: Json = {"error": _NOT_NOW}
+        return orjson.dumps(deliveries.guarded(scope, "tool", told, not_now)).decode()
+
+    @tool
+    def memory_search(
+        runtime: Calls,
+        query: Annotated[str, "What to look for, in plain words."],
+        category: Annotated[str | None, f"Only facts of this category: {_CATEGORIES}."] = None,
+        limit: Annotated[int, "How many facts at most."] = 10,
+    ) -> str:
+        """Look up what is remembered about the user: facts, the most fitting first.
+
+        Use it before you answer anything that may depend on what the user told you earlier.
+        """
+        return answer(runtime, lambda memory: _found(memory.search(query, top_k=limit, category=category)))
+
+    @tool
+    def memory_add(
+        runtime: Calls,
+        content: Annotated[str, "The fact: one full sentence that is understood by itself."],
+        category: Annotated[str, f"One of {_CATEGORIES}."] = "context",
+        confidence: Annotated[float, _SURE] = 0.7,
+    ) -> str:
+        """Remember a new fact about the user, for this conversation and all later ones.
+
+        Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
+        on. Not for what matters to this conversation alone.
+        """
+        return answer(
+            runtime,
+            lambda memory: {"fact_id": memory.add_fact(content, category, confidence).fact.id, "status": "added"},
+        )
+
+    @tool
+    def memory_update(
+        runtime: Calls,
+        fact_id: Annotated[str, _ID],
+        content: Annotated[str | None, "The new text."] = None,
+        category: Annotated[str | None, f"The new category: one of {_CATEGORIES}."] = None,
+        confidence: Annotated[float | None, _SURE] = None,
+    ) -> str:
+        """Change a fact that is outdated, wrong or too vague; what is left out stays as it is."""
+
+        def work(memory: MemoryHandle) -> Json:
+            changed = memory.edit_fact(fact_id, content, category, confidence)
+            return {"fact_id": changed.fact.id, "status": "updated"}
+
+        return answer(runtime, work)
+
+    @tool
+    def memory_delete(runtime: Calls, fact_id: Annotated[str, _ID]) -> str:
+        """Remove a fact that is no longer true, or that the user does not want remembered."""
+        return answer(runtime, lambda memory: {"fact_id": memory.remove_fact(fact_id).fact.id, "status": "deleted"})
+
+    @tool
+    def memory_why(runtime: Calls, fact_id: Annotated[str, _ID]) -> str:
+        """Tell where a fact comes from: when it was learned, from which words, and what became of it since."""
+        return answer(runtime, lambda memory: _origin(memory.why(fact_id)))
+
+    return [memory_search, memory_add, memory_update, memory_delete, memory_why]
+
+
+def _found(hits: Iterable[Hit]) -> Json:
+    results: list[Json] = [
+        {
+            "id": hit.id,
+            "content": hit.content,
+            "category": hit.category,
+            "confidence": hit.confidence,
+            "createdAt": hit.created_at,
+            "source": hit.source,
+            "score": hit.score,
+        }
+        for hit in hits
+    ]
+    return {"results": results, "count": len(results)}
+
+
+def _origin(told: Why) -> Json:
+    cause = told.added.cause
+    return {
+        "fact_id": told.id,
+        "content": None if told.fact is None else told.fact.content,
+        "live": told.live,
+        "added": {"at": told.added.at, "by": cause.model or cause.actor, "kind": cause.kind, "thread": cause.thread},
+        "evidence": [
+            {"role": one.role, "content": safe_json(one.content, 500), "at": one.at, "thread": one.thread}
+            for one in told.evidence[:_EVIDENCE]
+        ],
+        "history": [{"at": one.at, "what": safe_json(one.detail, 500)} for one in told.history[-_HISTORY:]],
+        "removed": None if told.removed is None else {"at": told.removed.at, "reason": told.removed.reason},
+    }
