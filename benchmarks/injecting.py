@@ -20,9 +20,9 @@ from projections.context.counting import ESTIMATE, Counter
 from projections.context.prepared import prepare
 from projections.context.vocabulary import load_vocabulary
 
-__all__ = ["injecting"]
+__all__ = ["FACTS", "injecting", "remembering"]
 
-_FACTS = 500
+FACTS = 500
 _TALK = [
     {"role": "user", "content": "How long does the train from Oslo to Bergen take, and can I bring the bicycle along?"},
     {"role": "assistant", "content": "About seven hours. Bicycles need a reservation of their own, which you can add."},
@@ -94,7 +94,7 @@ _KINDS = {
 }
 
 
-def _home(folder: Path) -> None:
+def remembering(folder: Path) -> None:
     chance = random.Random(1)
     facts = [
         {
@@ -102,9 +102,9 @@ def _home(folder: Path) -> None:
             "category": chance.choice(("preference", "knowledge", "context", "goal", "correction")),
             "confidence": chance.choice((0.8, 0.9, 0.95, 1.0)),
         }
-        for i in range(_FACTS)
+        for i in range(FACTS)
     ]
-    with Backstory.open(folder, background=False, max_facts=_FACTS) as bs:
+    with Backstory.open(folder, background=False, max_facts=FACTS) as bs:
         bs.memory("ada").import_document(facts)
         bs.memory("ada").context()
 
@@ -183,7 +183,7 @@ def injecting(memories: int) -> Iterator[Row]:
     """Measure a block of 500 facts, and check the budget on so many random memories."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        _home(folder)
+        remembering(folder)
         yield Row("context, 500 facts: first call in a process", ms(_first(folder)), "≤ 25 ms")
         with Backstory.open(folder, background=False) as bs:
             counter = bs.warm()

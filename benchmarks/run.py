@@ -40,11 +40,24 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from starting()
     yield from injecting(10_000 // scale)
     yield from turning(100_000 // scale)
+    yield from plugged(scale, data)
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)
     yield from many_scopes(100_000 // scale)
     yield from replaying(1_000_000 // scale)
+
+
+def plugged(scale: int, data: Path | None) -> Iterator[Row]:
+    """Measure what memory costs an agent of LangChain, where that is installed."""
+    if find_spec("langchain") is None:
+        yield Row("the middleware: left out", "the extra [langchain] is not installed")
+        return
+    from benchmarks.plugging import many_conversations, plugging
+
+    yield from plugging(max(1, 20 // scale))
+    talks = None if data is None or next(data.rglob("*.conversation.jsonl"), None) is None else data
+    yield from many_conversations(1_000 // scale, talks)
 
 
 def recalling(data: Path | None, *, vectors: bool) -> Iterator[Row]:
