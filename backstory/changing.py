@@ -131,6 +131,7 @@ class Changing(Scoped):
         if all_agents and self.scope.agent is not None:
             raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
         for writer in (*(self._agents() if all_agents else ()), self._writer):
+            self._engine.waiting.let_in(writer.scope)
             writer.commit(Clear(at=""), self._cause("clear"))
         return document_of(self._writer.memory())
 

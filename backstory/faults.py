@@ -114,13 +114,13 @@ class Faults:
 
         `detail` says what is wrong and what to do, without content.
         """
-        scope, key = scope_of(memory), (doing, clip(safe_text(kind), MAX_NAME))
+        scope, key = scope_of(memory), (doing, clip(kind, MAX_NAME))
         at = spell_moment(self._clock.now())
         with self._mutex:
             state = self._state(scope)
             first = key not in state.told
             state.told.add(key)
-            self._add(scope, state, FaultCount(*key, 1, at, at, clip(safe_text(detail), _LONGEST)))
+            self._add(scope, state, FaultCount(*key, 1, at, at, clip(detail, _LONGEST)))
         if first and log:
             self._tell(scope, *key, detail)
         return first
@@ -235,7 +235,8 @@ class Faults:
             scope,
             doing,
             kind,
-            said,
+            # The path of a file need be no text, and a log is one.
+            safe_text(said),
             exc_info=trace,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backstory.results import ErasedContent, Forgotten
 from backstory.scoped import Scoped
 from ledger.erasure import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
-from ledger.errors import NotFoundError, UsageError
+from ledger.errors import NotFoundError, StoreError, UsageError
 from ledger.sanitize import safe_text
 from ledger.writer import Writer
 
@@ -38,6 +38,7 @@ class Forgetting(Scoped):
         Raises:
             UsageError: not exactly one of the four, or an empty text.
             NotFoundError: there is nothing of that to erase.
+            StoreError: what memory's faults have kept waiting cannot be recorded, and so not be looked through.
         """
         chosen = [fact_id is not None, thread_id is not None, matching is not None, everything]
         if sum(chosen) != 1:
@@ -75,6 +76,11 @@ class Forgetting(Scoped):
     def _erase(self, writer: Writer, request: Erasure, *, dry_run: bool) -> tuple[int | None, Plan]:
         if dry_run:
             return None, writer.plan_erasure(request)
+        if left := self._engine.waiting.let_in(writer.scope):
+            raise StoreError(
+                f"{left} deliveries still wait to be recorded in the memory of {writer.scope}, and would bring back "
+                "what is to be forgotten: mend what `status` shows under faults, then forget again"
+            )
         commit, plan = writer.forget(request, actor=self._engine.actor)
         self._engine.keeper.flush(writer)
         return commit.seq, plan

@@ -24,7 +24,7 @@ from backstory.delivery.waiting import LOST
 from backstory.intake import Intake
 from backstory.results import RecordResult
 from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
-from ledger.scope import Scope
+from ledger.scope import TRANSCRIPT, Scope
 
 ADA, BOB = Scope("ada"), Scope("bob")
 EAGER = Limits(shortest_pause=0.001, longest_pause=0.01)
@@ -570,6 +570,8 @@ def test_one_who_records_waits_for_a_lock_once_also_where_there_are_workers(home
 
         def taken(path: str) -> object:
             waits.append(path)
+            # Whoever reads folds what is on its way to disk, and has to look at the disk once that has failed.
+            memory.context("tea")
             return take(path)
 
         bs.store._locks.take = taken  # type: ignore[attr-defined]
@@ -1301,3 +1303,49 @@ def test_agents_that_share_a_thread_lose_nothing(bs: Backstory, disk: Disk) -> N
     assert sorted(said(bs)) == sorted(
         str(word) for number in range(8) for count in range(10) for word in words(exchange(f"{number}.{count}"))
     )
+
+
+# What is about all that was said knows of what waits, too.
+
+
+def test_what_waits_is_forgotten_with_what_was_said(bs, disk):
+    memory = bs.memory("ada")
+    door = Deliveries(bs)
+    memory.record("t", exchange("rain"))
+    disk.plan = [StoreError("no space left")]
+    assert door.record(memory, "t", exchange("tea", 2)) is None
+    memory.forget(thread_id="t")
+    assert door.waiting == 0
+    assert memory.threads() == () or [thread.turns for thread in memory.threads()] == [0]
+    assert door.flush(_LONGEST_SECONDS)
+    assert "tea" not in log_of(bs, ADA)
+
+
+def test_nothing_is_called_forgotten_while_words_wait_that_would_bring_it_back(bs, disk):
+    memory = bs.memory("ada")
+    memory.record("t", exchange("rain"))
+    disk.always = StoreError("no space left")
+    assert Deliveries(bs).record(memory, "t", exchange("tea", 2)) is None
+    with pytest.raises(StoreError, match="1 deliveries still wait"):
+        memory.forget(thread_id="t")
+    assert Deliveries(bs).record(ADA, "t", exchange("snow", 4)) is None
+    with pytest.raises(StoreError, match="bring back what is to be forgotten"):
+        memory.forget(everything=True)
+    assert memory.forget(thread_id="t", dry_run=True).redacted
+    disk.always = None
+    memory.forget(thread_id="t")
+    assert "tea" not in log_of(bs, ADA)
+
+
+def test_a_clear_is_about_what_waits_too(bs, disk):
+    memory = bs.memory("ada")
+    memory.record("t", exchange("rain"))
+    disk.plan = [StoreError("no space left")]
+    assert Deliveries(bs).record(memory, "t", exchange("tea", 2)) is None
+    memory.clear()
+    assert memory.status().turns == 4
+    assert memory.status().pending == ()
+
+
+def log_of(bs: Backstory, scope: Scope) -> str:
+    return (bs.home / f"{scope.stream(TRANSCRIPT)}.jsonl").read_text(encoding="utf-8")

@@ -202,12 +202,15 @@ def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
         del bs.store.append_all  # type: ignore[method-assign]
 
 
-def test_a_path_that_is_no_text_is_told_as_far_as_it_is(faults: Faults, tmp_path: Path) -> None:
+def test_a_path_that_is_no_text_is_told_as_far_as_it_is(
+    faults: Faults, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     faults.note(ADA, "record", StoreError("cannot write " + os.fsdecode(b"/home/caf\xe9")))
     faults.close()
     (fault,) = kept_in(tmp_path, FakeClock()).of(ADA)
     assert fault.detail.startswith("cannot write /home/caf")
     fault.detail.encode()
+    caplog.text.encode()
 
 
 def test_a_fault_without_words_does_not_hide_those_of_the_one_before(faults: Faults, clock: FakeClock) -> None:
@@ -403,9 +406,12 @@ def test_memories_beyond_a_thousand_are_let_go_of_and_their_files_stay(
     assert counted(faults) == {("record", "StoreError"): 1}
 
 
-def test_a_memory_that_fails_again_and_again_is_not_let_go_of(faults: Faults, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_memory_that_fails_again_and_again_is_not_let_go_of(
+    faults: Faults, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(1500):
         if number % 500 == 0:
+            clock.advance(2)
             faults.note(ADA, "record", StoreError("x"))
         faults._state(Scope(f"u{number}"))
     faults.note(ADA, "record", StoreError("x"))

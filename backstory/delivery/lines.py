@@ -71,6 +71,10 @@ class Lines:
         """Return the line of a thread, if there is one."""
         return self._lines.get(key)
 
+    def count_of(self, scope: Scope) -> int:
+        """How many deliveries to a memory wait."""
+        return sum(len(line.parcels) for (owner, _), line in self._lines.items() if owner == scope)
+
     def tidy(self, key: Key) -> None:
         """Let go of a line with nothing in it, and of what is known of a scope in which nothing waits."""
         line, scope = self._lines.get(key), key[0]

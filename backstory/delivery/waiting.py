@@ -20,6 +20,7 @@ from backstory.delivery.parcel import Parcel
 from backstory.faults import Faults
 from backstory.results import RecordResult
 from ledger.errors import BackstoryError, LockTimeoutError, UsageError
+from ledger.scope import Scope
 
 __all__ = ["LOST", "SLOW_SECONDS", "Waiting"]
 
@@ -30,6 +31,7 @@ SLOW_SECONDS = 1.0
 """Whoever fails after so long has kept an agent waiting."""
 
 _LAST_SECONDS = 5.0
+_PATIENCE_SECONDS = 10.0
 
 
 class Waiting:
@@ -64,6 +66,15 @@ class Waiting:
     def count(self) -> int:
         """How many deliveries wait."""
         return self._lines.count
+
+    def let_in(self, scope: Scope, timeout: float = _PATIENCE_SECONDS) -> int:
+        """Record what waits to come into a memory before something is done about all of it; return how much is left."""
+        with self._changed:
+            waits = self._lines.count_of(scope)
+        if not waits or self.flush(timeout):
+            return 0
+        with self._changed:
+            return self._lines.count_of(scope)
 
     # Handing over.
 
