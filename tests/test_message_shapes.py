@@ -829,3 +829,8 @@ def test_much_content_takes_no_more_than_a_few_times_its_size(content, size):
     finally:
         tracemalloc.stop()
     assert peak <= 4 * size
+
+
+def test_a_message_that_was_read_already_is_taken_as_it_is():
+    read = read_message({"role": "human", "content": "I like tea", "hidden": True})
+    assert read_message(read) is read

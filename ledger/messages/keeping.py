@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from ledger.blocks import strip_memory_blocks, strip_upload_blocks
 from ledger.messages.reading import Message
-from ledger.sanitize import MAX_CONTENT, MAX_NAME, clip, safe_text
+from ledger.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, clip, safe_text
 
 __all__ = ["Kept", "abridge", "keep"]
 
@@ -103,7 +102,7 @@ def _kept(message: Message, text: str) -> Kept:
     return Kept(
         role=message.role,
         content=clip(text, MAX_CONTENT),
-        id=_identity(message.id),
+        id=bounded_name(message.id) if message.id else None,
         name=_named(message.name),
         at=message.at,
         cause_by=_named(message.cause_by),
@@ -111,15 +110,6 @@ def _kept(message: Message, text: str) -> Kept:
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
     )
-
-
-def _identity(value: str | None) -> str | None:
-    """Bound an id without making two alike: a long one is cut and carries its digest."""
-    clean = safe_text(value) if value else None
-    if clean is None or len(clean) <= MAX_NAME:
-        return clean
-    digest = hashlib.sha256(clean.encode()).hexdigest()
-    return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
 
 
 def _named(value: str | None) -> str | None:

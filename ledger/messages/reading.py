@@ -62,6 +62,8 @@ def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends
     Raises:
         InputError: it is none of these; the text names the field.
     """
+    if isinstance(message, Message):
+        return message
     try:
         return _message(fields_of(message), keep_hidden, ends)
     except (InputError, MemoryError):
