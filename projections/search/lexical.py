@@ -10,10 +10,10 @@ The index can be added to and taken from at any time, and then answers exactly a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Slots = NDArray[np.int64]
 
-__all__ = ["Entry", "Lexical", "Part", "Scored"]
+__all__ = ["Entry", "Lexical", "Part", "Scored", "Worth"]
+
+Worth: TypeAlias = Callable[[str], float]
+"""What decides between entries that fit equally well, by their keys."""
 
 _SATURATION = 1.2
 _LENGTH = 0.75
@@ -197,10 +200,13 @@ class Lexical:
                 self._keys[slot] = ""
                 self._vectors = None
 
-    def ranked(self, query: str, k: int, keep: Collection[str] | None = None) -> list[Scored]:
+    def ranked(
+        self, query: str, k: int, keep: Collection[str] | None = None, worth: Worth | None = None
+    ) -> list[Scored]:
         """Return the `k` best entries for a query, the best first; what has no word of it is not among them.
 
-        With `keep` only entries of these keys are ranked. Of equal ones the newest comes first.
+        With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, told by its
+        key, and then the newest.
         """
         import numpy as np
 
@@ -209,35 +215,36 @@ class Lexical:
         scores = self._scores(query)
         hits = np.flatnonzero(scores > 0)
         if keep is None:
-            found = list(islice(self._best_first(scores, hits, k), k))
+            found = list(islice(self._best_first(scores, hits, k, worth), k))
         else:
-            found = self._among(keep, scores, hits, k)
+            found = self._among(keep, scores, hits, k, worth)
         return [Scored(self._keys[slot], float(scores[slot])) for slot in found]
 
-    def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int) -> list[int]:
+    def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int, worth: Worth | None) -> list[int]:
         """The best slots whose keys are in `keep`."""
         known = keep.gathered if isinstance(keep, Allowed) else keep
         if known is not None and _FEW * len(known) <= len(hits):
-            return self._of_few(known, scores, k)
+            return self._of_few(known, scores, k, worth)
         lookup = keep if isinstance(keep, (AbstractSet, Mapping, Allowed)) else frozenset(keep)
         patience = max(_TRIED * k, len(self) // _WALK)
         found: list[int] = []
-        for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k)):
+        for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k, worth)):
             if tried == patience and isinstance(keep, Allowed) and _FEW * len(keep.all()) <= len(hits):
-                return self._of_few(keep.all(), scores, k)
+                return self._of_few(keep.all(), scores, k, worth)
             if self._keys[slot] in lookup:
                 found.append(slot)
                 if len(found) == k:
                     break
         return found
 
-    def _of_few(self, keys: Collection[str], scores: Floats, k: int) -> list[int]:
+    def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
         import numpy as np
 
         kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
-        return list(islice(self._best_first(scores, np.array(sorted(kept), dtype=np.int64), k), k))
+        hits = np.array(sorted(kept), dtype=np.int64)
+        return list(islice(self._best_first(scores, hits, k, worth), k))
 
-    def _best_first(self, scores: Floats, hits: Slots, portion: int) -> Iterator[int]:
+    def _best_first(self, scores: Floats, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
         """All hits in order; sorted in portions, since mostly only the first few are asked for."""
         import numpy as np
 
@@ -250,7 +257,8 @@ class Lexical:
             else:
                 hits = hits[:0]
             ranks = np.array([self._ranks[slot] for slot in top])
-            yield from map(int, top[np.lexsort((-ranks, -scores[top]))])
+            worths = np.zeros(len(top)) if worth is None else np.array([worth(self._keys[slot]) for slot in top])
+            yield from map(int, top[np.lexsort((-ranks, -worths, -scores[top]))])
             portion *= 8
 
     def _scores(self, query: str) -> Floats:

@@ -21,7 +21,7 @@ from projections.search.bounds import Bounds
 from projections.search.corpus import Change, Facts, Turns, fact_entry
 from projections.search.found import Explanation, Found, Hit
 from projections.search.fusion import Fused, fused
-from projections.search.lexical import Entry, Lexical, Scored
+from projections.search.lexical import Entry, Lexical, Scored, Worth
 from projections.search.likeness import Likeness
 from projections.search.meaning import Meaning
 from projections.search.passages import Passage, passages
@@ -105,6 +105,13 @@ class _Kept:
         """What lies within bounds; None for everything."""
         return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
 
+    def worth(self, within: str) -> Worth | None:
+        """What decides between equals: of facts how sure they are; of turns nothing but their order."""
+        if within != "facts":
+            return None
+        live = self.facts.live
+        return lambda key: live[key].confidence
+
     def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:
         """Spell out the best of what was found, as far as it is still there."""
         words, standing = self.words(within), self.standing(within)
@@ -156,6 +163,7 @@ class Search:
     ) -> Found:
         """Return what is most like a query, the best first: live facts, or turns that stand.
 
+        Of what is equally like it the surer fact comes first, then the newer one; of turns the newer one.
         Only what is of `category` and `thread`, from `since` on and before `until` is ranked at all.
 
         Raises:
@@ -172,7 +180,7 @@ class Search:
             standing = kept.standing(within)
             total = len(standing)
             keep = kept.keys(within, bounds)
-            by_words = kept.words(within).ranked(said, depth, keep) if said else []
+            by_words = kept.words(within).ranked(said, depth, keep, kept.worth(within)) if said else []
             if meaning is None:
                 hits = kept.hits(within, said, _by_words_alone(by_words), top_k, explain=explain)
                 return Found(hits, within, total)

@@ -82,6 +82,18 @@ def test_the_day_it_was_said_on_is_enough_to_find_it(memory: MemoryHandle) -> No
     assert {hit.thread for hit in memory.search("20 February 2026", within="turns", top_k=4)} == {"train"}
 
 
+def test_of_facts_that_are_equally_like_it_the_surer_comes_first_as_sure_as_it_is_now(tmp_path: Path) -> None:
+    with open_home(tmp_path, embedding_model="none") as home:
+        handle = home.memory("ines")
+        for text, sure in (("Drinks tea", 0.75), ("Likes tea", 0.9), ("Buys tea", 0.75), ("Tea", 0.7)):
+            handle.add_fact(text, confidence=sure)
+        assert [hit.content for hit in handle.search("tea")] == ["Tea", "Likes tea", "Buys tea", "Drinks tea"]
+        handle.edit_fact("fact_2_0", confidence=1.0)
+        assert [hit.content for hit in handle.search("tea", top_k=2)] == ["Tea", "Drinks tea"]
+        handle.record("t", [{"role": "user", "content": text} for text in ("More tea", "Some tea")])
+        assert handle.search("tea", within="turns", top_k=1)[0].content == "Some tea"
+
+
 def test_a_passage_says_who_speaks_and_what_is_answered() -> None:
     entries = [
         Entry("a", "Where is Karim?", "Ines", "t", 0),

@@ -90,6 +90,19 @@ def test_among_many_equals_the_cut_takes_the_newest() -> None:
     assert keys(index.ranked("tea", 3)) == ["f499", "f498", "f497"]
 
 
+@pytest.mark.parametrize("kept", [None, 400, 5])
+def test_of_equals_the_one_of_most_worth_comes_first_before_any_cut_and_never_ahead_of_what_fits_better(kept) -> None:
+    index = facts(*["likes tea"] * 500, "tea")
+    keep = None if kept is None else {f"f{n}" for n in range(kept)} | {"f500"}
+
+    def worth(key: str) -> float:
+        return 0.0 if key == "f500" else 0.9 if key in ("f1", "f3") else 0.5
+
+    last = "f499" if kept is None else f"f{kept - 1}"
+    assert keys(index.ranked("tea", 4, keep, worth)) == ["f500", "f3", "f1", last]
+    assert keys(index.ranked("tea", 2, keep)) == ["f500", last]
+
+
 def test_chinese_words_of_two_characters_are_found() -> None:
     index = facts("用户喜欢喝乌龙茶", "用户在上海工作", "用户养了一只猫")
     assert keys(index.ranked("上海", 1)) == ["f1"]
