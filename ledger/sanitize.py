@@ -6,6 +6,7 @@ what enters is cleaned once, here, and everything behind the door may rely on it
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -16,6 +17,7 @@ __all__ = [
     "MAX_NAME",
     "MAX_SUMMARY",
     "Json",
+    "bounded_name",
     "clip",
     "safe_json",
     "safe_text",
@@ -56,6 +58,18 @@ def clip(text: str, limit: int) -> str:
     kept = max(0, limit - len(mark))
     mark = f"… [{len(clean) - kept} characters cut]"
     return (clean[:kept] + mark)[:limit]
+
+
+def bounded_name(name: str) -> str:
+    """Return an id as safe text of at most `MAX_NAME` characters, without making two alike.
+
+    One that is longer is cut and carries its digest.
+    """
+    clean = safe_text(name)
+    if len(clean) <= MAX_NAME:
+        return clean
+    digest = hashlib.sha256(clean.encode()).hexdigest()
+    return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
 
 
 def safe_json(value: object, limit: int = MAX_NAME * 8, depth: int = 0) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Literal
 from uuid import UUID
@@ -10,10 +9,10 @@ from uuid import UUID
 import msgspec
 
 from ledger.errors import ScopeError
-from ledger.sanitize import MAX_NAME, safe_text
+from ledger.sanitize import bounded_name
 from ledger.scope import Scope
 
-__all__ = ["Identity", "MemoryScope", "Who", "thread_name"]
+__all__ = ["Identity", "MemoryScope", "Who"]
 
 MemoryScope = Literal["user", "global"]
 
@@ -51,7 +50,7 @@ class Identity:
         """
         agent = self._agent_name or _first("agent_name", context, configurable)
         thread = _first("thread_id", context, configurable)
-        named = None if thread is None else thread_name(thread)
+        named = None if thread is None else bounded_name(thread)
         if self._scope == "global":
             return Who(Scope.of(None, agent), named)
         user = (
@@ -66,15 +65,6 @@ class Identity:
                 'if all users are to share one memory, say BackstoryMiddleware(scope="global")'
             )
         return Who(Scope.of(user, agent), named)
-
-
-def thread_name(thread: str) -> str:
-    """Bound a thread's id without making two alike: a long one is cut and carries its digest."""
-    clean = safe_text(thread)
-    if len(clean) <= MAX_NAME:
-        return clean
-    digest = hashlib.sha256(clean.encode()).hexdigest()
-    return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
 
 
 def _first(name: str, context: object, configurable: Mapping[str, object]) -> str | None:

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.identity import Identity, thread_name
+from backstory.langchain.identity import Identity
 from ledger.errors import ScopeError, UsageError
+from ledger.sanitize import bounded_name
 from ledger.scope import Scope
 
 
@@ -129,10 +130,15 @@ def test_a_name_that_cannot_be_one_is_refused(bs, name):
 
 
 def test_long_thread_names_stay_apart_and_short_ones_as_they_are():
-    assert thread_name("a/b") == "a/b"
-    assert thread_name("x" * 512) == "x" * 512
-    one, two = thread_name("x" * 513), thread_name("x" * 514)
-    assert len(one) == len(two) == 512
+    identity = Identity("user", "ada", None)
+
+    def named(thread: str) -> str | None:
+        return identity.of({"thread_id": thread}, {}).thread
+
+    assert named("a/b") == "a/b"
+    assert named("x" * 512) == "x" * 512
+    one, two = named("x" * 513), named("x" * 514)
+    assert one == bounded_name("x" * 513)
     assert one != two
 
 

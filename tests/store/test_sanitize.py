@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -13,10 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.clock import SystemClock, parse_moment, spell_moment
-from ledger.sanitize import MAX_NAME, clip, safe_json, safe_text
+from ledger.sanitize import MAX_NAME, bounded_name, clip, safe_json, safe_text
 
 any_text = st.text(st.characters(), max_size=40)
 surrogates = st.text(st.characters(categories=["Cs"]) | st.sampled_from("a😀é"), max_size=8)
+
+
+def test_an_id_is_bounded_without_making_two_alike_and_a_short_one_is_left_alone() -> None:
+    for short in ("", "a/b", "é" * MAX_NAME):
+        assert bounded_name(short) == short
+    one, two = bounded_name("x" * MAX_NAME + "1"), bounded_name("x" * MAX_NAME + "2")
+    assert len(one) == len(two) == MAX_NAME
+    assert one != two
+    digest = hashlib.sha256(b"x" * MAX_NAME + b"1").hexdigest()
+    assert one == "x" * (MAX_NAME - 65) + "…" + digest
+    assert bounded_name("a\ud800") == "a\ufffd"
 
 
 @given(any_text | surrogates)
