@@ -20,7 +20,7 @@ from backstory.api import Backstory
 from backstory.handle import MemoryHandle
 from ledger.commit import Cause, Commit
 from ledger.errors import NotFoundError, UsageError
-from ledger.events import Fact, FactAdded, Redacted, Turn
+from ledger.events import Fact, FactAdded, NewFact, Redacted, Turn
 from ledger.extraction.recorded import RecordedReply
 from ledger.memory import Memory
 from ledger.scope import Scope
@@ -183,6 +183,14 @@ def test_an_update_counts_what_it_refused_and_says_why_it_failed(story: MemoryHa
     assert nodes[2].refused == {"threshold": 1}
     assert (nodes[2].failed, nodes[7].failed) == (None, "reply")
     assert (nodes[6].title, nodes[2].title, nodes[2].by) == ("revert of 5", "extraction", "recorded")
+
+
+def test_a_hosts_saved_document_and_what_was_taken_over_from_it_are_called_so(memory: MemoryHandle) -> None:
+    memory.own.take_over([NewFact(place="facts/0", content="Ada sails", confidence=0.9)], "/deer/users/ada")
+    memory.own.save([NewFact(place="facts/0", content="Ada runs", confidence=0.9)])
+    memory.import_document({"facts": [{"content": "Ada swims", "confidence": 0.9}]})
+    titles = [node.title for node in memory.graph().nodes if isinstance(node, UpdateNode)]
+    assert titles == ["genesis", "taken over from /deer/users/ada", "saved document", "import"]
 
 
 def test_going_back_points_at_where_it_went_back_to(story: MemoryHandle) -> None:

@@ -50,6 +50,10 @@ def cause_in_words(cause: Cause) -> str:
     match cause.kind:
         case "manual":
             return f"by hand: {cause.action or 'change'}"
+        case "import" if cause.action == "save":
+            return "saved document"
+        case "import" if cause.action == "home":
+            return f"taken over from {cause.origin}" if cause.origin else "taken over"
         case "revert":
             return f"revert of {cause.target}"
         case "rollback":

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from backstory.cli.page import Column, PlainPage, RichPage, clean, one_line
 from backstory.cli.stories import refusal_table, why_story
+from backstory.cli.words import cause_in_words
 from ledger.commit import Cause
 from ledger.events import Fact
 from projections.audit import Birth, Evidence, Why
@@ -114,6 +115,20 @@ def test_the_log_says_when_why_and_by_whom(story: Cli) -> None:
     assert "a recorded reply" in lines[3]
     assert "+1 fact, -1 fact" in lines[3]
     assert "refused 1 threshold" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause(kind="import"), "import"),
+        (Cause(kind="import", action="save"), "saved document"),
+        (Cause(kind="import", action="home", origin="/deer/users/ada"), "taken over from /deer/users/ada"),
+        (Cause(kind="import", action="home"), "taken over"),
+        (Cause(kind="manual", action="save"), "by hand: save"),
+    ],
+)
+def test_what_a_host_hands_over_is_called_by_what_it_is(cause: Cause, words: str) -> None:
+    assert cause_in_words(cause) == words
 
 
 def test_why_is_a_story(story: Cli) -> None:
