@@ -6,7 +6,8 @@
         memory = bs.memory(user_id="ada")
         memory.record("thread-1", [{"role": "user", "content": "I live in Oslo."}, …])
 
-Importing this package costs next to nothing: what is behind the names is loaded when they are used.
+Importing this package costs next to nothing: what is behind the names is loaded when they are used. A name like
+`deerflow:LedgerMemoryStorage` is what a module of it holds, for hosts that part a dotted path at its last dot.
 """
 
 from __future__ import annotations
@@ -36,4 +37,9 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         return getattr(import_module(_PLACES[name]), name)
+    module, _, attribute = name.partition(":")
+    if attribute:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{module}"), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""What of DeerFlow a memory plugs into, in our own words: enough for the type checker and for tests without it."""
