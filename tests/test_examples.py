@@ -138,6 +138,7 @@ def the_error_was_traced_to_its_words_and_taken_back(memory: MemoryHandle, told:
     assert told.index("Why does it believe that?") < told.index("Take it back") < told.index("[friday]")
 
 
+@pytest.mark.slow
 def test_an_example_leaves_no_home_behind_unless_asked_to(tmp_path):
     told = run(LOOP, HOME=str(tmp_path), TMPDIR=str(tmp_path), BACKSTORY_HOME=str(tmp_path / "mine"))
     assert told.returncode == 0
@@ -150,6 +151,7 @@ def test_an_example_leaves_no_home_behind_unless_asked_to(tmp_path):
 # A real server
 
 
+@pytest.mark.slow
 def test_the_loop_asks_a_real_server_for_the_model_it_was_told(tmp_path):
     with MisbehavingServer(served, repeat=True) as server:
         told = live(LOOP, server, "--home", tmp_path / "home")
@@ -232,6 +234,7 @@ def test_a_story_in_which_the_truth_is_lost_again_does_not_end_well():
 # Wrong use
 
 
+@pytest.mark.slow
 @BOTH
 def test_an_example_says_what_it_is_and_what_it_takes(example):
     told = run(example, "--help")
@@ -240,6 +243,7 @@ def test_an_example_says_what_it_is_and_what_it_takes(example):
     assert "--home DIR" in told.stdout
 
 
+@pytest.mark.slow
 @EACH
 def test_asking_a_real_model_without_a_key_says_what_to_set(example):
     told = run(example, "--live")
@@ -256,6 +260,7 @@ def test_an_agent_on_a_real_model_says_which_package_is_missing():
     assert told.stderr == "--live needs one package more: pip install langchain-openai\n"
 
 
+@pytest.mark.slow
 @EACH
 def test_an_example_keeps_away_from_a_memory_that_is_there_already(example, tmp_path):
     with Backstory.open(tmp_path, background=False) as bs:

@@ -98,10 +98,12 @@ def test_two_agents_at_once_on_each_conversation_double_nothing(tmp_path: Path) 
     assert found.faults == 0, found
 
 
+@pytest.mark.slow
 def test_one_thread_leaves_the_same_however_often_it_learns(tmp_path: Path) -> None:
     assert one_by_one(tmp_path, generated(24, 3)).faults == 0
 
 
+@pytest.mark.slow
 def test_what_is_left_in_a_full_memory_does_not_depend_on_who_came_first(tmp_path: Path) -> None:
     talks = generated(24)
     forth = one_by_one(tmp_path / "forth", talks)

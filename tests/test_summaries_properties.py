@@ -82,7 +82,7 @@ def must_be_apart(memory: Memory) -> None:
         assert all(a.last < b.first for a, b in pairwise(found))
 
 
-@settings(max_examples=30)
+@settings(max_examples=min(30, settings.default.max_examples if settings.default else 30))
 @given(steps, st.sampled_from([1, 2]))
 def test_summaries_are_apart_and_in_order_and_made_once_whatever_happens(
     tmp_path_factory, story: list[tuple[str, object, int]], group: int

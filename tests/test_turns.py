@@ -914,7 +914,7 @@ def told(turn: TurnView) -> tuple[str, str | None, str, str | None, tuple[str, .
 
 TestTurnsMachine = TurnsMachine.TestCase
 TestTurnsMachine.settings = settings(
-    max_examples=25,
+    max_examples=min(25, settings.default.max_examples if settings.default else 25),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -68,10 +68,12 @@ def failing(tmp_path: Path, *names: str) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr
 
 
+@pytest.mark.slow
 def test_each_door_opens_first_in_a_fresh_interpreter(tmp_path):
     assert failing(tmp_path, *DOORS) == ("", "")
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_loaded_is_noticed(tmp_path):
     failed, told = failing(tmp_path, "backstory.faults", "backstory.no_such_door")
     assert failed == "backstory.no_such_door"
