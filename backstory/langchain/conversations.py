@@ -101,14 +101,23 @@ class _Recent(Generic[_K, _V]):
                 self._values.popitem(last=False)
 
 
+def _id(message: BaseMessage, digest: bytes) -> str:
+    """An id of words at their place: a host's own may be places in what it sends, and of other words the next time."""
+    if not digest or not message.id:
+        return str(uuid4())
+    return hashlib.sha256(digest + message.id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
 class Conversations:
     """Remembers names, owners and what was delivered; one for each middleware, safe for threads."""
 
     def __init__(self) -> None:
         self._names: _Recent[tuple[Scope | None, bytes], str] = _Recent(_THREADS)
         self._owners: _Recent[tuple[str, str | bytes], str] = _Recent(_MESSAGES)
-        self._heard: _Recent[tuple[Scope, str, bytes], bool] = _Recent(_THREADS)
-        self._ids: _Recent[tuple[Scope, str, bytes], tuple[str, ...]] = _Recent(_THREADS)
+        self._heard: _Recent[tuple[Scope, str], bytes] = _Recent(_THREADS)
+        """What each thread was when it was delivered last: one that is shown in part may look like an older one."""
+        self._ids: _Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = _Recent(_THREADS)
+        """The question each thread was asked last, and the ids under which it is recorded."""
 
     def name(self, scope: Scope, talk: Talk) -> str:
         """Return the thread of a run that was given none: that of the conversation it goes on from, or a new one."""
@@ -157,24 +166,29 @@ class Conversations:
     def ids(self, scope: Scope, thread: str, talk: Talk) -> list[str]:
         """Return the ids under which a question is recorded: the same when a run is tried again."""
         asked = talk.said[talk.asked :]
-        key = (scope, thread, talk.whole)
-        known = self._ids.get(key)
-        if not known or len(known) != len(asked):
-            known = tuple([message.id or str(uuid4()) for message in asked])
-            self._ids.put(key, known)
+        digest, known = self._ids.get((scope, thread)) or (b"", ())
+        if digest != talk.whole or len(known) != len(asked):
+            again = digest == talk.whole
+            known = tuple(
+                [
+                    _id(message, b"" if again else at)
+                    for message, at in zip(asked, talk.chain[talk.asked :], strict=True)
+                ]
+            )
+            self._ids.put((scope, thread), (talk.whole, known))
         return list(known)
 
     def heard(self, scope: Scope, thread: str, talk: Talk) -> bool:
         """Whether this process has delivered all that was said before the question."""
-        return self._heard.get((scope, thread, talk.upto(talk.asked))) is not None
+        return self._heard.get((scope, thread)) == talk.upto(talk.asked)
 
     def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Talk) -> None:
         """Note that a run has ended, and that all of this conversation was delivered.
 
         `question` is the digest of a question that stood alone: when it comes again, it is asked again.
         """
-        self._heard.put((scope, thread, talk.whole), True)
+        self._heard.put((scope, thread), talk.whole)
         self._names.put((scope, talk.whole), thread)
         self._names.put((None, talk.whole), thread)
         if question is not None:
-            self._ids.put((scope, thread, question), ())
+            self._ids.put((scope, thread), (question, ()))

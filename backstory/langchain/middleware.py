@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -19,6 +19,7 @@ from backstory import checks
 from backstory.api import Backstory
 from backstory.delivery import Deliveries
 from backstory.handle import MemoryHandle
+from backstory.langchain.beside import beside
 from backstory.langchain.closing import Closing
 from backstory.langchain.identity import Identity, MemoryScope
 from backstory.langchain.injecting import with_block
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from backstory.models import ModelLike
 
 __all__ = ["BackstoryMiddleware"]
+
+_log = logging.getLogger(__name__)
 
 
 class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
@@ -53,6 +56,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         agent_name: str | None = None,
         mode: Literal["middleware", "tool"] | None = None,
         max_tokens: int | None = None,
+        record: bool = True,
         model: ModelLike | None = None,
         config: str | Path | Mapping[str, object] | None = None,
         **settings: object,
@@ -63,7 +67,8 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         `model`, `config` and `settings` as by `Backstory.open`, and closed by `close` or when the process ends; without
         it the home is where configuration says. `scope="global"` gives everybody one memory. `user_id` is for runs that
         name no user; `agent_name` gives this agent a memory of its own. `mode` is "middleware", or "tool" for a model
-        that manages memory by itself; else configuration says. `max_tokens` bounds the block.
+        that manages memory by itself; else configuration says. `max_tokens` bounds the block. Without `record` an agent
+        is given memory and nothing it is told goes there: for one whose prompts no person writes.
 
         Raises:
             ConfigError: as `Backstory.open`.
@@ -95,10 +100,17 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         if scope == "global" and stated.strict_user_scope:
             raise ScopeError('strict_user_scope is on, so nobody may share a memory: leave scope="global" out')
         self._by_tools = (mode or stated.mode) == "tool"
+        self._records = record and not self._by_tools
         self._deliveries = Deliveries(self.memory)
         self._recorder = Recorder(self._deliveries)
         if self._by_tools and stated.enabled:
             self.tools = memory_tools(self._deliveries, self._opens)
+        if self._records and stated.enabled and self.memory.model is None:
+            _log.warning(
+                "what is said is recorded in %s and not learned from, for no model is configured: set OPENAI_API_KEY, "
+                "or give BackstoryMiddleware a model=, as the agent's own",
+                self.memory.home,
+            )
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """Find out whose run it is, and record what its conversation says so far.
@@ -108,7 +120,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         """
         config = _config()
         who = self._identity.of(runtime.context, part_of(config, "configurable"))
-        if self._by_tools:
+        if not self._records:
             run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
         else:
             try:
@@ -120,7 +132,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     async def abefore_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """See `before_agent`."""
-        return await asyncio.to_thread(self.before_agent, state, runtime)
+        return await beside(self.before_agent, state, runtime)
 
     def wrap_model_call(
         self,
@@ -136,7 +148,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse]],
     ) -> ModelResponse:
         """See `wrap_model_call`."""
-        return await handler(await asyncio.to_thread(self._with_memory, request))
+        return await handler(await beside(self._with_memory, request))
 
     def after_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:  # noqa: ARG002 the run says
         """Record what the run has said."""
@@ -151,7 +163,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
         """See `after_agent`."""
-        return await asyncio.to_thread(self.after_agent, state, runtime)
+        return await beside(self.after_agent, state, runtime)
 
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         run = self._run(request.state, request.runtime.context, _config())

@@ -7,6 +7,7 @@ user's memory, whoever takes part in the thread.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Recorder:
     def begin(self, who: Who, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
         """Record what stands in an agent's state as a run begins; `before` is the run that the state keeps."""
         talk = Talk(state.get("messages", []))
-        scope, user = who.scope, who.scope.user or ""
+        scope, user = who.scope, _owner(who.scope.user)
         if from_tool(config):
             return Run(who.thread or "", scope.user, scope.agent, records=False)
         thread = who.thread or self._conversations.name(scope, talk)
@@ -76,7 +77,7 @@ class Recorder:
             return run
         messages = state.get("messages", [])
         talk = Talk(messages)
-        user, known = run.user or "", run.by_id()
+        user, known = _owner(run.user), run.by_id()
         owners = self._conversations.added(run.thread, talk, known, user)
         # Their ids may have changed, where another run was given the same objects.
         began = run.said if talk.upto(run.said).hex() == run.began else 0
@@ -91,11 +92,17 @@ class Recorder:
         self._deliver(run, [*delivered, *answer], at_once=lost)
         alone = bytes.fromhex(run.began) if run.alone else None
         self._conversations.answered(run.scope, run.thread, alone, talk)
-        return msgspec.structs.replace(run, owners=_by_user(talk, owners))
+        # Whoever is next in the thread need not be told who was here.
+        return msgspec.structs.replace(run, owners=_by_user(talk, owners), user=None, agent=None)
 
     def _deliver(self, run: Run, messages: Sequence[object], *, at_once: bool = False) -> None:
         if messages:
             self._deliveries.record(run.scope, run.thread, messages, at_once=at_once)
+
+
+def _owner(user: str | None) -> str:
+    """Whose a message is, in a state that streams show: one user of a thread is not told the others' names."""
+    return "" if user is None else hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _under(message: BaseMessage, key: str | None) -> BaseMessage:

@@ -39,7 +39,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     records: bool = True
     """Whether what is said in it goes into memory."""
     owners: dict[str, list[str]] = {}
-    """Whose message each id is, by user; the global memory's are under ""."""
+    """Whose message each id is, by a digest of the user; the global memory's are under ""."""
     asked: dict[str, str] = {}
     """The ids of the question's messages, and those under which they are recorded."""
     said: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from agents import Scripted, agent, ask, calls, config, run, said, threads
@@ -486,3 +487,86 @@ def test_what_the_process_remembers_of_conversations_is_bounded():
     recent.get(0)
     recent.put(3, 3)
     assert [recent.get(n) for n in range(4)] == [0, None, 2, 3]
+
+
+# What a host sends without a checkpointer.
+
+
+def sent(text: str, key: object) -> dict[str, object]:
+    return {"role": "user", "content": text, "id": str(key)}
+
+
+def test_an_id_that_every_question_has_hides_none(bs):
+    mine = agent(bs)
+    questions = ("I live in Oslo", "I have a dog", "I play the cello")
+    for text in questions:
+        run(mine, [sent(text, 0)])
+    assert said(bs) == [words for text in questions for words in (f"user: {text}", f"assistant: echo: {text}")]
+
+
+def test_ids_that_are_places_in_what_is_sent_hide_no_question(bs):
+    mine, history = agent(bs), []
+    questions = ("I live in Oslo", "I have a dog", "I play the cello", "I like tea")
+    for text in questions:
+        history.append({"role": "user", "content": text})
+        window = [{**message, "id": str(n)} for n, message in enumerate(history[-3:])]
+        history.append({"role": "assistant", "content": run(mine, window)["messages"][-1].text})
+    assert said(bs) == [words for text in questions for words in (f"user: {text}", f"assistant: echo: {text}")]
+
+
+def test_words_that_come_again_in_a_window_are_said_again(bs):
+    mine, history = agent(bs, Scripted("one", "two", "one", "two")), []
+    for text in ("yes", "no", "yes", "no"):
+        history.append({"role": "user", "content": text})
+        history.append({"role": "assistant", "content": run(mine, history[-2:])["messages"][-1].text})
+    assert said(bs) == [f"{message['role']}: {message['content']}" for message in history]
+
+
+def test_an_agent_that_is_not_to_record_is_given_memory_and_says_nothing_to_it(bs):
+    bs.memory("ada").add_fact("Likes tea")
+    mine = agent(bs, model := Scripted(), memory={"record": False})
+    ask(mine, "Write a report about tea")
+    assert "Likes tea" in model.systems[0]
+    assert said(bs) == []
+
+
+def test_a_stream_names_no_other_user_of_the_thread(bs):
+    mine = agent(bs, checkpointer=InMemorySaver())
+    ask(mine, "hi", user="grace")
+    states = list(mine.stream({"messages": [HumanMessage("hello")]}, config("bob"), stream_mode="values"))
+    assert any("bob" in repr(state["backstory_runs"]) for state in states)
+    assert "grace" not in repr(states)
+
+
+def test_memory_without_a_model_is_said_to_learn_nothing(bs, caplog):
+    with caplog.at_level("WARNING"):
+        BackstoryMiddleware(bs)
+    assert [("model=" in record.getMessage()) for record in caplog.records] == [True]
+
+
+def test_many_locked_memories_leave_an_event_loop_its_threads(bs, monkeypatch):
+    began, free = threading.Barrier(33), threading.Event()
+    guarded = Deliveries.guarded
+
+    def locked(self, memory, doing, call, otherwise):
+        if getattr(memory, "user", None) != "ada":
+            began.wait(20)
+            free.wait(20)
+        return guarded(self, memory, doing, call, otherwise)
+
+    monkeypatch.setattr(Deliveries, "guarded", locked)
+    mine = agent(bs)
+
+    async def talk(user: str) -> str:
+        answer = await mine.ainvoke({"messages": [HumanMessage("hi")]}, config(user))
+        return str(answer["messages"][-1].text)
+
+    async def everybody() -> str:
+        others = [asyncio.create_task(talk(f"user{n}")) for n in range(32)]
+        await asyncio.get_running_loop().run_in_executor(None, began.wait, 20)
+        healthy = await asyncio.wait_for(talk("ada"), 20)
+        free.set()
+        await asyncio.gather(*others)
+        return healthy
+
+    assert asyncio.run(everybody()) == "echo: hi"
