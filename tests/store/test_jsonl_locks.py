@@ -45,7 +45,7 @@ from ledger.store.jsonl import JsonlStore
 from ledger.writer import Writer
 
 home, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-writer = Writer(JsonlStore(home, lock_timeout=60), Scope("ada"))
+writer = Writer(JsonlStore(home, lock_timeout=60), Scope("ada"), policy={"max_facts": 500})
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(count):
@@ -289,7 +289,7 @@ def test_killed_writers_lose_nothing_that_they_acknowledged(home: Path) -> None:
     store, scope = JsonlStore(home), Scope("ada")
     acknowledged: list[str] = []
     for round_, count in enumerate([1, 2, 3, 5, 8, 13, 21, 34]):
-        with process(WRITER, str(home), f"writer{round_}", "1000") as writer:
+        with process(WRITER, str(home), f"writer{round_}", "60") as writer:
             assert writer.stdin is not None
             assert writer.stdout is not None
             writer.stdin.write("\n")
