@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import importlib
+import os
 import threading
 import time
 import weakref
@@ -88,6 +90,12 @@ class Backstory:
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Scope, Writer] = OrderedDict()
         self._mutex = threading.Lock()
+        _homes.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child: no thread of the parent that held the lock, or was closing, is there."""
+        self._mutex = threading.Lock()
+        self._closing = self._engine.closed.is_set()
 
     @classmethod
     def open(
@@ -172,6 +180,8 @@ class Backstory:
                 summarizer=summarizer,
                 signals=_signals(patterns),
             )
+            # A child forked while another thread loads what `record` needs would wait for that for ever.
+            importlib.import_module("ledger.messages")
             producer.start()
         index = Indexes(store, folder, progress=progress)
         followers = Followers(store)
@@ -209,6 +219,11 @@ class Backstory:
         )
         owned = asked if asked is not model and isinstance(asked, Closes) else None
         return cls(folder, loaded, store, engine, clock=clock, salts=salts, listeners=listeners, owned=owned)
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that learns from what is said; None where none is configured."""
+        return None if self._engine.model is None else self._engine.model.name
 
     @property
     def faults(self) -> Faults:
@@ -400,3 +415,14 @@ def _who() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
+
+
+_homes: weakref.WeakSet[Backstory] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for home in list(_homes):
+        home.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -59,7 +61,7 @@ def billed(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
 
 
 class Asking:
-    """All calls of one home; safe for threads.
+    """All calls of one home; safe for threads and forks.
 
     A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
     second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart, whoever makes
@@ -83,18 +85,29 @@ class Asking:
         self._next_call = self._asked = clock.now()
         self._mutex = threading.Lock()
         self._stopped = threading.Event()
-        self._hurries = 0
+        self._hurrying: list[int] = []
+        """The threads that keep no gap meanwhile."""
+        _askings.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
+        self._mutex = threading.Lock()
+        stopped, self._stopped = self._stopped.is_set(), threading.Event()
+        if stopped:
+            self._stopped.set()
+        self._hurrying = [thread for thread in self._hurrying if thread == threading.get_ident()]
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
         """Keep no gap between calls meanwhile: what little time is left goes to them."""
+        me = threading.get_ident()
         with self._mutex:
-            self._hurries += 1
+            self._hurrying.append(me)
         try:
             yield
         finally:
             with self._mutex:
-                self._hurries -= 1
+                self._hurrying.remove(me)
 
     def stop(self) -> None:
         """Let nobody be asked any more."""
@@ -134,7 +147,7 @@ class Asking:
             # A clock that was set back moves what was reserved by it along.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
-            if self._hurries:
+            if self._hurrying:
                 return
             mine = max(now, self._next_call)
             self._next_call = mine + self._min_gap
@@ -162,3 +175,14 @@ class Asking:
             sleep=self._pause,
             reraise=True,
         )(ask)
+
+
+_askings: weakref.WeakSet[Asking] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for asking in list(_askings):
+        asking.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

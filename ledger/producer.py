@@ -9,11 +9,13 @@ Where more is due than there are workers, corrections go first (rows D4 and M6).
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -68,6 +70,9 @@ class Producer:
     any, so nothing is overtaken for ever.
 
     What was parked because the model could not be reached is tried again by itself; see `due.retry_at`.
+
+    A forked child has reminders of its own from then on. Where its parent had workers it starts its own, as soon as
+    something is noticed, watched or flushed in it.
     """
 
     def __init__(
@@ -94,7 +99,12 @@ class Producer:
         self._retention = retention
         self._summarizer = summarizer
         self._signals = signals
+        self._started = False
+        """Whether there are to be workers."""
         self._workers: list[threading.Thread] = []
+        """Of this process."""
+        self._inherited = False
+        """Whether all that waits here is a parent's: nothing was done in this process yet."""
         self._writers: dict[_Key, Writer] = {}
         """Of every thread that waits or is worked on; a scope with nothing due keeps no writer."""
         self._due: dict[_Key, datetime] = {}
@@ -108,13 +118,42 @@ class Producer:
         """Of threads that another process was found at: when to look again, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
+        _producers.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held.
+
+        What waited goes on waiting. What the parent is at is the parent's; here it is nobody's until it is noticed.
+        """
+        self._changed = threading.Condition()
+        self._workers = []
+        self._inherited = True
+        self._busy = set()
+        self._elsewhere = {}
+        self._opinions = {}
+        # A thread of the parent may have been in the middle of noting one of them.
+        self._due = {key: moment for key, moment in self._due.items() if key in self._writers}
+        self._writers = {key: self._writers[key] for key in self._due}
 
     def start(self) -> None:
         """Start the background workers."""
+        self._started = True
+        self._start_workers()
+
+    def _start_workers(self) -> None:
         for number in range(self._size):
             worker = threading.Thread(target=self._work, name=f"backstory-{number}", daemon=True)
-            self._workers.append(worker)
             worker.start()
+            self._workers.append(worker)
+
+    def _see_to_it(self) -> None:
+        """See that workers are there, also in a forked child; the lock must be held."""
+        self._inherited = False
+        if self._started and not self._workers and not self._closing:
+            # Where no thread may start, as when the interpreter ends, it is learned from in the caller's, at a flush.
+            with contextlib.suppress(RuntimeError):
+                self._start_workers()
+        self._changed.notify_all()
 
     def watch(self, writer: Writer) -> None:
         """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
@@ -125,7 +164,7 @@ class Producer:
                 if moment is not None:
                     self._due[writer.scope, name] = moment
                     self._writers[writer.scope, name] = writer
-            self._changed.notify_all()
+            self._see_to_it()
 
     def notice(self, writer: Writer, thread: str, *, at_once: bool = False) -> None:
         """Take note that something was recorded; `at_once` is for words that are about to be lost to the model.
@@ -147,7 +186,7 @@ class Producer:
                 if moment is not None:
                     self._due[key] = before if before is not None and before <= now else now if at_once else moment
                     self._writers[key] = writer
-                self._changed.notify_all()
+                self._see_to_it()
                 return
 
     def _moment(self, writer: Writer, name: str) -> datetime | None:
@@ -195,7 +234,7 @@ class Producer:
             wanted = self._busy | set(self._due)
             for key in self._due:
                 self._due[key] = min(self._due[key], now)
-            self._changed.notify_all()
+            self._see_to_it()
         if self._closing or not self._workers:
             self.run_due()
             timeout = 0.0
@@ -212,8 +251,11 @@ class Producer:
         return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
-        """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left."""
-        done = self.drain(timeout)
+        """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left.
+
+        A forked child that has done nothing itself leaves what waits to its parent.
+        """
+        done = self._inherited or self.drain(timeout)
         self._updater.stop()
         with self._changed:
             self._closing = True
@@ -370,7 +412,7 @@ class Producer:
                 self._elsewhere.pop(key, None)
             self._changed.notify_all()
 
-    @contextmanager
+    @contextlib.contextmanager
     def claim(self, writer: Writer, thread: str) -> Iterator[None]:
         """Keep the workers off a thread, once none of them is at it."""
         key = (writer.scope, thread)
@@ -390,3 +432,14 @@ class Producer:
                 again, faulty = self._moment(writer, thread), False
             finally:
                 self._release(key, again, faulty=faulty)
+
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for producer in list(_producers):
+        producer.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,20 +6,26 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes import CountingSalts, FakeClock
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
 from ledger.commands import AddFact
 from ledger.commit import Cause, Commit
+from ledger.due import Timing
+from ledger.errors import UsageError
 from ledger.events import Access, NewFact
 from ledger.group import Ticket
 from ledger.memory import Memory
 from ledger.messages import Kept
+from ledger.producer import Producer
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
+from ledger.updater import Updater
 from ledger.writer import Writer, read_commits
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -216,3 +222,323 @@ def test_a_listener_may_fork_and_the_child_tells_of_its_own_commits_only(tmp_pat
     add(writer, "fact 1")
     assert told == [1, 2, 4]
     assert facts_in(writer) == ["fact 0", "fact 1", "fact child"]
+
+
+class Shop:
+    """A producer with workers over one scope; `asked` tells that its model was."""
+
+    def __init__(self, home: Path, *script: Step, min_gap: float = 0, workers: int = 2, start: bool = True) -> None:
+        self.clock = FakeClock()
+        self.writer = writer_on(home)
+        self.asked = threading.Event()
+        self.model = ScriptedModel(*script, self._answer, repeat=True)
+        self.updater = Updater(clock=self.clock, min_gap=min_gap)
+        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        if start:
+            self.producer.start()
+        self.producer.watch(self.writer)
+
+    def _answer(self, prompt: object) -> str:
+        self.asked.set()
+        return reply("User likes tea")
+
+    def say(self, thread: str = "t", *, at_once: bool = False) -> None:
+        self.writer.record(thread, [Kept("user", "I like tea."), Kept("assistant", "Tea it is.")], append=True)
+        self.producer.notice(self.writer, thread, at_once=at_once)
+
+    def pending(self, thread: str = "t") -> bool:
+        with self.writer.state() as state:
+            return bool(state.coverage.pending(state.transcript.threads[thread]))
+
+
+@contextmanager
+def held(*locks: AbstractContextManager[object]) -> Iterator[None]:
+    """Have another thread hold these."""
+    there, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            there.set()
+            let_go.wait(_LONGEST_SECONDS)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert there.wait(PATIENCE)
+        yield
+    finally:
+        let_go.set()
+        holder.join()
+
+
+def workers_here() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("backstory-"))
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_child_learns_by_itself_with_workers_that_it_starts_when_there_is_something_to_do(
+    tmp_path: Path, *, warm: bool
+) -> None:
+    shop = Shop(tmp_path)
+    if warm:
+        shop.say("before", at_once=True)
+        assert shop.producer.flush(PATIENCE)
+        shop.asked.clear()
+
+    def child() -> None:
+        assert threading.active_count() == 1, "the fork itself starts nothing"
+        shop.say(at_once=True)
+        assert workers_here() == ["backstory-0", "backstory-1"]
+        assert shop.asked.wait(PATIENCE), "nobody learned"
+        shop.say("u", at_once=True)
+        assert workers_here() == ["backstory-0", "backstory-1"], "they are started once"
+        assert shop.producer.close(PATIENCE)
+        assert workers_here() == []
+        assert not shop.pending()
+        assert not shop.pending("u")
+
+    assert gone_well(forked(child))
+    shop.say("parent", at_once=True)
+    assert shop.producer.close(PATIENCE)
+    assert not shop.pending("parent")
+
+
+@pytest.mark.parametrize("first", ["notice", "watch", "flush", "drain"])
+def test_the_first_thing_that_a_child_does_starts_its_workers(tmp_path: Path, first: str) -> None:
+    shop = Shop(tmp_path)
+
+    def child() -> None:
+        first_things: dict[str, Callable[[], object]] = {
+            "notice": lambda: shop.producer.notice(shop.writer, "t"),
+            "watch": lambda: shop.producer.watch(shop.writer),
+            "flush": lambda: shop.producer.flush(PATIENCE),
+            "drain": lambda: shop.producer.drain(PATIENCE),
+        }
+        first_things[first]()
+        assert workers_here() == ["backstory-0", "backstory-1"]
+
+    assert gone_well(forked(child))
+    assert shop.producer.close(PATIENCE)
+
+
+def test_a_child_hangs_on_no_lock_of_the_producer_that_a_thread_of_the_parent_holds(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, workers=1)
+
+    def child() -> None:
+        assert shop.producer.depth() == 0
+        shop.say(at_once=True)
+        assert shop.producer.flush(PATIENCE)
+        assert shop.producer.close(PATIENCE)
+        assert not shop.pending()
+
+    stopped: threading.Condition = vars(shop.updater.asking._stopped)["_cond"]
+    with held(shop.producer._changed, shop.updater.asking._mutex, stopped):
+        assert gone_well(forked(child))
+    assert shop.producer.close(PATIENCE)
+
+
+def test_what_a_parent_is_at_is_not_what_its_child_is_at(tmp_path: Path) -> None:
+    gate = Gate(reply("User likes tea"))
+    shop = Shop(tmp_path, gate, workers=1)
+    shop.say(at_once=True)
+    assert gate.entered.wait(PATIENCE)
+
+    def child() -> None:
+        # It would wait for the parent's worker, which is not there.
+        with shop.producer.claim(shop.writer, "t"):
+            pass
+
+    def other() -> None:
+        shop.say("u", at_once=True)
+        assert shop.producer.close(PATIENCE), "it waited for its parent"
+        assert not shop.pending("u")
+        assert shop.pending("t"), "that is the parent's"
+
+    try:
+        assert gone_well(forked(other))
+        assert gone_well(forked(child))
+    finally:
+        gate.opened.set()
+    assert shop.producer.close(PATIENCE)
+    assert not shop.pending()
+
+
+def test_what_waited_in_the_parent_waits_in_the_child_too(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.say()
+    # Where the parent found it at another process, it is the parent that looks again later.
+    shop.producer._elsewhere[shop.writer.scope, "t"] = time.monotonic() + 10 * PATIENCE
+
+    def child() -> None:
+        assert shop.producer.depth() == 0
+        assert shop.producer.flush(PATIENCE)
+        assert not shop.pending()
+
+    assert gone_well(forked(child))
+    shop.producer._elsewhere.clear()
+    assert shop.producer.close(PATIENCE)
+    assert len(shop.model.prompts) == 0, "the child was first, and nothing is learned twice"
+
+
+def test_a_reminder_that_was_half_made_when_the_parent_was_forked_does_no_harm(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.producer._due[shop.writer.scope, "t"] = shop.clock.now() + timedelta(seconds=30)
+
+    def child() -> None:
+        shop.say("u")
+        assert shop.producer.close(PATIENCE)
+        assert not shop.pending("u")
+
+    assert gone_well(forked(child))
+    shop.producer._due.clear()
+    assert shop.producer.close(PATIENCE)
+
+
+def test_a_child_that_did_nothing_closes_at_once_and_leaves_its_parents_words_to_it(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.say()
+
+    def child() -> None:
+        begun = time.monotonic()
+        assert shop.producer.close(10 * PATIENCE)
+        assert time.monotonic() - begun < PATIENCE
+        assert not shop.asked.is_set()
+        assert workers_here() == []
+
+    assert gone_well(forked(child))
+    assert shop.pending()
+    assert shop.producer.close(PATIENCE)
+    assert not shop.pending()
+
+
+def test_a_child_starts_no_workers_where_its_parent_had_none(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, start=False)
+
+    def child() -> None:
+        shop.say()
+        assert workers_here() == []
+        assert shop.producer.flush(PATIENCE), "it is learned from in the caller's thread"
+        assert not shop.pending()
+        assert workers_here() == []
+
+    assert gone_well(forked(child))
+
+
+def test_a_child_of_a_parent_that_has_closed_starts_no_workers(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    assert shop.producer.close(PATIENCE)
+
+    def child() -> None:
+        shop.say()
+        assert workers_here() == []
+        assert shop.updater.asking.stopped
+        shop.producer.close(PATIENCE)
+        assert shop.pending()
+
+    assert gone_well(forked(child))
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_the_child_of_a_child_learns_as_well(tmp_path: Path, *, used: bool) -> None:
+    shop = Shop(tmp_path)
+
+    def grandchild() -> None:
+        assert workers_here() == []
+        shop.asked.clear()
+        shop.say("grandchild", at_once=True)
+        assert shop.asked.wait(PATIENCE)
+        assert shop.producer.close(PATIENCE)
+
+    def child() -> None:
+        if used:
+            shop.say("child", at_once=True)
+            assert shop.producer.flush(PATIENCE)
+        assert gone_well(forked(grandchild))
+        assert shop.producer.close(PATIENCE)
+
+    assert gone_well(forked(child))
+    assert not shop.pending("grandchild")
+    assert shop.producer.close(PATIENCE)
+
+
+def test_where_no_thread_may_start_a_child_records_and_learns_when_it_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def child() -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        shop.say()
+        assert shop.producer.close(PATIENCE)
+        assert not shop.pending()
+
+    assert gone_well(forked(child))
+    assert shop.producer.close(PATIENCE)
+
+
+def test_the_haste_of_a_parents_threads_is_not_the_childs(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, min_gap=5, workers=1)
+    asking = shop.updater.asking
+
+    def child(naps: list[float]) -> None:
+        shop.say("t")
+        shop.say("u")
+        assert shop.producer.flush(PATIENCE)
+        assert shop.clock.slept == naps
+
+    with held(asking.hurrying(), asking.hurrying()):
+        assert gone_well(forked(lambda: child([5])))
+        with asking.hurrying():
+            assert gone_well(forked(lambda: child([])))
+    assert shop.producer.close(PATIENCE)
+
+
+def test_a_home_opened_before_a_fork_learns_in_the_child(tmp_path: Path) -> None:
+    model = ScriptedModel(reply("User likes tea"), repeat=True)
+    home = open_home(tmp_path, model, background=True, debounce_seconds=1)
+    home.memory("ada")
+
+    def child() -> None:
+        for user in ("ada", "bob"):
+            home.memory(user).record("t", exchange("tea"), at_once=True)
+            assert home.memory(user).flush(PATIENCE)
+            assert [fact.content for fact in home.memory(user).facts()] == ["User likes tea"]
+        home.close()
+        with pytest.raises(UsageError, match="closed"):
+            home.memory("ada")
+
+    with held(home._mutex):
+        assert gone_well(forked(child))
+    assert [fact.content for fact in home.memory("bob").facts()] == ["User likes tea"]
+    home.close()
+
+
+def test_a_child_forked_while_its_parent_closes_a_home_closes_it_for_itself(tmp_path: Path) -> None:
+    home = open_home(tmp_path, ScriptedModel(reply("User likes tea"), repeat=True), background=True)
+    gate = Gate("")
+    closing = threading.Thread(target=home.close)
+    home._engine.waiting.close = lambda timeout: bool(gate(None))  # type: ignore[method-assign,arg-type]
+    closing.start()
+    assert gate.entered.wait(PATIENCE)
+
+    def child() -> None:
+        gate.opened.set()
+        home.memory("ada").record("t", exchange("tea"))
+        home.close()
+        with pytest.raises(UsageError, match="closed"):
+            home.memory("ada")
+        home.close()
+
+    well = gone_well(forked(child))
+    gate.opened.set()
+    closing.join()
+    assert well
+    with open_home(tmp_path) as again:
+        assert [fact.content for fact in again.memory("ada").facts()] == ["User likes tea"]
+
+    assert gone_well(forked(home.close)), "one that was closed stays so"
