@@ -636,6 +636,17 @@ def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
     assert (shop.clock.now() - begun).total_seconds() >= 60
 
 
+def test_closing_spends_no_time_on_gaps_either(tmp_path):
+    shop = Shop(tmp_path, reply())
+    shop.updater = Updater(clock=shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    begun = shop.clock.now()
+    assert shop.producer.close(0)
+    assert (shop.clock.now() - begun, len(shop.model.prompts)) == (timedelta(), 3)
+
+
 def test_a_flush_waits_for_no_debounce(shop):
     for thread in ("a", "b"):
         shop.say(thread)

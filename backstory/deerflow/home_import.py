@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backstory.api import Backstory
 from ledger.commit import Commit
-from ledger.errors import InputError, ScopeError, UnavailableError
+from ledger.errors import CorruptLogError, InputError, ScopeError, UnavailableError
 from ledger.events import Candidate, CandidateRejected, FactAdded, NewSummary
 from ledger.importing import read_home_if_any, read_import
 from ledger.importing.places import users_folders
@@ -68,7 +68,14 @@ def settle(bs: Backstory, source: Path, scope: Scope) -> bool:
     with settled.lock:
         if scope in settled.scopes:
             return False
-        commit = _bring(bs, source, scope)
+        try:
+            commit = _bring(bs, source, scope, late=scope in settled.due)
+        except CorruptLogError:
+            # It was in use before, and nobody knows for what.
+            raise
+        except (InputError, UnavailableError, OSError):
+            settled.due.add(scope)
+            raise
         settled.scopes.add(scope)
     return commit is not None
 
@@ -104,6 +111,8 @@ class _Settled:
 
     def __init__(self) -> None:
         self.scopes: set[Scope] = set()
+        self.due: set[Scope] = set()
+        """Those of which something is still to come, also where that could not be noted on disk."""
         self.lock = threading.Lock()
 
 
@@ -111,7 +120,7 @@ _settled: weakref.WeakKeyDictionary[Backstory, _Settled] = weakref.WeakKeyDictio
 _lock = threading.Lock()
 
 
-def _bring(bs: Backstory, source: Path, scope: Scope) -> Commit | None:
+def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit | None:
     """Take a memory over if it is to be; whoever comes late may find that others learned in between.
 
     Raises:
@@ -119,7 +128,7 @@ def _bring(bs: Backstory, source: Path, scope: Scope) -> Commit | None:
     """
     own = bs.memory(scope.user, scope.agent).own
     due = bs.home / scope.folder / _DUE
-    late = due.exists()
+    late = late or due.exists()
     commit = None
     if not own.taken_over(late=late):
         try:

@@ -201,21 +201,20 @@ class Hosting:
         with self._mutex:
             if self._closed:
                 return
+            # Somebody may open it again as soon as the lock is free: what is closed is what was open until now.
+            home, model, resuming = self.home, self._model, self._resuming
+            self._stopping.set()
             self._closed = True
-        self._stopping.set()
-        if _within(_CLOSING_SECONDS, "backstory-close", self._close) is None:
-            _log.warning(
-                "%s is not closed after %g seconds; what was recorded is on disk", self.home.home, _CLOSING_SECONDS
-            )
 
-    def _close(self, until: float) -> bool:
-        # Somebody may open it again meanwhile.
-        home, model = self.home, self._model
-        self._resuming.join(max(0.0, until - time.monotonic()))
-        home.close()
-        if model is not None:
-            model.close()
-        return True
+        def close(until: float) -> bool:
+            resuming.join(max(0.0, until - time.monotonic()))
+            home.close()
+            if model is not None:
+                model.close()
+            return True
+
+        if _within(_CLOSING_SECONDS, "backstory-close", close) is None:
+            _log.warning("%s is not closed after %g seconds; what was recorded is on disk", home.home, _CLOSING_SECONDS)
 
 
 def scope_named(user: str | None, agent: str | None) -> Scope:

@@ -29,6 +29,8 @@ _MESSAGES = 32_768
 _THREADS = 4_096
 NOBODY = "\0"
 """In place of a user, where nobody knows any more whose words they are."""
+_NEVER = b"never"
+"""In place of a digest, where not all of a conversation was recorded."""
 _NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
 
 
@@ -114,6 +116,7 @@ class Conversations:
     def __init__(self) -> None:
         self._names: _Recent[tuple[Scope | None, bytes], str] = _Recent(_THREADS)
         self._owners: _Recent[tuple[str, str | bytes], str] = _Recent(_MESSAGES)
+        self._users: _Recent[str, frozenset[str]] = _Recent(_THREADS)
         self._heard: _Recent[tuple[Scope, str], bytes] = _Recent(_THREADS)
         """What each thread was when it was delivered last: one that is shown in part may look like an older one."""
         self._ids: _Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = _Recent(_THREADS)
@@ -179,15 +182,25 @@ class Conversations:
         return list(known)
 
     def heard(self, scope: Scope, thread: str, talk: Talk) -> bool:
-        """Whether this process has delivered all that was said before the question."""
-        return self._heard.get((scope, thread)) == talk.upto(talk.asked)
+        """Whether this process has delivered all that was said before the question, also when it was asked before."""
+        asked = self._ids.get((scope, thread))
+        return self._heard.get((scope, thread)) == talk.upto(talk.asked) or (
+            asked is not None and asked[0] == talk.whole and bool(asked[1])
+        )
 
-    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Talk) -> None:
-        """Note that a run has ended, and that all of this conversation was delivered.
+    def is_shared(self, thread: str, user: str) -> bool:
+        """Whether somebody else has spoken in a thread, as far as this process knows; from now on `user` has, too."""
+        known = self._users.get(thread) or frozenset()
+        if user not in known:
+            self._users.put(thread, known | {user})
+        return bool(known - {user})
+
+    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Talk, *, heard: bool) -> None:
+        """Note that a run has ended; where all of its conversation was `heard`, it need not be delivered once more.
 
         `question` is the digest of a question that stood alone: when it comes again, it is asked again.
         """
-        self._heard.put((scope, thread), talk.whole)
+        self._heard.put((scope, thread), talk.whole if heard else _NEVER)
         self._names.put((scope, talk.whole), thread)
         self._names.put((None, talk.whole), thread)
         if question is not None:

@@ -42,16 +42,19 @@ class Recorder:
         thread = who.thread or self._conversations.name(scope, talk)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
-        # To a node of a larger graph LangGraph gives nothing that it kept of the run before.
-        earlier = NOBODY if kept and before is None and is_node(config) else None
+        # To a node of a larger graph LangGraph gives nothing that it kept of the run before; and where several users
+        # have spoken in a thread that nobody keeps, words that this process does not know may be anybody's.
+        shared = not kept and self._conversations.is_shared(thread, user)
+        earlier = NOBODY if shared or (kept and before is None and is_node(config)) else None
         owners = self._conversations.owners(thread, talk, known, user, earlier=earlier)
+        heard = self._conversations.heard(scope, thread, talk)
         ids = [message.id or "" for message in talk.said]
         if not kept:
             ids[talk.asked :] = self._conversations.ids(scope, thread, talk)
         mine = [n for n, owner in enumerate(owners) if owner == user]
         before_it = [talk.said[n] for n in mine if n < talk.asked]
         question = [_under(talk.said[n], ids[n]) for n in mine if n >= talk.asked]
-        if self._conversations.heard(scope, thread, talk):
+        if heard:
             before_it = []
         run = Run(
             thread,
@@ -64,12 +67,12 @@ class Recorder:
             alone=talk.asked == 0,
         )
         if kept:
-            self._deliver(run, [*before_it, *question])
+            came = self._deliver(run, [*before_it, *question])
         else:
             # Ids are new in every run: what was said before is known by its words alone.
-            self._deliver(run, [_under(message, None) for message in before_it])
-            self._deliver(run, question)
-        return run
+            came = self._deliver(run, [_under(message, None) for message in before_it])
+            came = self._deliver(run, question) and came
+        return run if came else msgspec.structs.replace(run, missed=True)
 
     def end(self, run: Run, state: RunState) -> Run:
         """Record what a run has added, and the question again: something may have changed its words."""
@@ -89,15 +92,16 @@ class Recorder:
         lost = not known.keys() <= {message.id for message in talk.said}
         delivered = [_under(message, run.asked.get(message.id or "", message.id)) for message in added]
         answer = _structured(messages, state.get("structured_response"))
-        self._deliver(run, [*delivered, *answer], at_once=lost)
+        came = self._deliver(run, [*delivered, *answer], at_once=lost)
         alone = bytes.fromhex(run.began) if run.alone else None
-        self._conversations.answered(run.scope, run.thread, alone, talk)
-        # Whoever is next in the thread need not be told who was here.
-        return msgspec.structs.replace(run, owners=_by_user(talk, owners), user=None, agent=None)
+        self._conversations.answered(run.scope, run.thread, alone, talk, heard=came and not run.missed)
+        return msgspec.structs.replace(run, owners=_by_user(talk, owners))
 
-    def _deliver(self, run: Run, messages: Sequence[object], *, at_once: bool = False) -> None:
-        if messages:
-            self._deliveries.record(run.scope, run.thread, messages, at_once=at_once)
+    def _deliver(self, run: Run, messages: Sequence[object], *, at_once: bool = False) -> bool:
+        """Hand messages over; False where they are not recorded yet, and may never be."""
+        if not messages:
+            return True
+        return self._deliveries.record(run.scope, run.thread, messages, at_once=at_once) is not None
 
 
 def _owner(user: str | None) -> str:

@@ -48,6 +48,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """The digest of these, in hexadecimal digits."""
     alone: bool = False
     """Whether they are a question before which nothing was said."""
+    missed: bool = False
+    """Whether memory failed to record some of them."""
 
     @property
     def scope(self) -> Scope:

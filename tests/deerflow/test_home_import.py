@@ -18,9 +18,10 @@ from fakes import FakeClock, open_home
 from older import Installed, created, empty, fact, open_storage
 
 from backstory.api import Backstory
-from backstory.deerflow.home_import import bring_over
-from ledger.errors import InputError
+from backstory.deerflow.home_import import bring_over, settle
+from ledger.errors import InputError, StoreError
 from ledger.events import CandidateRejected, FactAdded
+from ledger.scope import Scope
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 
@@ -367,6 +368,19 @@ def test_what_could_not_be_read_at_first_does_not_fill_what_was_cleared_or_forgo
     path.write_bytes(sound)
     assert bring_over(bs, deer, "ada", None) is False
     assert contents(bs, "ada") == []
+
+
+def test_what_our_own_disk_kept_out_at_first_comes_after_what_was_learned_meanwhile(bs, deer, monkeypatch):
+    def refused(*_: object, **__: object) -> object:
+        raise StoreError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("backstory.own.Own.taken_over", refused)
+        with pytest.raises(StoreError):
+            settle(bs, deer, Scope("ada"))
+    bs.memory("ada").add_fact("Was learned meanwhile")
+    assert bring_over(bs, deer, "ada", None) is True
+    assert {"Was learned meanwhile", "Likes tea"} <= set(contents(bs, "ada"))
 
 
 def test_a_fault_of_our_own_store_is_told_and_nobody_falls_over_it(bs, deer, monkeypatch):
