@@ -21,11 +21,11 @@ import msgspec
 
 from backstory.results import FaultCount
 from ledger.clock import Clock, SystemClock, parse_moment, spell_moment
-from ledger.errors import BackstoryError, CorruptLogError, LockTimeoutError, StoreError
+from ledger.errors import BackstoryError, CorruptLogError, InputError, LockTimeoutError, StoreError
 from ledger.observing import CallEnded, Observer
 from ledger.sanitize import MAX_NAME, clip, safe_text
 from ledger.scope import Scope
-from ledger.store.files import translated, write_whole
+from ledger.store.files import put_in_place, translated, unfinished
 from ledger.store.locks import FileLocks
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ class Faults:
         if self.count(scope, doing, kind, _detail(error), log=False):
             ours = isinstance(error, BackstoryError | OSError)
             said = str(error) if ours else "nobody foresaw this, please report it"
+            if isinstance(error, InputError):
+                # It quotes what it could not read, and that may be what somebody said.
+                said = "a message cannot be read; give it to `record` by itself to be told what is wrong with it"
             # Where nobody did, only the traceback tells what to do.
             self._tell(scope, doing, kind, said, None if ours else error)
 
@@ -166,10 +169,10 @@ class Faults:
         path = self._path(scope)
         with self._mutex:
             self._states.pop(scope, None)
-            if not path.exists() and not _unfinished(path).exists():
+            if not path.exists() and not unfinished(path).exists():
                 return
             with self._purging.held(_lock(path)), translated(path, "remove"):
-                for file in (path, _unfinished(path)):
+                for file in (path, unfinished(path)):
                     file.unlink(missing_ok=True)
 
     def renew(self) -> None:
@@ -202,7 +205,9 @@ class Faults:
         path = self._path(scope)
         try:
             with self._locks.held(_lock(path)), translated(path, "write"):
-                _replace(path, self._newest(self._stored(scope), state.fresh.values()))
+                put_in_place(
+                    path, msgspec.json.encode(_File(_VERSION, self._newest(self._stored(scope), state.fresh.values())))
+                )
             state.filed.update(state.fresh)
             state.fresh = {}
         except (BackstoryError, OSError) as error:
@@ -318,22 +323,6 @@ def _read(path: Path) -> Iterable[FaultCount]:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         _log.warning("%s is damaged and is begun anew, which costs nothing but counts: %s", path, error)
         return ()
-
-
-def _replace(path: Path, faults: tuple[FaultCount, ...]) -> None:
-    fresh = _unfinished(path)
-    # What lies there is what a killed process left, or a link that somebody laid.
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        write_whole(descriptor, msgspec.json.encode(_File(_VERSION, faults)))
-    finally:
-        os.close(descriptor)
-    fresh.replace(path)
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
 
 
 def _lock(path: Path) -> str:

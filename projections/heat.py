@@ -27,7 +27,7 @@ from ledger.errors import BackstoryError
 from ledger.events import Access
 from ledger.policy import Policy
 from ledger.scope import Scope
-from ledger.store.files import translated, write_whole
+from ledger.store.files import put_in_place, translated, unfinished
 from ledger.store.locks import FileLocks
 from ledger.writer import Writer
 
@@ -147,14 +147,14 @@ class Heat:
             StoreError: it cannot be removed. LockTimeoutError: another process keeps it.
         """
         path = self._path(scope)
-        if not path.exists() and not _fresh(path).exists():
+        if not path.exists() and not unfinished(path).exists():
             return
         with self._locks.held(_lock(path)), translated(path, "remove"):
             with self._mutex:
                 state = self._state(scope)
                 state.writer = writer
                 state.seen = None
-            for file in (path, _fresh(path)):
+            for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
     def _write(self, writer: Writer) -> bool:
@@ -255,19 +255,11 @@ def _is_moment(text: str) -> bool:
 
 
 def _replace(path: Path, facts: dict[str, Access]) -> None:
-    fresh = _fresh(path)
     with translated(path, "write"):
-        if not facts:
+        if facts:
+            put_in_place(path, msgspec.json.encode(_File(1, facts)))
+        else:
             path.unlink(missing_ok=True)
-            return
-        # What lies there is what a killed process left, or a link that somebody laid.
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            write_whole(descriptor, msgspec.json.encode(_File(1, facts)))
-        finally:
-            os.close(descriptor)
-        fresh.replace(path)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -277,10 +269,6 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     except FileNotFoundError:
         return None
     return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _fresh(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
 
 
 def _lock(path: Path) -> str:

@@ -202,6 +202,16 @@ def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
         del bs.store.append_all  # type: ignore[method-assign]
 
 
+def test_what_could_not_be_read_is_quoted_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from backstory.delivery import Deliveries
+
+    with open_home(tmp_path) as bs:
+        Deliveries(bs).record(ADA, "t", [("my PIN is 4711", "human"), {"role": "user", "content": "x", "at": "4711"}])
+    assert "a message cannot be read" in caplog.text
+    assert "4711" not in caplog.text
+    assert b"4711" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_a_path_that_is_no_text_is_told_as_far_as_it_is(
     faults: Faults, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

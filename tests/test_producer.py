@@ -18,9 +18,9 @@ from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step,
 
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.due import Timing
+from ledger.due import Timing, answered
 from ledger.errors import ConfigError, CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
-from ledger.events import Turn
+from ledger.events import Turn, TurnRange
 from ledger.extraction.model import Answer, Prompt
 from ledger.extraction.signals import Signals, load_signals
 from ledger.messages import keep, read_message
@@ -593,6 +593,16 @@ def test_words_before_what_was_learned_already_wait_for_nobody(shop):
     shop.say(messages=[{"role": "user", "content": "And snow"}, {"role": "assistant", "content": "I see."}])
     assert shop.after(30) == 1
     assert shop.pending() == 0
+
+
+def test_only_the_last_words_of_a_thread_may_still_be_answered(shop):
+    user = {"role": "user", "content": "And rain"}
+    shop.say(messages=[*exchange("tea"), user, {**user, "content": "And snow"}])
+    with shop.writer.state() as state:
+        thread = state.transcript.threads["t"]
+    assert answered(thread, TurnRange(1, 4)) == TurnRange(1, 2)
+    # What comes after it is done with, so nobody answers it any more.
+    assert answered(thread, TurnRange(1, 3)) == TurnRange(1, 3)
 
 
 def test_a_model_that_is_broken_is_asked_ever_more_seldom(tmp_path):

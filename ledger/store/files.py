@@ -9,7 +9,17 @@ from types import TracebackType
 
 from ledger.errors import StoreError
 
-__all__ = ["count_lines", "last_line", "make_folder", "refused", "sync_folder", "translated", "write_whole"]
+__all__ = [
+    "count_lines",
+    "last_line",
+    "make_folder",
+    "put_in_place",
+    "refused",
+    "sync_folder",
+    "translated",
+    "unfinished",
+    "write_whole",
+]
 
 _CHUNK = 1 << 16
 
@@ -57,6 +67,24 @@ def write_whole(descriptor: int, data: bytes) -> None:
         if written == 0:
             raise OSError(errno.EIO, f"only {len(data) - len(rest)} of {len(data)} bytes were written")
         rest = rest[written:]
+
+
+def unfinished(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.new")
+
+
+def put_in_place(path: Path, data: bytes) -> None:
+    """Put a small file, for nobody else to read, in the place of what is there: whole or not at all, and not synced."""
+    fresh = unfinished(path)
+    # What lies there is what a killed process left, or a link that somebody laid.
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        write_whole(descriptor, data)
+    finally:
+        os.close(descriptor)
+    fresh.replace(path)
 
 
 def last_line(descriptor: int, size: int) -> tuple[bytes, int]:

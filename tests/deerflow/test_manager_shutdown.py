@@ -139,3 +139,25 @@ def test_warming_loads_the_counter_of_tokens(host, monkeypatch):
     assert manager.warm() is True
     monkeypatch.setattr(manager._hosting.home, "warm", lambda timeout: "estimate")
     assert manager.warm() is False
+
+
+def test_who_opens_the_home_again_while_it_is_closed_keeps_theirs(host, monkeypatch):
+    from backstory.deerflow import hosting
+
+    manager = host.manager(ChatModel(), debounce_seconds=300)
+    manager.add("t1", talk(), user_id="ada")
+    old = manager._hosting.home
+    within = hosting._within
+
+    def overtaken(seconds, name, work):
+        # A late request comes as soon as the lock is free.
+        assert manager.get_memory(user_id="ada")["facts"] == []
+        return within(seconds, name, work)
+
+    monkeypatch.setattr(hosting, "_within", overtaken)
+    manager.close()
+    monkeypatch.undo()
+    assert manager._hosting.home is not old
+    manager.add("t2", talk(), user_id="ada")
+    assert len(manager._hosting.home.memory("ada").threads()) == 2
+    manager.close()

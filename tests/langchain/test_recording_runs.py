@@ -600,6 +600,23 @@ def test_what_memory_failed_to_record_comes_with_the_next_run(bs, monkeypatch):
     assert said(bs) == [f"{message['role']}: {message['content']}" for message in history]
 
 
+def test_a_question_that_memory_failed_to_record_comes_with_the_next_run(bs, monkeypatch):
+    mine, history = agent(bs), []
+    record, calls = Deliveries.record, []
+
+    def fails_first(self, *given, **more):
+        calls.append(given)
+        return None if len(calls) == 1 else record(self, *given, **more)
+
+    monkeypatch.setattr(Deliveries, "record", fails_first)
+    for text in ("hi", "my name is Bob", "bye"):
+        history.append({"role": "user", "content": text})
+        history.append({"role": "assistant", "content": run(mine, history)["messages"][-1].text})
+        # The end of a run delivers the question once more, unless something took it out of the state.
+        calls.append(())
+    assert said(bs) == [f"{message['role']}: {message['content']}" for message in history]
+
+
 class Politely(AgentMiddleware):
     """Sends an answer back to the model once."""
 
