@@ -106,7 +106,7 @@ class Faults:
         if self.count(scope, doing, kind, _detail(error), log=False):
             ours = isinstance(error, BackstoryError | OSError)
             said = str(error) if ours else "nobody foresaw this, please report it"
-            if isinstance(error, InputError):
+            if isinstance(error, InputError) and doing in ("record", "inject"):
                 # It quotes what it could not read, and that may be what somebody said.
                 said = "a message cannot be read; give it to `record` by itself to be told what is wrong with it"
             # Where nobody did, only the traceback tells what to do.
