@@ -37,8 +37,8 @@ check: lint  ## lint, types, import contract and the quick tests
 test: lint  ## all of it
 	$(BIN)/pytest -n auto
 
-torture: $(READY)  ## the fault tests and 100,000 replies at full length: minutes to hours, by the disk
-	TORTURE=1 $(BIN)/pytest -n auto tests/faults tests/extraction/test_fuzz_replies.py
+torture: $(READY)  ## the fault tests, random histories and 100,000 replies at full length: minutes to hours, by the disk
+	TORTURE=1 $(BIN)/pytest -n auto tests/faults tests/extraction/test_fuzz_replies.py tests/test_nothing_lost.py tests/test_wandering.py
 
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory.delivery.waiting import Waiting
+from backstory.descriptors import translate_verbs
 from backstory.faults import Faults, ModelFaults
 from backstory.handle import MemoryHandle
 from backstory.injecting import blocks_of
@@ -60,6 +61,7 @@ class Closes(Protocol):
         """Close them."""
 
 
+@translate_verbs
 class Backstory:
     """Memories below one home folder; a context manager. Open one with `Backstory.open`."""
 
@@ -193,6 +195,11 @@ class Backstory:
             min_similarity=stated.search_min_similarity,
             followers=followers,
         )
+        witness = None
+        if stated.witness:
+            from backstory.witness.door import Witness
+
+            witness = Witness(stated.witness, store, place, faults, clock)
         keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
         engine = Engine(
             updater=updater,
@@ -212,6 +219,7 @@ class Backstory:
             index=index,
             searches=searches,
             turns=TurnLogs(store, followers),
+            witness=witness,
             closed=threading.Event(),
             queue_max_depth=stated.queue_max_depth,
             enabled=stated.enabled,
@@ -258,9 +266,11 @@ class Backstory:
             writer = self._writers.get(scope)
             known = writer is not None
             if writer is None:
-                writer = self._new_writer(scope, (self._engine.keeper.note, *self._listeners))
+                writer = self._new_writer(scope, self._all_listeners())
                 self._writers[scope] = writer
                 self._engine.keeper.watch(writer)
+                if self._engine.witness is not None:
+                    self._engine.witness.sender.watch(writer)
             self._recent[scope] = writer
             self._recent.move_to_end(scope)
             if len(self._recent) > _RECENT:
@@ -275,6 +285,11 @@ class Backstory:
                     self._recent.pop(scope, None)
                 raise
         return writer
+
+    def _all_listeners(self) -> tuple[Listener, ...]:
+        witness = self._engine.witness
+        ours = (self._engine.keeper.note, *(() if witness is None else (witness.sender.note,)))
+        return (*ours, *self._listeners)
 
     def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
         return Writer(
@@ -358,11 +373,16 @@ class Backstory:
 
         True when nothing due is left within so many seconds, `shutdown_flush_timeout_seconds` unless given; calls of
         the model follow each other without a gap. Of a single memory, and of its memory.json, its own `flush` tells.
+        What is left of the time is given to the witness; whether it took the heads does not change the result.
         """
         self._engine.must_be_open()
         producer = self._engine.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
-        return producer is None or producer.drain(limit)
+        end = time.monotonic() + limit
+        done = producer is None or producer.drain(limit)
+        if self._engine.witness is not None:
+            self._engine.witness.sender.flush(max(0.0, end - time.monotonic()))
+        return done
 
     def close(self) -> None:
         """Learn from what is pending, within `shutdown_flush_timeout_seconds`; the rest stays pending on disk.
@@ -384,6 +404,8 @@ class Backstory:
         self._engine.updater.stop()
         self._engine.searches.close()
         self._engine.keeper.close()
+        if self._engine.witness is not None:
+            self._engine.witness.sender.close(max(0.0, end - time.monotonic()))
         self._engine.heat.close()
         self._engine.faults.close()
         self._engine.index.close()

@@ -21,7 +21,10 @@ from backstory.results import (
     PolicyResult,
     RecordResult,
     Reextracted,
+    Restored,
+    SignedHead,
     Status,
+    SupersededTurn,
     ThreadSummary,
     TurnView,
     WhatIf,
@@ -119,6 +122,14 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         """See `transcript`."""
         return await _in_thread(self.transcript, thread)
 
+    async def asuperseded(self, thread: str) -> tuple[SupersededTurn, ...]:
+        """See `superseded`."""
+        return await _in_thread(self.superseded, thread)
+
+    async def arestore(self, thread: str, turns: Sequence[str | int] | None = None) -> Restored:
+        """See `restore`."""
+        return await _in_thread(self.restore, thread, turns)
+
     async def asummaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
         """See `summaries`."""
         return await _in_thread(self.summaries, thread)
@@ -184,9 +195,15 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         """See `head`."""
         return await _in_thread(self.head)
 
-    async def averify(self, *, expect_head: str | None = None) -> Verification:
+    async def asign_head(self, key: str) -> SignedHead:
+        """See `sign_head`."""
+        return await _in_thread(self.sign_head, key)
+
+    async def averify(
+        self, *, expect_head: str | None = None, note: str | None = None, key: str | None = None
+    ) -> Verification:
         """See `verify`."""
-        return await _in_thread(self.verify, expect_head=expect_head)
+        return await _in_thread(self.verify, expect_head=expect_head, note=note, key=key)
 
     async def awhat_if(
         self, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue

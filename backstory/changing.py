@@ -152,9 +152,12 @@ class Changing(Scoped):
         return document_of(self._writer.memory())
 
     def reload(self) -> Document:
-        """Return the document afresh from the log, other processes' commits included; memory.json shows it then."""
+        """Return the document afresh from the log, other processes' commits included.
+
+        memory.json shows it then, or, where somebody else keeps the ledger locked, by the next commit or flush.
+        """
         writer = self._reading()
-        self._engine.keeper.flush(writer)
+        self._engine.keeper.flush_if_free(writer)
         return document_of(writer.memory())
 
     def touch(self, *fact_ids: str) -> int:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from backstory.config_file import BACKEND, NOT_NEEDED, read_config
+from backstory.extent import check_values
 from backstory.ranges import kind_of, lies_from
 from backstory.settings import DEFAULT_MODEL, WEIGHTS, WITHOUT_EFFECT, ModelSettings, Settings
 from ledger.errors import ConfigError
@@ -31,6 +32,7 @@ _DEERFLOWS_STORE = "file"
 """What DeerFlow's example configuration has as `storage_class`: its default, by name."""
 _SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
 _SHOWN_CHARACTERS = 100
+_MOST_ERRORS = 20
 _OUTSIDE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
@@ -56,11 +58,9 @@ def load_settings(
         ConfigError: a file that cannot be read, an unknown key, a value outside its range.
     """
     env = os.environ if environ is None else environ
-    layers = [
-        ("file", read_config(config, env)),
-        ("environment", _from_environment(env)),
-        ("argument", {key: value for key, value in (arguments or {}).items() if value is not None}),
-    ]
+    given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    check_values(given.items(), lambda key, why: ConfigError(f"{key} (from the argument) {why}: give a plain value"))
+    layers = [("file", read_config(config, env)), ("environment", _from_environment(env)), ("argument", given)]
     values: dict[str, object] = {}
     origin = dict.fromkeys(Settings.model_fields, "default")
     unneeded: dict[str, str] = {}
@@ -76,7 +76,7 @@ def load_settings(
     try:
         settings = Settings.model_validate({**values, **_ours(values)})
     except ValidationError as error:
-        raise ConfigError("; ".join(_told(item, origin) for item in _errors(error))) from error
+        raise ConfigError(_all_told(_errors(error), origin)) from error
     _report(values, origin, unneeded)
     return Loaded(settings=settings, origin=origin)
 
@@ -107,11 +107,17 @@ def _no_such_key(key: str, layer: str) -> str:
         known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED)]
     nearest = difflib.get_close_matches(key, known, 1, 0.5)
     hint = f"; the nearest is {nearest[0]}" if nearest else ""
-    return f"there is no configuration key {key} (from the {layer}){hint}"
+    return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"
 
 
 def _errors(error: ValidationError) -> list[ErrorDetails]:
     return error.errors(include_url=False, include_input=True)
+
+
+def _all_told(errors: list[ErrorDetails], origin: Mapping[str, str]) -> str:
+    told = "; ".join(_told(item, origin) for item in errors[:_MOST_ERRORS])
+    more = len(errors) - _MOST_ERRORS
+    return f"{told}; and {more} more" if more > 0 else told
 
 
 def _told(item: ErrorDetails, origin: Mapping[str, str]) -> str:
@@ -123,8 +129,8 @@ def _told(item: ErrorDetails, origin: Mapping[str, str]) -> str:
     if item["type"] == "extra_forbidden":
         return _no_such_key(key, origin[str(item["loc"][0])])
     # Below `model` any value may be the key to a service: in its place, under a mistyped name, or in the whole. An
-    # address may hold one as well.
-    secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store"))
+    # address or a command may hold one as well.
+    secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store")) or key == "witness"
     return f"{_stated(key, '…' if secret else _short(item['input']), origin)}: {_may_be(key, item)}"
 
 
@@ -143,7 +149,10 @@ def _may_be(key: str, item: ErrorDetails) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    return _clipped(repr(value))
+
+
+def _clipped(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 

@@ -13,10 +13,12 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory.extent import DEEPEST, check_extent, check_values
 from backstory.settings import Settings
 from ledger.errors import ConfigError
 
@@ -43,6 +45,10 @@ NOT_NEEDED: Mapping[str, str] = {
 _HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds", "manager_class"})
 """Keys that DeerFlow keeps beside `backend_config`, for every backend alike."""
 
+_MOST_BYTES = 1024 * 1024
+"""Of a configuration file; DeerFlow's example, with all of its comments, has a tenth of that."""
+_SHORTEN = "keep to the settings that backstory reads, see docs/configuration.md"
+
 _REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ALIKE = 0.8
 _COMMON_WORDS = frozenset({"model", "mode", "enabled", "workers"})
@@ -59,7 +65,8 @@ def read_config(
     from the environment, as DeerFlow does.
 
     Raises:
-        ConfigError: a file that cannot be read, or that is no configuration; a `$NAME` that is not set.
+        ConfigError: a file that cannot be read, or that is no configuration; one that is too large or nested too deep,
+            with its aliases written out; a `$NAME` that is not set.
     """
     if config is None:
         return {}
@@ -69,6 +76,7 @@ def read_config(
     else:
         where = f"the configuration file {config}"
         section = _section(_parsed(config), where)
+    check_values(_stated(section), lambda key, why: ConfigError(f"{key} in {where} {why}: {_SHORTEN}"))
     env = os.environ if environ is None else environ
     found = {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
     if isinstance(found.get("model"), str) and not isinstance(config, Mapping):
@@ -78,6 +86,14 @@ def read_config(
             "the key for a model's name alone is model_name"
         )
     return found
+
+
+def _stated(section: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, value in section.items():
+        if key == BACKEND and isinstance(value, Mapping):
+            yield from ((str(inner), stated) for inner, stated in value.items())
+        else:
+            yield key, value
 
 
 def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
@@ -96,37 +112,82 @@ def _parsed(path: str | Path) -> object:
 
     where = f"the configuration file {path}"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        text = data.decode() if len(data) <= _MOST_BYTES else None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where} cannot be read: {error}") from error
+    if text is None:
+        raise ConfigError(f"{where} has more than {_MOST_BYTES} bytes: {_SHORTEN}")
     try:
         return _loaded(text, where)
     except yaml.YAMLError as error:
         # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ConfigError(f"{where} is no YAML{line}: {problem}") from None
+        raise _no_yaml(where, problem, getattr(error, "problem_mark", None)) from None
     except RecursionError:
-        raise ConfigError(f"{where} is no YAML: it is nested too deep") from None
-    except (ValueError, LookupError, AttributeError):
-        # What PyYAML lets through of a date that is none, or of a word with the tag of a number.
-        raise ConfigError(f"{where} is no YAML: a value in it is none of its kind") from None
+        raise _no_yaml(where, "it is nested too deep", None) from None
+    except (ValueError, ArithmeticError):
+        # What PyYAML lets through of a character that there is not.
+        raise _no_yaml(where, "something in it cannot be read", None) from None
+
+
+def _no_yaml(where: str, problem: str, mark: yaml.Mark | None) -> ConfigError:
+    line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+    return ConfigError(f"{where} is no YAML{line}: {problem}")
 
 
 def _loaded(text: str, where: str) -> object:
     import yaml
 
-    loader = yaml.SafeLoader(text)
+    loader = _loader(where)(text)
     try:
         root = loader.get_single_node()
         if root is None:
             return None
+        # Before anything is made of the nodes: merges would copy what they name.
+        check_extent(root, _parts, partial(_too_much, where), loops=True)
         if isinstance(root, yaml.MappingNode):
             _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
         return loader.construct_document(root)
     finally:
         loader.dispose()
+
+
+def _loader(where: str) -> type[yaml.SafeLoader]:
+    """Make a loader that names the line of what is nested too deep or is no value; PyYAML is only loaded for it."""
+    import yaml
+
+    class Bounded(yaml.SafeLoader):
+        _level = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self._level > DEEPEST:
+                event = self.peek_event()  # type: ignore[no-untyped-call]
+                raise _no_yaml(where, f"it is nested more than {DEEPEST} levels deep", event.start_mark)
+            self._level += 1
+            node: yaml.Node | None = super().compose_node(parent, index)
+            self._level -= 1
+            return node
+
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError):
+                # What PyYAML lets through of a date that is none, or of a word with the tag of a number.
+                raise _no_yaml(where, "the value there is none of its kind", node.start_mark) from None
+
+    return Bounded
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node.value, str):
+        return []
+    return [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+
+
+def _too_much(where: str, node: yaml.Node, why: str) -> ConfigError:
+    return ConfigError(f"{where} {why} at line {node.start_mark.line + 1}: {_SHORTEN}")
 
 
 def _may_be_ours(key: yaml.Node) -> bool:

@@ -111,6 +111,8 @@ def _surroundings(home: Path, *, live: bool) -> Iterator[None]:
         # It beats a storage_path that a configuration file may state.
         os.environ["BACKSTORY_STORAGE_PATH"] = str(home)
     os.environ["BACKSTORY_HOME"] = str(home)
+    # The heads of a story's Ada are not those of the user's own.
+    os.environ["BACKSTORY_WITNESS"] = ""
     try:
         yield
     finally:

@@ -169,11 +169,13 @@ class Faults:
         path = self._path(scope)
         with self._mutex:
             self._states.pop(scope, None)
-            if not path.exists() and not unfinished(path).exists():
-                return
-            with self._purging.held(_lock(path)), translated(path, "remove"):
-                for file in (path, unfinished(path)):
-                    file.unlink(missing_ok=True)
+        if not path.exists() and not unfinished(path).exists():
+            return
+        # The file first: who asks what failed must not wait until another process lets go of it.
+        with self._purging.held(_lock(path)), translated(path, "remove"), self._mutex:
+            self._states.pop(scope, None)
+            for file in (path, unfinished(path)):
+                file.unlink(missing_ok=True)
 
     def renew(self) -> None:
         """Begin anew in a child of this process; what is not written is the parent's to write."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.results import RecordResult
 from backstory.scoped import Scoped
+from ledger.arrival import Mode
 from ledger.errors import InputError, LockTimeoutError, UsageError
 from ledger.sanitize import MAX_NAME, safe_text
 
@@ -23,9 +24,17 @@ class Intake(Scoped):
     """The part of a handle that takes in what was read before; get it from `MemoryHandle.intake`."""
 
     def take_in(
-        self, thread: str, kept: Sequence[Kept], *, append: bool = False, at_once: bool = False
+        self,
+        thread: str,
+        kept: Sequence[Kept],
+        *,
+        mode: Mode = "conversation",
+        at_once: bool = False,
+        sent_before: bool = False,
     ) -> RecordResult:
         """Record what is new of it, as `MemoryHandle.record` does once it has read a delivery.
+
+        `sent_before` says that it may have been recorded already: whatever the end of the thread shares is known.
 
         Raises:
             UsageError: the thread has no name, or too long a one; the home was closed.
@@ -37,7 +46,7 @@ class Intake(Scoped):
             return RecordResult(1, 0, len(kept))
         backlog = False
         try:
-            recorded = self._writer.record(safe_text(thread), kept, append=append)
+            recorded = self._writer.record(safe_text(thread), kept, mode=mode, sent_before=sent_before)
         except LockTimeoutError:
             # To look what is to be learned from would wait for the same lock once more.
             raise
@@ -49,7 +58,7 @@ class Intake(Scoped):
         if self._engine.producer is not None:
             limit = self._engine.queue_max_depth
             backlog = 0 < limit < self._engine.producer.depth()
-        return RecordResult(1, recorded.turns, recorded.skipped, backlog)
+        return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
 
     def _notice(self, thread: str, *, at_once: bool) -> None:
         if self._engine.producer is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import msgspec
 
@@ -15,23 +17,27 @@ from backstory.results import (
     ParkedThread,
     PendingThread,
     RecordResult,
+    Restored,
     Status,
+    SupersededTurn,
     ThreadSummary,
     TurnView,
 )
 from backstory.scoped import Progress, Scoped
+from ledger.arrival import Mode
+from ledger.backlog import Waiting, count_turns
 from ledger.commands import FailUpdate
 from ledger.coverage import Parked
-from ledger.due import due_at, due_runs
+from ledger.due import due_runs
 from ledger.errors import NoModelError, NotFoundError, UnavailableError, UsageError
 from ledger.events import TurnRange
 from ledger.extraction.model import Model
 from ledger.scope import LEDGER, TRANSCRIPT
 from ledger.summaries import ThreadSummaryText, thread_summaries
 from ledger.summarizer import Summing
-from ledger.transcript import Thread
 from ledger.updater import Job, Outcome
-from ledger.writer import State
+from ledger.writer import read_commits
+from projections.superseded import superseded_turns
 
 if TYPE_CHECKING:
     from ledger.extraction.recorded import RecordedReply
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Learning", "Mode", "Recorded"]
 
-Mode = Literal["conversation", "append"]
 
 Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 """A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""
@@ -60,8 +65,9 @@ class Learning(Scoped):
     ) -> RecordResult:
         """Keep what of a conversation is new; durable when it returns, learned from after the debounce.
 
-        `messages` are dicts, LangChain or OpenAI messages: the whole conversation or only what is new; with
-        `mode="append"` all of them are new. `at_once` skips the debounce, for words about to be lost to the agent.
+        `messages` are dicts, LangChain or OpenAI messages: the whole conversation or only what is new. With
+        `mode="append"` all of them are new; with `mode="replace"` they are the whole conversation as it stands now, and
+        what they leave out stands no longer. `at_once` skips the debounce, for words about to be lost to the agent.
         With `enabled: false` nothing is kept, and every message counts as skipped.
 
         `keep_hidden` is asked with the `additional_kwargs` of a message its host hides: True keeps it, as a person's
@@ -72,11 +78,11 @@ class Learning(Scoped):
             InputError: no list of messages, or one that cannot be read and no `unreadable` to tell; nothing of the
                 delivery is recorded.
         """
-        if mode not in ("conversation", "append"):
-            raise UsageError(f"mode is {mode!r}; it is conversation or append")
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode is {mode!r}; it is conversation, append or replace")
         sent = messages_in(messages)
         kept = kept_of(sent, keep_hidden, unreadable)
-        taken = self.intake.take_in(thread, kept, append=mode == "append", at_once=at_once)
+        taken = self.intake.take_in(thread, kept, mode=mode, at_once=at_once)
         return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
 
     @property
@@ -87,13 +93,18 @@ class Learning(Scoped):
     def flush(self, timeout: float = 30.0) -> bool:
         """Have what is pending learned from now; True when nothing due is left within `timeout` seconds.
 
-        memory.json is exact then; where it could not be written it is False too, and the log says why.
+        memory.json is exact then; where it could not be written it is False too, and the log says why. What is left of
+        the time is given to the witness; whether it took the heads does not change the result: see `status`.
         """
         producer = self._engine.producer
+        end = time.monotonic() + timeout
         done = self._nothing_due() if producer is None else producer.flush(timeout)
         self._tidy()
         self._engine.heat.flush(self._reading())
-        return self._engine.keeper.flush(self._writer) and done
+        shown = self._engine.keeper.flush(self._writer)
+        if self._engine.witness is not None:
+            self._engine.witness.sender.flush(max(0.0, end - time.monotonic()))
+        return shown and done
 
     def _tidy(self) -> None:
         if self._engine.retention is not None:
@@ -243,13 +254,13 @@ class Learning(Scoped):
 
     def threads(self) -> tuple[ThreadSummary, ...]:
         """Return the conversations recorded here, by first word."""
-        with self._writer.state() as state:
+        with self._writer.reader.state() as state:
             return tuple(
                 ThreadSummary(
                     name,
                     len(thread.standing()),
                     thread.recorded_at[-1] if thread.recorded_at else "",
-                    _count(thread, state.coverage.pending(thread)),
+                    count_turns(thread, state.coverage.pending(thread)),
                 )
                 for name, thread in state.transcript.threads.items()
             )
@@ -261,12 +272,41 @@ class Learning(Scoped):
             NotFoundError: there is no such thread.
         """
         self._must_know(thread)
-        with self._writer.state() as state:
+        with self._writer.reader.state() as state:
             turns = state.transcript.threads[thread].standing()
         return tuple(
             TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata, thread)
             for t in turns
         )
+
+    def superseded(self, thread: str) -> tuple[SupersededTurn, ...]:
+        """Return the turns of a thread that no longer stand and can be restored, in the order they were said.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        self._must_know(thread)
+        store, stream = self._writer.store, self._writer.transcript_stream
+        return superseded_turns(read_commits(store, stream, until=store.durable_head(stream)), thread)
+
+    def restore(self, thread: str, turns: Sequence[str | int] | None = None) -> Restored:
+        """Bring superseded turns back: they stand again, in their place, and are pending.
+
+        Args:
+            thread: the conversation.
+            turns: ids or ordinals, as `superseded` shows them; of several turns with one id the last. None: those that
+                a delivery superseded without proving that it told the whole conversation.
+
+        Raises:
+            NotFoundError: there is no such thread, or a turn that was named is not superseded, is erased, or a later
+                text stands under its id; nothing was restored.
+        """
+        superseded = self.superseded(thread)
+        chosen = [turn for turn in superseded if not turn.proven] if turns is None else _named(superseded, turns)
+        done = set(self._writer.restore(thread, [turn.n for turn in chosen], actor=self._engine.actor))
+        if done and self._engine.producer is not None:
+            self._engine.producer.notice(self._writer, thread)
+        return Restored(thread, tuple(turn for turn in chosen if turn.n in done))
 
     def status(self) -> Status:
         """Tell where the scope stands, what waits, and what failed of late."""
@@ -280,36 +320,41 @@ class Learning(Scoped):
             raise
 
     def _status(self, faults: tuple[FaultCount, ...]) -> Status:
-        store = self._writer.store
-        with self._writer.state() as state:
-            head = self._writer.head
-            return Status(
-                seq=head.seq,
-                hash=head.hash,
-                facts=len(state.memory.facts),
-                pending=tuple(self._pending(state)),
-                parked=tuple(_parked_threads(state)),
-                turns=state.transcript.turn_count,
-                threads=len(state.transcript.threads),
-                ledger_bytes=store.size(self.scope.stream(LEDGER)),
-                transcript_bytes=store.size(self.scope.stream(TRANSCRIPT)),
-                store=str(store),
-                model=self._engine.model.name if self._engine.model is not None else None,
-                user=self.scope.user,
-                agent=self.scope.agent,
-                faults=faults,
-            )
+        store, reader = self._writer.store, self._writer.reader
+        with reader.backlog() as backlog:
+            view = backlog.view
+            waiting = backlog.waiting(self._engine.timing)
+            memory, head, turns = view.memory, view.head, view.transcript.turn_count
+            threads = len(view.transcript.threads)
+        return Status(
+            seq=head.seq,
+            hash=head.hash,
+            facts=len(memory.facts),
+            pending=tuple(self._pending(waiting)),
+            parked=tuple(
+                ParkedThread(one.thread, count, item.reason, item.attempts, item.detail)
+                for one in waiting
+                for item, count in one.parked
+            ),
+            turns=turns,
+            threads=threads,
+            ledger_bytes=store.size(self.scope.stream(LEDGER)),
+            transcript_bytes=store.size(self.scope.stream(TRANSCRIPT)),
+            store=str(store),
+            model=self._engine.model.name if self._engine.model is not None else None,
+            user=self.scope.user,
+            agent=self.scope.agent,
+            faults=faults,
+        )
 
-    def _pending(self, state: State) -> Iterator[PendingThread]:
+    def _pending(self, waiting: Iterable[Waiting]) -> Iterator[PendingThread]:
         now = self._writer.clock.now()
-        threads = state.transcript.threads
-        for name in threads.unsettled():
-            thread = threads[name]
-            runs = state.coverage.pending(thread)
-            if runs:
-                due = due_at(state.coverage, thread, self._engine.timing, now)
-                due_in = None if due is None else max(0.0, round((due - now).total_seconds(), 3))
-                yield PendingThread(name, _count(thread, runs), due_in)
+        # A clock that was set back puts nothing off for a year.
+        latest = now + timedelta(seconds=self._engine.timing.debounce)
+        for one in waiting:
+            if one.turns:
+                due_in = None if one.due is None else max(0.0, round((min(one.due, latest) - now).total_seconds(), 3))
+                yield PendingThread(one.thread, one.turns, due_in)
 
 
 def _extracted(outcomes: Sequence[Outcome], summed: Sequence[Summing] = ()) -> Extracted:
@@ -319,17 +364,19 @@ def _extracted(outcomes: Sequence[Outcome], summed: Sequence[Summing] = ()) -> E
     return Extracted(len(seqs), failed, seqs, summaries, len(summed) - len(summaries))
 
 
+def _named(superseded: Sequence[SupersededTurn], turns: Sequence[str | int]) -> list[SupersededTurn]:
+    by_id = {turn.id: turn for turn in superseded}
+    by_ordinal = {turn.n: turn for turn in superseded}
+    found = [by_ordinal.get(name) if isinstance(name, int) else by_id.get(name) for name in turns]
+    missing = [str(name) for name, turn in zip(turns, found, strict=True) if turn is None]
+    if missing:
+        raise NotFoundError(
+            f"{', '.join(missing)}: not among the superseded turns that can be restored; nothing was restored. "
+            "See `turns THREAD --superseded`"
+        )
+    return [turn for turn in dict.fromkeys(found) if turn is not None]
+
+
 def _spelled(faults: Sequence[FaultCount]) -> str:
     counts = ", ".join(f"{fault.count} x {fault.doing} ({fault.kind})" for fault in faults)
     return f"memory failed since {min(fault.first for fault in faults)}: {counts}"
-
-
-def _count(thread: Thread, runs: Iterable[TurnRange]) -> int:
-    return sum(len(thread.standing(run.first, run.last)) for run in runs)
-
-
-def _parked_threads(state: State) -> Iterator[ParkedThread]:
-    threads = state.transcript.threads
-    for name in threads.unsettled():
-        for item in state.coverage.parked(threads[name]):
-            yield ParkedThread(name, _count(threads[name], [item.turns]), item.reason, item.attempts, item.detail)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from backstory.api import Backstory
 from backstory.config import DEFAULT_MODEL, Loaded, Settings, base_folder, load_settings
+from backstory.witness.examining import examine_witness
 from ledger.clock import Clock, SystemClock
 from ledger.errors import BackstoryError, ConfigError
 from ledger.scope import Scope
@@ -74,6 +75,8 @@ def doctor(
         )
     if loaded is not None:
         checks.append(_parked(folder, config, store, sound))
+        if loaded.settings.witness:
+            checks.append(examine_witness(folder, loaded.settings.witness, sound, clock))
     return tuple(checks)
 
 
@@ -189,7 +192,8 @@ def _parked(
     """Look for updates that failed and wait for a person, where the logs are sound."""
     waiting = []
     try:
-        with Backstory.open(home, config=config, background=False, event_store=store) as bs:
+        # To look asks no network, so nothing is sent to a witness.
+        with Backstory.open(home, config=config, background=False, event_store=store, witness="") as bs:
             for scope in scopes:
                 with suppress(ConfigError):
                     waiting += list(_parked_in(bs, scope))

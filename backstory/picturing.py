@@ -71,7 +71,7 @@ class Picturing(Scoped):
     def _said(self, thread: str | None) -> dict[str, list[Turn]]:
         """Return the turns that stand, of one thread or of all."""
         writer = self._reading()
-        with writer.state() as state:
+        with writer.reader.state() as state:
             threads = state.transcript.threads
             if thread is not None and thread not in threads:
                 raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")

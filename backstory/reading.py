@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 from itertools import islice, takewhile
 
-from backstory.results import PolicyResult, WhatIf
+import msgspec
+
+from backstory.results import PolicyResult, SignedHead, WhatIf
 from backstory.scoped import Progress, Scoped, begun_fact, known_policy
 from ledger.commit import Head
-from ledger.errors import CorruptLogError, NotFoundError, UsageError
+from ledger.errors import CorruptLogError, InputError, NotFoundError, UsageError
 from ledger.events import Fact
 from ledger.policy import PolicyValue
 from projections.audit import Refusal, Why, why, why_not
 from projections.document import Document, document_of
 from projections.history import Diff, LogEntry, diff, entry
 from projections.replay import read_moment
-from projections.verify import Verification, verify
+from projections.verify import Problem, Verification, verify
 from projections.what_if import Walk, decide_again, overrides_for
+from projections.witnessed import NOTE, Heads, Witnessed
 
 __all__ = ["Reading"]
 
@@ -116,23 +119,91 @@ class Reading(Scoped):
 
     def head(self) -> Head:
         """Return seq and hash of the last commit, to sign or pin elsewhere."""
-        return self._writer.store.head(self._writer.ledger)
+        return self._writer.store.durable_head(self._writer.ledger)
 
-    def verify(self, *, expect_head: str | None = None) -> Verification:
-        """Check both chains, what they say of each other, and memory.json and the index against them."""
+    def sign_head(self, key: str) -> SignedHead:
+        """Sign the heads of both streams as a note, to keep elsewhere; see `verify`.
+
+        Args:
+            key: The private key, `PRIVATE+KEY+name+id+base64`; `backstory keygen` makes one.
+
+        Returns:
+            The ledger's head and the note, which names the transcript's head, too.
+
+        Raises:
+            InputError: the key is none.
+            ConfigError: the extra [signing] is not installed.
+        """
+        from backstory.signing import head_text, sign_text
+
+        writer = self._writer
+        ledger, transcript = map(writer.store.durable_head, (writer.ledger, writer.transcript_stream))
+        return SignedHead(ledger.seq, ledger.hash, sign_text(head_text(self.scope, ledger, transcript), key))
+
+    def verify(
+        self, *, expect_head: str | None = None, note: str | None = None, key: str | None = None
+    ) -> Verification:
+        """Check both chains, what they say of each other, and memory.json and the index against them.
+
+        Where a witness file is configured, every head in it has to be in its chain.
+
+        Args:
+            expect_head: A hash that has to be in the ledger's chain.
+            note: A signed note over heads of this memory, which have to be in the chains.
+            key: The key that has to have signed it, `name+id+base64`.
+
+        Returns:
+            What was checked and what was found.
+
+        Raises:
+            UsageError: a note without a key, or the other way round.
+            InputError: the note or the key is none, or the note is about another memory.
+            ConfigError: the extra [signing] is not installed.
+        """
+        # Before the logs are read: they have what was put down before, and perhaps more.
+        elsewhere, problems = self._elsewhere(note, key)
         # Whoever reads on mends an index that is damaged, and with it what is to be told here.
         differing = self._logs(self._writer).differs()
         if not differing:
             with contextlib.suppress(CorruptLogError):
-                self._engine.keeper.flush(self._writer)
-        return verify(
+                self._engine.keeper.flush_if_free(self._writer)
+        found = verify(
             self._writer.store,
             self.scope,
             document=self._engine.document(self.scope),
             index=lambda: differing,
             expect_head=expect_head,
+            witnessed=elsewhere,
             clock=self._writer.clock,
         )
+        if not problems:
+            return found
+        return msgspec.structs.replace(found, ok=False, problems=(*found.problems, *problems))
+
+    def _elsewhere(self, note: str | None, key: str | None) -> tuple[list[Witnessed], list[Problem]]:
+        """What was put down of heads outside of the log, and what is wrong with a note."""
+        if (note is None) != (key is None):
+            raise UsageError("a note is verified with a key: give both, note and key")
+        witnessed = [] if self._engine.witness is None else [self._engine.witness.read(self.scope)]
+        if note is None or key is None:
+            return witnessed, []
+        from backstory.signing import open_note, origin_of, read_head_text
+
+        text = open_note(note, key)
+        if text is None:
+            told = f"the note is not signed by {key.partition('+')[0]} with this key, or was changed since"
+            return witnessed, [Problem("bad_signature", NOTE, 0, 0, told)]
+        stated = read_head_text(text)
+        if stated.origin != origin_of(self.scope):
+            raise InputError(
+                f"the note is about {stated.origin}, and this memory is {origin_of(self.scope)}: "
+                "name the user and agent that it is about"
+            )
+        ledger, transcript = Heads(), Heads()
+        ledger.add(stated.ledger)
+        if stated.transcript is not None:
+            transcript.add(stated.transcript)
+        return [*witnessed, Witnessed("the signed note", ledger, transcript)], []
 
     def what_if(self, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue) -> WhatIf:
         """Decide the whole history again under another policy, and compare: today against what would be.

@@ -126,7 +126,7 @@ class Reextraction(Scoped):
 
 
 def _must_know(writer: Writer, thread: str | None) -> None:
-    with writer.state() as state:
+    with writer.reader.state() as state:
         if thread is not None and thread not in state.transcript.threads:
             raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
 

@@ -9,6 +9,7 @@ from ledger.events import Fact
 from ledger.policy import Policy
 from projections.history import Diff, Revision, SectionChange
 from projections.reextract import Tally
+from projections.superseded import SupersededTurn
 from projections.turns import TurnView
 
 __all__ = [
@@ -22,8 +23,11 @@ __all__ = [
     "PolicyResult",
     "RecordResult",
     "Reextracted",
+    "Restored",
     "ScopeSummary",
+    "SignedHead",
     "Status",
+    "SupersededTurn",
     "ThreadSummary",
     "TurnView",
     "WhatIf",
@@ -31,12 +35,24 @@ __all__ = [
 
 
 class RecordResult(msgspec.Struct, frozen=True):
-    """What became of a delivery; `skipped` were known already or filtered out; `backlog`: too much is due."""
+    """What became of a delivery.
+
+    `turns` are new, `skipped` were known already or filtered out. `superseded` stand no longer, since the delivery
+    edits or replaces them; `MemoryHandle.restore` brings them back. `backlog`: too much is due.
+    """
 
     threads: int
     turns: int
     skipped: int
     backlog: bool = False
+    superseded: int = 0
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The turns of a thread that stand again; they are learned from with the next update."""
+
+    thread: str
+    restored: tuple[SupersededTurn, ...]
 
 
 class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,8 +90,9 @@ class ParkedThread(msgspec.Struct, frozen=True):
 class FaultCount(msgspec.Struct, frozen=True):
     """How often memory failed an agent in one way.
 
-    `doing` is what it was about to do (record, inject, search, tool, extract), `kind` the class of the error, `first`
-    and `last` are times as the logs spell them. `detail` is the last one's own words where they cannot hold content.
+    `doing` is what it was about to do (record, inject, search, tool, extract, witness), `kind` the class of the error,
+    `first` and `last` are times as the logs spell them. `detail` is the last one's own words where they cannot hold
+    content.
     """
 
     doing: str
@@ -136,6 +153,14 @@ class ScopeSummary(msgspec.Struct, frozen=True):
     agent: str | None
     seq: int
     facts: int
+
+
+class SignedHead(msgspec.Struct, frozen=True):
+    """The head of a ledger, and the signed note over it; see docs/log-format.md."""
+
+    seq: int
+    hash: str
+    note: str
 
 
 class WhatIf(msgspec.Struct, frozen=True):

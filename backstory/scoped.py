@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.descriptors import translate_verbs
 from backstory.faults import Faults
 from ledger.commit import Cause, Commit
 from ledger.due import Timing
@@ -36,6 +37,7 @@ from projections.turns import TurnLogs
 
 if TYPE_CHECKING:
     from backstory.delivery.waiting import Waiting
+    from backstory.witness.door import Witness
 
 __all__ = ["Engine", "Progress", "Scoped", "begun_fact", "known_policy", "live_fact"]
 
@@ -69,6 +71,7 @@ class Engine(msgspec.Struct, frozen=True):
     index: Indexes
     searches: Searches
     turns: TurnLogs
+    witness: Witness | None
     closed: threading.Event
     queue_max_depth: int
     enabled: bool
@@ -95,6 +98,10 @@ class Scoped:
 
     `agents` gives the writers of all of the user's agents, where there are any.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        translate_verbs(cls)
 
     def __init__(
         self,
@@ -125,8 +132,8 @@ class Scoped:
         return self._writer
 
     def _commits(self, writer: Writer) -> Iterator[Commit]:
-        """All commits, from the first on, for what has to walk them."""
-        return read_commits(writer.store, writer.ledger)
+        """All commits that are durable, from the first on, for what has to walk them."""
+        return read_commits(writer.store, writer.ledger, until=writer.store.durable_head(writer.ledger))
 
     def _logs(self, writer: Writer) -> ScopeIndex:
         """What is asked about a scope's logs without walking them."""
@@ -175,7 +182,7 @@ class Scoped:
                 writer.clock.sleep(_LOOK_AGAIN_SECONDS)
 
     def _must_know(self, thread: str) -> None:
-        with self._writer.state() as state:
+        with self._writer.reader.state() as state:
             if thread not in state.transcript.threads:
                 raise NotFoundError(f"there is no thread {thread} in the memory of {self.scope}: see `threads`")
 

@@ -73,11 +73,21 @@ class Searching(Scoped):
             min_similarity=floor,
             explain=explain,
         )
+        self._count_trouble(found)
         if source is not None and not found:
             self._must_be_a_source(reading, source, within)
         if within == "facts" and found:
             self._engine.heat.touch(reading, [hit.id for hit in found])
         return found
+
+    def _count_trouble(self, found: Found) -> None:
+        """Count that a search went by words alone, which was logged where it happened."""
+        faults, scope = self._engine.faults, self._writer.scope
+        if found.trouble is None:
+            faults.recovered(scope, "search")
+        else:
+            detail = "the embedding model gave no vector of the query, so it was searched by words: see the log"
+            faults.count(scope, "search", "ModelError", detail, log=False)
 
     def _must_be_a_source(self, reading: Writer, thread: str, within: Within) -> None:
         """Tell a thread in which nothing is alike from one that is not there."""
@@ -87,7 +97,7 @@ class Searching(Scoped):
         if thread in _BY_HAND:
             return
         for writer in (self._writer, reading):
-            with writer.state() as state:
+            with writer.reader.state() as state:
                 if thread in state.transcript.threads:
                     return
         # What was imported may come from threads that were never recorded here.

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
+from backstory.witness.destinations import destination_of
 from ledger.policy import CATEGORIES
 
 __all__ = ["DEFAULT_MODEL", "WEIGHTS", "WITHOUT_EFFECT", "ModelSettings", "Settings"]
@@ -135,6 +136,8 @@ class Settings(BaseModel):
     search_min_similarity: float = Field(default=0, ge=0, le=1)
     search_top_k: int = Field(default=5, ge=1)
 
+    witness: str | None = None
+
     redis_url: str | None = None
     redis_ttl_seconds: int = Field(default=1800, ge=1)
 
@@ -153,6 +156,13 @@ class Settings(BaseModel):
         for word in value:
             if word not in CATEGORIES:
                 raise ValueError(f"{word!r} is no category; they are {', '.join(CATEGORIES)}")
+        return value
+
+    @field_validator("witness")
+    @classmethod
+    def _is_a_destination(cls, value: str | None) -> str | None:
+        if value:
+            destination_of(value)
         return value
 
     @model_validator(mode="after")

@@ -21,13 +21,17 @@ from rich.table import Table
 
 from benchmarks.durability import durability
 from benchmarks.injecting import injecting
+from benchmarks.long_threads import long_threads
 from benchmarks.recall import recall
 from benchmarks.replaying import deciding, replaying
+from benchmarks.resending import resending
 from benchmarks.rows import Row
 from benchmarks.scaling import many_scopes, one_scope
 from benchmarks.searching import searching
 from benchmarks.starting import starting
 from benchmarks.turning import turning
+from benchmarks.waiting import waiting
+from benchmarks.witnessing import witnessing
 
 _DATA = "BACKSTORY_DATA"
 _VECTORS = "BACKSTORY_BENCH_VECTORS"
@@ -36,10 +40,14 @@ _PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> Iterator[Row]:
     yield from durability()
+    yield from witnessing(scale)
     yield from deciding()
     yield from starting()
     yield from injecting(10_000 // scale)
     yield from turning(100_000 // scale)
+    yield from resending(8_000 // scale)
+    yield from long_threads(50_000 // scale)
+    yield from waiting(20_000 // scale)
     yield from plugged(scale, data)
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)

@@ -63,7 +63,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     """Why a commit exists.
 
     `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction; in a transcript,
-    record or withdrawal. `turns` are those of `thread` that this commit covers; a clear covers everything up to
+    record, withdrawal or restore. `turns` are those of `thread` that this commit covers; a clear covers all up to
     `transcript`, the transcript's head when the update was made. `summarized` are those that nobody is to be asked to
     sum up again, at `level` 1 from the turns, at each further one from summaries of the level before; to cover them
     is another matter. `signals` are those that were seen in the conversation. `target`, `force`, `replace`, `action`,

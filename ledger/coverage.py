@@ -8,33 +8,35 @@ Folded from the ledger alone, so it is as durable as the ledger and needs no que
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from heapq import merge
 
 import msgspec
 
+from ledger import ranges
 from ledger.commit import Commit
-from ledger.events import TurnRange, UpdateFailed
+from ledger.events import Turn, TurnRange
 from ledger.quiet import is_acknowledgement
+from ledger.ranges import Ranges
+from ledger.thread_coverage import Parked, ThreadCoverage
 from ledger.transcript import Thread
 
-__all__ = ["Coverage", "Parked", "is_quiet", "opening"]
+__all__ = ["COVERING_ALL", "Coverage", "Parked", "is_answered", "is_quiet", "opening"]
 
-_COVERING_ALL = ("clear",)
-_OVERTAKEN = ("basis", "covered")
-"""Why a summary came to nothing without a fault of the model's."""
+COVERING_ALL = ("clear",)
+_NO_END = 2**63
+"""Behind every ordinal: what is recorded next is pending."""
 
 
-class Parked(msgspec.Struct, frozen=True):
-    """Turns whose update failed, at `at` (ISO 8601); the ends are turns that stand.
+class _Open(msgspec.Struct):
+    """What of a thread may be pending: ranges of ordinals that are neither covered nor parked.
 
-    They wait for a person's retry or discard, or, where the model was merely out of reach, for it to come back.
+    It gets smaller with every look: what does not stand will not until one is restored, so no turn is passed over
+    twice. It holds for a number of restorations.
     """
 
-    turns: TurnRange
-    reason: str
-    detail: str
-    attempts: int
-    at: str = ""
+    thread: Thread
+    restorations: int
+    ranges: Ranges
 
 
 class Coverage:
@@ -44,114 +46,104 @@ class Coverage:
     """
 
     def __init__(self, cleared: int = 0) -> None:
-        self._covered: dict[str, list[TurnRange]] = {}
-        self._parked: dict[str, list[Parked]] = {}
-        self._summarized: dict[str, dict[int, int]] = {}
-        self._tried: dict[str, int] = {}
+        self._threads: dict[str, ThreadCoverage] = {}
+        self._open: dict[str, _Open] = {}
         self._everything_to = cleared
 
     def apply(self, commit: Commit) -> None:
         """Take one ledger commit in."""
         cause = commit.cause
-        if cause.kind in _COVERING_ALL and cause.transcript is not None:
+        if cause.kind in COVERING_ALL and cause.transcript is not None:
             self._everything_to = max(self._everything_to, cause.transcript.seq)
         if cause.thread is None:
             return
-        if cause.kind == "summary":
-            self._sum_up(cause.thread, commit)
-            return
-        if cause.turns is not None:
-            self._cover(cause.thread, cause.turns)
-        for event in commit.events:
-            if isinstance(event, UpdateFailed) and event.turns is not None:
-                failed = Parked(event.turns, event.reason, event.detail, event.attempts, commit.at)
-                self._park(cause.thread, failed)
+        state = self._threads.setdefault(cause.thread, ThreadCoverage())
+        again = len(state.again)
+        taken = state.apply(commit)
+        if len(state.again) != again:
+            # What is covered once more may not have seen what was restored.
+            self._open.pop(cause.thread, None)
+        elif (still := self._open.get(cause.thread)) is not None:
+            for turns in taken:
+                ranges.remove(still.ranges, turns.first, turns.last)
 
-    def _sum_up(self, thread: str, commit: Commit) -> None:
-        """Note what nobody is to be asked to sum up again; or that it failed, and what was said by then."""
-        cause = commit.cause
-        if cause.summarized is not None:
-            levels = self._summarized.setdefault(thread, {})
-            levels[cause.level] = max(cause.summarized.last, levels.get(cause.level, 0))
-            self._tried.pop(thread, None)
-        elif cause.transcript is not None and any(
-            isinstance(event, UpdateFailed) and event.reason not in _OVERTAKEN for event in commit.events
-        ):
-            self._tried[thread] = cause.transcript.seq
+    def adopt(self, thread: str, known: ThreadCoverage) -> None:
+        """Go on from what the commits before have said about a thread."""
+        self._threads[thread] = known
+        self._open.pop(thread, None)
+
+    def _of(self, thread: str) -> ThreadCoverage:
+        return self._threads.get(thread) or ThreadCoverage()
 
     def summarized(self, thread: Thread, level: int) -> int:
         """The highest ordinal of a thread that its summaries of a level, or a clear, are done with."""
-        return max(self._cleared(thread), self._summarized.get(thread.name, {}).get(level, 0))
+        return max(self._cleared(thread), self._of(thread.name).summarized.get(level, 0))
 
     def not_summarized(self, thread: Thread) -> int:
         """The last ordinal there was when a summary failed, 0 where none did or one has succeeded since."""
-        return bisect_right(thread.seqs, self._tried.get(thread.name, 0))
-
-    def _park(self, thread: str, failed: Parked) -> None:
-        """Park what of a failed update's turns no other update has covered, in the place of older failures."""
-        self._unpark(thread, failed.turns)
-        left = _less(failed.turns, self._covered.get(thread, []))
-        self._parked.setdefault(thread, []).extend(msgspec.structs.replace(failed, turns=part) for part in left)
-
-    def _unpark(self, thread: str, turns: TurnRange) -> None:
-        if thread in self._parked:
-            self._parked[thread] = [
-                msgspec.structs.replace(parked, turns=part)
-                for parked in self._parked[thread]
-                for part in _less(parked.turns, [turns])
-            ]
-
-    def _cover(self, thread: str, turns: TurnRange) -> None:
-        ranges = sorted([*self._covered.get(thread, []), turns], key=lambda r: r.first)
-        merged = [ranges[0]]
-        for following in ranges[1:]:
-            if following.first <= merged[-1].last + 1:
-                merged[-1] = TurnRange(merged[-1].first, max(merged[-1].last, following.last))
-            else:
-                merged.append(following)
-        self._covered[thread] = merged
-        self._unpark(thread, turns)
+        return thread.recorded_by(self._of(thread.name).tried)
 
     def covers(self, thread: Thread, turns: TurnRange) -> bool:
         """Whether any turn of the range is covered already."""
-        return turns.first <= self._cleared(thread) or any(
-            _overlap(r, turns) for r in self._covered.get(thread.name, [])
-        )
+        if turns.first <= self._cleared(thread):
+            return True
+        return bool(ranges.overlap(self._covered(thread), turns.first, turns.last))
+
+    def _covered(self, thread: Thread) -> Ranges:
+        state = self._of(thread.name)
+        return state.covered_now(thread.restored) if thread.restored else state.covered
 
     def highest(self, thread: str) -> int:
         """The highest ordinal of a thread that is covered, parked or summed up; a turn recorded now comes after it."""
-        ends = [turns.last for turns in self._covered.get(thread, [])]
-        ends += [parked.turns.last for parked in self._parked.get(thread, [])]
-        ends += self._summarized.get(thread, {}).values()
-        return max(ends, default=0)
+        return self._of(thread).highest
 
     def _cleared(self, thread: Thread) -> int:
         """The last ordinal that a clear covered."""
-        return bisect_right(thread.seqs, self._everything_to)
+        return thread.recorded_by(self._everything_to)
 
-    def parked(self, thread: Thread) -> list[Parked]:
-        """The parked runs of a thread in which a turn stands, less what a later clear has covered, in order."""
+    def parked(self, thread: Thread, reason: str | None = None) -> list[Parked]:
+        """The parked runs of a thread in which a turn stands, less what a later clear has covered, in order.
+
+        With a `reason` only those that were parked for it.
+        """
         cleared = self._cleared(thread)
-        return sorted(
-            (
-                msgspec.structs.replace(parked, turns=run)
-                for parked in self._parked.get(thread.name, [])
-                for run in _standing_run(thread, max(parked.turns.first, cleared + 1), parked.turns.last)
-            ),
-            key=lambda p: p.turns.first,
-        )
+        all_parked = self._of(thread.name).parked
+        begin = bisect_right(all_parked, cleared, key=lambda parked: parked.turns.last)
+        return [
+            msgspec.structs.replace(parked, turns=run)
+            for parked in all_parked[begin:]
+            if reason in (None, parked.reason)
+            for run in _standing_run(thread, max(parked.turns.first, cleared + 1), parked.turns.last)
+        ]
 
     def pending(self, thread: Thread) -> list[TurnRange]:
         """The runs of turns that are neither covered nor parked, in order; ends are turns that stand."""
-        taken = [TurnRange(1, cleared)] if (cleared := self._cleared(thread)) else []
-        taken += self._covered.get(thread.name, [])
-        taken += [p.turns for p in self._parked.get(thread.name, [])]
+        still = self._still_open(thread)
         runs: list[TurnRange] = []
-        start = 1
-        for r in sorted(taken, key=lambda r: r.first):
-            runs += _standing_run(thread, start, r.first - 1)
-            start = max(start, r.last + 1)
-        return runs + _standing_run(thread, start, len(thread.turns))
+        left: Ranges = []
+        count = len(thread.turns)
+        for first, last in still:
+            found = _standing_run(thread, first, min(last, count))
+            runs += found
+            # What is not recorded yet may still come to stand.
+            begin = found[0].first if found else max(first, count + 1)
+            end = found[0].last if found and last <= count else last
+            if begin <= end:
+                left.append((begin, end))
+        still[:] = left
+        return runs
+
+    def _still_open(self, thread: Thread) -> Ranges:
+        known = self._open.get(thread.name)
+        if known is None or known.thread is not thread or known.restorations != thread.restorations:
+            state = self._of(thread.name)
+            parked = [(parked.turns.first, parked.turns.last) for parked in state.parked]
+            taken = merge(self._covered(thread), parked)
+            known = _Open(thread, thread.restorations, ranges.complement(taken, 1, _NO_END))
+            self._open[thread.name] = known
+        if (cleared := self._cleared(thread)) > 0:
+            ranges.remove(known.ranges, 1, cleared)
+        return known.ranges
 
 
 def _standing_run(thread: Thread, first: int, last: int) -> list[TurnRange]:
@@ -163,34 +155,25 @@ def _standing_run(thread: Thread, first: int, last: int) -> list[TurnRange]:
     return [TurnRange(first, last)] if first <= last else []
 
 
-def _less(turns: TurnRange, taken: Iterable[TurnRange]) -> list[TurnRange]:
-    """What is left of a range without others, which are in order and apart."""
-    left: list[TurnRange] = []
-    start = turns.first
-    for other in taken:
-        if other.last < start or other.first > turns.last:
-            continue
-        if start < other.first:
-            left.append(TurnRange(start, other.first - 1))
-        start = other.last + 1
-    if start <= turns.last:
-        left.append(TurnRange(start, turns.last))
-    return left
-
-
-def _overlap(a: TurnRange, b: TurnRange) -> bool:
-    return a.first <= b.last and b.first <= a.last
-
-
 def opening(thread: Thread, turns: TurnRange) -> int | None:
     """The first turn of a run in which a user says more than an acknowledgement."""
-    for turn in thread.standing(turns.first, turns.last):
-        if turn.role == "user" and not is_acknowledgement(turn.content):
-            return turn.n
-    return None
+    return thread.seek(_says_something, turns.first, turns.last)
 
 
 def is_quiet(thread: Thread, turns: TurnRange) -> bool:
     """Whether turns are never due alone: no user's words beyond an acknowledgement that an answer follows."""
     first = opening(thread, turns)
-    return first is None or all(turn.role == "user" for turn in thread.standing(first, turns.last))
+    return first is None or not is_answered(thread, first, turns.last)
+
+
+def is_answered(thread: Thread, first: int, last: int) -> bool:
+    """Whether somebody else than a user says something between two ordinals, both included."""
+    return thread.seek(_answers, first, last) is not None
+
+
+def _says_something(turn: Turn) -> bool:
+    return turn.role == "user" and not is_acknowledgement(turn.content)
+
+
+def _answers(turn: Turn) -> bool:
+    return turn.role != "user"

@@ -74,6 +74,8 @@ class Desk:
         self.learned = Lane(store, self.view.ledger)
         self.said = Lane(store, self.view.transcript_stream)
         self.news: deque[tuple[Commit, Memory, Memory]] = deque()
+        self.newest: tuple[Memory, Head] | None = None
+        """The memory after the newest of them, for whoever takes it first."""
         self._salts = salts
         self._met_erasure = met_erasure
         self._beginning = self.view.beginnings
@@ -85,21 +87,10 @@ class Desk:
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
         self.news = deque()
+        self.newest = None
         self.learned.renew()
         self.said.renew()
         self.view.start_over()
-
-    def standing(self) -> tuple[Memory, Head]:
-        """The memory as it is now, durably, and the head that it stands on; the mutex must not be held."""
-        while True:
-            with self.mutex:
-                self.catch_up(self.learned)
-                if not self.learned.decided:
-                    return self.view.memory, self.view.head
-                last = self.learned.decided[-1]
-            # Whoever decides next need not wait until this is durable.
-            if self.learned.group.is_settled(last.ticket):
-                return last.after, last.ticket.commit.head
 
     def settle(self, *lanes: Lane) -> None:
         """Bring the view up to date, with nothing in it that is not durable."""
@@ -144,6 +135,7 @@ class Desk:
                 self._fold(lane, mine)
             if lane is self.learned:
                 self.news.append((mine.ticket.commit, mine.before, mine.after))
+                self.newest = mine.after, mine.ticket.commit.head
         failed = [mine for mine in lane.decided if mine.ticket.error is not None]
         if failed:
             lane.decided = deque(mine for mine in lane.decided if mine.ticket.error is None)

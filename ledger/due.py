@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from ledger.clock import parse_moment
-from ledger.coverage import Coverage, Parked, is_quiet, opening
+from ledger.coverage import Coverage, Parked, is_answered, is_quiet, opening
 from ledger.events import TurnRange
 from ledger.transcript import Thread
 
-__all__ = ["LONGEST_PAUSE", "Timing", "Urgency", "due_at", "due_runs", "out_of_reach", "retry_at"]
+__all__ = ["LONGEST_PAUSE", "Timing", "Urgency", "due_at", "due_of", "due_runs", "out_of_reach", "retry_at"]
 
 LONGEST_PAUSE = timedelta(hours=6)
 """After so long, at the latest, a model that could not be reached is tried again."""
@@ -35,8 +35,8 @@ def answered(thread: Thread, run: TurnRange) -> TurnRange:
     """A run that is worth an update, without the words at its end that may still be answered."""
     if run.last < len(thread.turns):
         return run
-    ends = [turn.n for turn in thread.standing(run.first, run.last) if turn.role != "user"]
-    return TurnRange(run.first, ends[-1]) if ends else run
+    end = next((turn.n for turn in thread.walk_back(run.last, run.first) if turn.role != "user"), None)
+    return run if end is None else TurnRange(run.first, end)
 
 
 def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> datetime | None:
@@ -47,9 +47,17 @@ def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | N
     An acknowledgement left over from long ago does not start the longest wait, or the words after it, however fresh,
     would have no debounce.
     """
+    return due_of(thread, coverage.pending(thread), timing, now)
+
+
+def due_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> datetime | None:
+    """The same for pending runs that are known already."""
     moments = []
-    for run in due_runs(coverage, thread):
-        first = parse_moment(thread.recorded_at[(opening(thread, run) or run.first) - 1])
+    for run in runs:
+        opened = opening(thread, run)
+        if opened is None or not is_answered(thread, opened, run.last):
+            continue
+        first = parse_moment(thread.recorded_at[opened - 1])
         last = parse_moment(thread.recorded_at[run.last - 1])
         if first is not None and last is not None:
             moments.append(min(last + timedelta(seconds=timing.debounce), first + timedelta(seconds=timing.max_wait)))
@@ -73,7 +81,7 @@ def retry_at(coverage: Coverage, thread: Thread, now: datetime) -> datetime | No
 
 
 def _outages(coverage: Coverage, thread: Thread) -> list[Parked]:
-    return [parked for parked in coverage.parked(thread) if parked.reason == "unavailable"]
+    return coverage.parked(thread, "unavailable")
 
 
 def _again(parked: Parked, now: datetime) -> datetime:

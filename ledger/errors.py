@@ -14,6 +14,7 @@
     │   ├── StoreError        the disk or engine refuses
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage that is no torn tail; names line and byte
+    │   ├── WitnessError      the witness of heads did not take what it was given
     │   └── NoModelError      nothing to ask: no model is configured
     ├── WrongExpectedVersionError  somebody else appended first; fold and decide again
     └── ModelError            the model gave no usable answer
@@ -46,6 +47,7 @@ __all__ = [
     "StoreError",
     "UnavailableError",
     "UsageError",
+    "WitnessError",
     "WrongExpectedVersionError",
 ]
 
@@ -129,6 +131,17 @@ class CorruptLogError(UnavailableError):
         self.stream = stream
         self.line = line
         self.byte = byte
+
+
+class WitnessError(UnavailableError):
+    """The witness did not take the heads it was given; the commits stand, and it is tried again.
+
+    `kind` is the class of what went wrong beneath. The message holds no secrets of an address or a command.
+    """
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class NoModelError(UnavailableError):

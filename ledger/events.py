@@ -312,7 +312,8 @@ class Redacted(_Event, frozen=True):
 
     `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which no
     update in flight can depend on, where a summary was made from such a turn, or where a failure may quote one. Of a
-    turn its place, its id and its length in characters stay: so it is known when it is sent again.
+    turn its place, its id, its length in characters and the keyed digest of its role and text stay: so it is known when
+    it is sent again. The key is kept outside the log; see docs/log-format.md.
     """
 
     stream: str
@@ -325,6 +326,7 @@ class Redacted(_Event, frozen=True):
     n: int | None = None
     turn: str | None = None
     size: int | None = None
+    digest: str | None = None
 
 
 class Erased(_Event, frozen=True):
@@ -382,4 +384,14 @@ class TurnSuperseded(_Event, frozen=True):
     n: int
 
 
-Event: TypeAlias = LedgerEvent | TurnRecorded | TurnSuperseded
+class TurnRestored(_Event, frozen=True):
+    """A superseded turn stands again: somebody brought it back.
+
+    `again`: its ordinal was covered by then, so it is pending once more until an update covers it that has seen it.
+    """
+
+    n: int
+    again: bool = False
+
+
+Event: TypeAlias = LedgerEvent | TurnRecorded | TurnSuperseded | TurnRestored

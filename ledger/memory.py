@@ -11,6 +11,7 @@ import msgspec
 
 from ledger.events import (
     DOCUMENT_SECTIONS,
+    Erased,
     Event,
     Fact,
     FactAdded,
@@ -92,6 +93,10 @@ class Fold:
             effect = effects.get(type(event))
             if effect is not None and effect(self, event):
                 changed = True
+        self.finish(seq, at, kind, events, changed=changed)
+
+    def finish(self, seq: int, at: str, kind: str, events: Sequence[Event], *, changed: bool) -> None:
+        """Close a commit whose events were applied one by one; `changed` tells whether one changed the document."""
         self.seq = seq
         self.at = at
         if changed or seq == 1:
@@ -161,9 +166,10 @@ def _redacted(fold: Fold, event: Redacted) -> bool:
 def _expired(event: Event) -> bool:
     """Whether an event erases a turn whose time had come: nothing in flight depends on it, for it is covered.
 
-    So it is where a summary of turns says again what of a summary that had to go with some of them stays.
+    So it is where a summary of turns says again what of a summary that had to go with some of them stays, also where
+    that was erased later.
     """
-    return isinstance(event, SummaryUpdated) or (isinstance(event, Redacted) and event.what == "expired")
+    return isinstance(event, SummaryUpdated | Erased) or (isinstance(event, Redacted) and event.what == "expired")
 
 
 # An event that is not here (UpdateProposed, CandidateRejected, Erased …) tells why, and changes nothing.

@@ -38,10 +38,10 @@ from ledger.review import days_since, lifetime, longest_lifetime, review_from
 from ledger.screening import screen
 from ledger.uploads import scrub_uploads
 
-__all__ = ["merge_update", "too_late"]
+__all__ = ["FIRST_MERGED", "merge_update", "too_late"]
 
 _MAX_CONFIRMATIONS = 1_000
-_FIRST_MERGED = 10_000
+FIRST_MERGED = 10_000
 """Merged facts count from here within their commit: a reply holds fewer new facts than that."""
 
 
@@ -115,7 +115,7 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
     It is as certain as the best of them at most, as old as the youngest, and up for review when the first of them is.
     """
     sources = [memory.facts[source] for source in candidate.sources]
-    index = _FIRST_MERGED + int(candidate.place.rpartition("/")[2])
+    index = FIRST_MERGED + int(candidate.place.rpartition("/")[2])
     most_certain = max(fact.confidence for fact in sources)
     stated = most_certain if candidate.confidence is None else candidate.confidence
     youngest = max(map(review_from, sources))

@@ -157,7 +157,7 @@ class Producer:
 
     def watch(self, writer: Writer) -> None:
         """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
-        with writer.state() as state:
+        with writer.reader.state() as state:
             moments = {name: self._when(writer, state, name) for name in state.transcript.threads.unsettled()}
         with self._changed:
             for name, moment in moments.items():

@@ -58,6 +58,8 @@ _AFTER = _phrases(
 )
 """Round off an acknowledgement and are none alone (thanks "so much")."""
 _LONGEST = max(map(len, _SAID | _BEFORE | _AFTER))
+_FIRST = frozenset((phrase[0],) for phrase in _SAID | _BEFORE | _AFTER)
+"""The words that begin any of them: most messages have another, and are told by that at once."""
 
 
 def is_acknowledgement(text: str) -> bool:
@@ -73,13 +75,16 @@ def is_acknowledgement(text: str) -> bool:
     if len(text) > _MAX_TEXT or not _DENIALS.isdisjoint(text):
         return False
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES))
+    drawn_out = any(map(_LONG_RUN.search, words))
     # whole: the words so far are a row of acknowledgements; led: besides, words that lead to the next one.
     whole, led = {0}, set[int]()
     for at in range(len(words)):
-        if at not in led and at not in whole:
+        if (at not in led and at not in whole) or _FIRST.isdisjoint(
+            _spellings(words[at : at + 1], drawn_out=drawn_out)
+        ):
             continue
         for length in range(1, _LONGEST + 1):
-            spellings = _spellings(words[at : at + length])
+            spellings = _spellings(words[at : at + length], drawn_out=drawn_out)
             if not _SAID.isdisjoint(spellings) or (at and at in whole and not _AFTER.isdisjoint(spellings)):
                 whole.add(at + length)
             if not _BEFORE.isdisjoint(spellings):
@@ -87,10 +92,15 @@ def is_acknowledgement(text: str) -> bool:
     return len(words) in whole
 
 
-def _spellings(phrase: list[str]) -> set[_Phrase]:
-    """Return the ways a phrase may be meant: as it stands, and with what was drawn out said twice or once."""
+def _spellings(phrase: list[str], *, drawn_out: bool) -> set[_Phrase]:
+    """Return the ways a phrase may be meant: as it stands, and with what was drawn out said twice or once.
+
+    Without `drawn_out` no letter of it stands three times in a row.
+    """
     last = phrase[-1]
     undoubled = last[:-1] if last[-2:-1] == last[-1:] else last
+    if not drawn_out:
+        return {tuple(phrase), (*phrase[:-1], undoubled)}
     return {
         tuple(phrase),
         (*phrase[:-1], undoubled),

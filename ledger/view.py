@@ -6,28 +6,33 @@ is folded into everything that came after it, so a view that meets one starts ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ledger.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, unseal
-from ledger.coverage import Coverage
+from ledger.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, prev_of, unseal
+from ledger.coverage import COVERING_ALL, Coverage
+from ledger.earlier_turns import BLOCK_TURNS, StoredTurns
 from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
 from ledger.events import Redacted
 from ledger.memory import Fold, Memory
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.snapshot import Origin, Place, Snapshots
-from ledger.store import EventStore
+from ledger.store import EventStore, Record
 from ledger.transcript import Thread, Transcript
 
-__all__ = ["View", "read_commits"]
+__all__ = ["View", "must_not_shrink", "read_commits"]
 
 
-def read_commits(store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None) -> Iterator[Commit]:
-    """Yield the commits after a head, each checked against the chain; `byte` as for `EventStore.read`.
+def read_commits(
+    store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None, until: Head | None = None
+) -> Iterator[Commit]:
+    """Yield the commits after a head, each checked against the chain, up to the end or to another head.
+
+    `byte` is as for `EventStore.read`.
 
     Raises:
         CorruptLogError: at the first line that is not what was written.
     """
-    for commit, _ in _read(store, stream, after, byte):
+    for commit, _ in _read(store, stream, after, byte, until):
         yield commit
 
 
@@ -49,9 +54,21 @@ class _MetErasureError(Exception):
 
 
 class View:
-    """What a scope's streams say, as far as they were read; not safe for threads."""
+    """What a scope's streams say, as far as they were read; not safe for threads.
 
-    def __init__(self, store: EventStore, scope: Scope, snapshots: Snapshots | None = None) -> None:
+    `settled` tells how far a stream may be read, given its name and the head that is known; without it whoever is
+    writing is waited for.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        scope: Scope,
+        snapshots: Snapshots | None = None,
+        *,
+        settled: Callable[[str, Head], Head] | None = None,
+    ) -> None:
+        self._settled = settled or self._once_settled
         self._store = store
         self._scope = scope
         self._snapshots = snapshots
@@ -83,10 +100,18 @@ class View:
         self.coverage = Coverage(0 if origin is None else origin.cleared)
         self.redacted: list[Redacted] = []
         """Every redaction that was met on the way from the first commit."""
+        self.touched: set[str] | None = None
+        """The threads that something came to since this was emptied; None: any of them, or nobody has asked yet."""
         self.transcript = Transcript()
+        self._earlier = None
         if origin is not None and self._snapshots is not None:
-            earlier = _Earlier(self._store, self, self._snapshots, origin)
-            self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, earlier)
+            self._earlier = _Earlier(self._store, self, self._snapshots, origin)
+            self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
+
+    def prepare(self, names: Collection[str]) -> None:
+        """Have many threads at hand that are asked for next: all at once costs less than one by one."""
+        if self._earlier is not None:
+            self._earlier.prepare(names)
 
     # Reading on.
 
@@ -100,7 +125,7 @@ class View:
         known, now = self.head, self._settled(self.ledger, self.head)
         if now == known:
             return
-        _must_not_shrink(self.ledger, known, now)
+        must_not_shrink(self.ledger, known, now)
         try:
             self._read_ledger(now)
         except _MetErasureError:
@@ -151,6 +176,13 @@ class View:
             # What is known of the thread from before has to be there first.
             self.transcript.threads.get(commit.cause.thread)
         self.coverage.apply(commit)
+        self._touch(commit)
+
+    def _touch(self, commit: Commit) -> None:
+        if commit.cause.kind in COVERING_ALL:
+            self.touched = None
+        elif self.touched is not None and commit.cause.thread is not None:
+            self.touched.add(commit.cause.thread)
 
     def refresh_transcript(self) -> None:
         """Take in what was appended to the transcript; see `refresh_ledger`."""
@@ -159,14 +191,15 @@ class View:
         now = self._settled(stream, known)
         if now == known:
             return
-        _must_not_shrink(stream, known, now)
+        must_not_shrink(stream, known, now)
         for commit, end in _read(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
                 self._must_be_ours(stream, commit)
             self.transcript.apply(commit)
+            self._touch(commit)
             self._transcript_byte = end
 
-    def _settled(self, stream: str, known: Head) -> Head:
+    def _once_settled(self, stream: str, known: Head) -> Head:
         """Return how far a stream may be read: what others have written may be cut off again if its sync fails."""
         now = self._store.head(stream)
         if now == known:
@@ -203,7 +236,12 @@ class View:
         self._transcript_byte = None
 
 
-def _must_not_shrink(stream: str, known: Head, now: Head) -> None:
+def must_not_shrink(stream: str, known: Head, now: Head) -> None:
+    """Refuse a stream that ends before what is known of it, or ends there in another commit.
+
+    Raises:
+        CorruptLogError: it does.
+    """
     if known.seq and now.seq <= known.seq:
         cut = now.seq < known.seq
         what = f"now ends at {now.seq}: its tail was cut off" if cut else "is another now: the file was exchanged"
@@ -217,7 +255,7 @@ def _must_not_shrink(stream: str, known: Head, now: Head) -> None:
 
 
 class _Earlier:
-    """The threads up to the moment that a view goes on from, each folded from its own lines when it is asked for."""
+    """The threads up to the moment that a view goes on from; each is opened, and its turns are read, when asked for."""
 
     def __init__(self, store: EventStore, view: View, snapshots: Snapshots, origin: Origin) -> None:
         self._store = store
@@ -225,6 +263,9 @@ class _Earlier:
         self._coverage = view.coverage
         self._snapshots = snapshots
         self._origin = origin
+        self._given: set[str] = set()
+        self._ready: dict[str, Thread] = {}
+        """Threads that were loaded before they were asked for."""
 
     def names(self) -> Sequence[str]:
         """See `Earlier.names`."""
@@ -236,6 +277,22 @@ class _Earlier:
 
     def load(self, name: str) -> Thread | None:
         """See `Earlier.load`; what the ledger says of the thread is taken into the coverage."""
+        self._given.add(name)
+        thread = self._ready.pop(name, None)
+        if thread is None:
+            known = self._snapshots.thread(name, self._origin, BLOCK_TURNS)
+            if known is not None and known.turns:
+                self._coverage.adopt(name, known.coverage)
+                return Thread(name, StoredTurns(name, known, self._snapshots, self._origin, self))
+            thread = self._read(name)
+        if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
+            # Erased since the origin; the view starts over with its next look, and what it does now must know it, too.
+            for event in self.redacted_since(name):
+                thread.redact(event)
+        return thread if thread.turns or thread.superseded else None
+
+    def _read(self, name: str) -> Thread:
+        """Fold a thread from all of its lines, where the index tells of another moment than that of the view."""
         learned, said = self._snapshots.places(name, self._origin)
         ledger = self._commits(self._view.ledger, learned, self._origin.ledger)
         transcript = self._commits(self._view.transcript_stream, said, self._origin.transcript)
@@ -249,27 +306,84 @@ class _Earlier:
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread == name:
                     thread.redact(event)
-        if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
-            # Erased since the origin; the view starts over with its next look, and what it does now must know it, too.
-            for commit in read_commits(self._store, self._view.ledger, self._origin.ledger):
-                for event in commit.events:
-                    if isinstance(event, Redacted) and event.thread == name:
-                        thread.redact(event)
-        return thread if thread.turns or thread.superseded else None
+        return thread
+
+    def prepare(self, names: Collection[str]) -> None:
+        """Have many threads at hand that are asked for next, where to pass each log once costs less than to seek."""
+        asked = [name for name in names if name not in self._given]
+        places = self._snapshots.places_of(asked, self._origin) if asked else {}
+        said = {place.seq: place for _, some in places.values() for place in some}
+        learned = {place.seq: place for some, _ in places.values() for place in some}
+        threads = {name: Thread(name) for name in places}
+        for commit in self._pass(self._view.transcript_stream, said):
+            if commit.cause.thread in threads:
+                threads[commit.cause.thread].take(commit)
+        for commit in self._pass(self._view.ledger, learned):
+            if commit.cause.thread in threads:
+                self._coverage.apply(commit)
+            for event in commit.events:
+                if isinstance(event, Redacted) and event.thread in threads:
+                    threads[event.thread].redact(event)
+        self._ready.update(threads)
+        self._given.update(threads)
+
+    def _pass(self, stream: str, places: Mapping[int, Place]) -> Iterator[Commit]:
+        """Yield the commits at some places, in one pass over the stream."""
+        if not places:
+            return
+        first, last = places[min(places)], max(places)
+        for seq, record in enumerate(self._store.read(stream, first.seq - 1, byte=first.byte), first.seq):
+            if seq in places:
+                yield unseal(record.line, Head(seq - 1, prev_of(record.line)), stream=stream, byte=record.byte)
+            if seq == last:
+                return
 
     def _commits(self, stream: str, places: Sequence[Place], until: Head) -> list[Commit]:
         """Read the lines at some places; if one of them is not there, read everything instead."""
-        commits = [self._at(stream, place) for place in places]
-        found = [commit for commit in commits if commit is not None]
-        if len(found) == len(places):
-            return found
+        found = [commit for commit in self._at(stream, places) if commit is not None]
+        return found if len(found) == len(places) else self._everything(stream, until)
+
+    def _everything(self, stream: str, until: Head) -> list[Commit]:
         return [commit for commit in read_commits(self._store, stream) if commit.seq <= until.seq]
 
-    def _at(self, stream: str, place: Place) -> Commit | None:
-        record = next(self._store.read(stream, place.seq - 1, byte=place.byte), None)
-        try:
-            if record is None or not (found := inspect(record.line)).intact or found.seq != place.seq:
-                return None
-            return decode(record.line)
-        except UNREADABLE:
+    def _at(self, stream: str, places: Iterable[Place]) -> Iterator[Commit | None]:
+        """Read the lines at some places, those that follow each other in one go; None where one is not there."""
+        records: Iterator[Record] = iter(())
+        following = None
+        for place in places:
+            if place.seq != following:
+                records = self._store.read(stream, place.seq - 1, byte=place.byte)
+            following = place.seq + 1
+            yield _commit_of(next(records, None), place.seq)
+
+    # The log that a thread's turns are read from: `Log`.
+
+    @property
+    def stream(self) -> str:
+        """See `Log.stream`."""
+        return self._view.transcript_stream
+
+    def at(self, places: Iterable[Place]) -> Iterator[Commit | None]:
+        """See `Log.at`."""
+        return self._at(self.stream, places)
+
+    def everything(self) -> list[Commit]:
+        """See `Log.everything`."""
+        return self._everything(self.stream, self._origin.transcript)
+
+    def redacted_since(self, thread: str) -> Iterator[Redacted]:
+        """See `Log.redacted_since`."""
+        for commit in read_commits(self._store, self._view.ledger, self._origin.ledger):
+            for event in commit.events:
+                if isinstance(event, Redacted) and event.thread == thread:
+                    yield event
+
+
+def _commit_of(record: Record | None, seq: int) -> Commit | None:
+    """Read a line that was found through an index; None where it is not that of the seq, or not what was written."""
+    try:
+        if record is None or not (found := inspect(record.line)).intact or found.seq != seq:
             return None
+        return decode(record.line)
+    except UNREADABLE:
+        return None

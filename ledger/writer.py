@@ -1,6 +1,7 @@
 """Writing: read what is new, fold it, decide, append; if somebody else was quicker, fold that and decide again.
 
 Threads decide one after the other and wait for the disk together (`ledger.group`). What a writer lends out is durable.
+Who only reads asks its `reader`, which waits for nobody; see `ledger.reader`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ledger.arrival import receive
+from ledger.arrival import Mode, receive
 from ledger.clock import Clock, SystemClock, spell_moment
 from ledger.commands import (
     AddFact,
@@ -31,12 +32,12 @@ from ledger.commands import (
     Summarize,
 )
 from ledger.commit import Cause, Commit, Draft, Head
-from ledger.coverage import Coverage
 from ledger.decide import decide
 from ledger.desk import Desk
 from ledger.eraser import unfinished
 from ledger.erasure import (
     Erasure,
+    ForgetEverything,
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
@@ -44,17 +45,19 @@ from ledger.erasure import (
     Plan,
     plan_erasure,
 )
+from ledger.erasure.digest import Seal, sealing
 from ledger.errors import CapError, UnavailableError, WrongExpectedVersionError
-from ledger.events import Access, Event, Redacted, Removal, TurnRange, TurnSuperseded
+from ledger.events import Access, Event, Redacted, Removal, TurnRange, TurnRestored, TurnSuperseded
 from ledger.group import Ticket
 from ledger.memory import Memory
 from ledger.merge import too_late
 from ledger.policy import Policy, PolicyValue, check_policy
+from ledger.reader import Reader, State
 from ledger.scope import Scope
 from ledger.snapshot import Snapshots
 from ledger.store import EventStore
 from ledger.summaries import is_done_with
-from ledger.transcript import Thread, Transcript
+from ledger.transcript import Thread
 from ledger.view import read_commits
 
 if TYPE_CHECKING:
@@ -89,18 +92,11 @@ def random_salt() -> str:
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What became of a delivery: `turns` are new, `skipped` were known already or filtered out."""
+    """What became of a delivery: `turns` are new, `skipped` were known already; `superseded` no longer stand."""
 
     turns: int
     skipped: int
-
-
-class State(msgspec.Struct, frozen=True):
-    """What a scope's two streams say: memory is a value, the others are the writer's own and only on loan."""
-
-    memory: Memory
-    coverage: Coverage
-    transcript: Transcript
+    superseded: int = 0
 
 
 class Writer:
@@ -134,6 +130,8 @@ class Writer:
         self._heat = heat
         self._desk = desk = Desk(store, scope, snapshots, salts, self._complete_erasure)
         self._view, self._learned, self._said = desk.view, desk.learned, desk.said
+        self.reader = Reader(store, scope, snapshots, self._complete_if_free)
+        """For reads that must not wait for a writer."""
 
     @property
     def _mutex(self) -> threading.RLock:
@@ -156,7 +154,8 @@ class Writer:
     def state(self, *, durable: bool = True) -> Iterator[State]:
         """Fold what this or another process has appended, and lend the state out; nobody changes it meanwhile.
 
-        Without `durable` it may hold what is still on its way to disk, and nobody is waited for.
+        It is for who is about to write: whoever is writing is waited for. Without `durable` it may hold what is still
+        on its way to disk.
 
         Raises:
             CorruptLogError: a log is damaged, or shorter than it was.
@@ -166,7 +165,7 @@ class Writer:
                 self._desk.settle(self._said, self._learned)
             else:
                 self._desk.catch_up(self._said, self._learned)
-            yield State(self._view.memory, self._view.coverage, self._view.transcript)
+            yield State(self._view.memory, self._view.coverage, self._view.transcript, self._view.head)
 
     @property
     def head(self) -> Head:
@@ -174,16 +173,12 @@ class Writer:
         return self._view.head
 
     def memory(self, *, durable: bool = True) -> Memory:
-        """The memory as it is now; `durable` as for `state`."""
+        """The memory as the reader tells it; without `durable` what is still on its way to disk is in it, too."""
         if durable:
-            return self.standing()[0]
+            return self.reader.standing()[0]
         with self._mutex:
             self._desk.catch_up(self._learned)
             return self._view.memory
-
-    def standing(self) -> tuple[Memory, Head]:
-        """The memory as it is now, and the head that it stands on."""
-        return self._desk.standing()
 
     # The ledger.
 
@@ -199,7 +194,7 @@ class Writer:
         moment = spell_moment(at or self.clock.now())
         while True:
             with self._mutex:
-                if isinstance(command, Clear | Extract | Summarize):
+                if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None:
                     # What the commit says of the transcript must not be lost after it.
                     self._desk.settle(self._said, self._learned)
                 else:
@@ -246,9 +241,11 @@ class Writer:
         heat = self._heat_of(memory, command)
         command = msgspec.structs.replace(command, at=at, heat=heat)
         cause = msgspec.structs.replace(cause, heat=heat)
+        covered = self._is_covered(cause)
+        if isinstance(command, FailUpdate) and covered:
+            # Given up here, and learned from meanwhile somewhere else: no turn is covered twice.
+            cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Extract):
-            thread = self._view.transcript.threads.get(command.thread) or Thread(command.thread)
-            covered = cause.turns is not None and self._view.coverage.covers(thread, cause.turns)
             command = msgspec.structs.replace(command, covered=covered)
             late = too_late(memory, command)
             # After an erasure the turns are done with: nobody is asked about them once more.
@@ -261,6 +258,16 @@ class Writer:
         if isinstance(command, Clear):
             cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _is_covered(self, cause: Cause) -> bool:
+        """Whether one of the turns that a commit would cover is covered already, or was restored since it was asked."""
+        if cause.thread is None or cause.turns is None:
+            return False
+        thread = self._view.transcript.threads.get(cause.thread) or Thread(cause.thread)
+        seen = cause.transcript
+        return self._view.coverage.covers(thread, cause.turns) or (
+            seen is not None and thread.restored_after(seen.seq, cause.turns)
+        )
 
     def _looked_up(self, command: Summarize) -> Summarize:
         """Say of a summary what only coverage and transcript tell."""
@@ -311,11 +318,14 @@ class Writer:
 
     def _announce(self) -> None:
         """Tell the listeners what is durable, in order and outside of every lock; one thread tells for all."""
+        with self._mutex:
+            self._desk.let_go(self._learned)
+            newest, self._desk.newest = self._desk.newest, None
+            if newest is not None:
+                self.reader.publish(*newest)
         if not self._listeners:
             self._desk.news.clear()
             return
-        with self._mutex:
-            self._desk.let_go(self._learned)
         # Held on to: after a fork in a listener the desk's is another one.
         announcing = self._desk.announcing
         while self._desk.news and announcing.acquire(blocking=False):
@@ -334,13 +344,17 @@ class Writer:
 
     # The transcript.
 
-    def record(self, thread: str, messages: Sequence[Kept], *, append: bool = False) -> Recorded:
+    def record(
+        self, thread: str, messages: Sequence[Kept], *, mode: Mode = "conversation", sent_before: bool = False
+    ) -> Recorded:
         """Append what of a delivery is new to its thread; when it returns, a crash loses none of it.
+
+        What the delivery supersedes can be restored. `sent_before` says that it may have been recorded already.
 
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; what was not acknowledged can be sent again.
         """
-        done = 0
+        done = superseded = 0
         while True:
             with self._mutex:
                 # An erasure by somebody else tells which turns must not come back.
@@ -349,31 +363,42 @@ class Writer:
                 known = self._view.transcript.threads.get(thread) or Thread(thread)
                 # Words that were cut off behind our back were learned from: their ordinals are not used again.
                 highest = self._view.coverage.highest(thread)
-                arrival = receive(known, messages, at, append=append, highest=highest)
+                seal = self._seal() if known.traces else None
+                arrival = receive(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
                 # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
-                whole = append and any(message.id is None for message in arrival.fresh)
+                whole = mode == "append" and any(message.id is None for message in arrival.fresh)
                 at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
                 tickets = [
-                    (self._append_turns(thread, turns, events, at), turns.last - turns.first + 1)
+                    (self._append_turns(thread, turns, events, at, mode), events)
                     for turns, events in arrival.commits(at_most)
                 ]
                 if not tickets and self._said.decided:
                     # What is known already may be known from somebody whose words are not on disk yet.
-                    tickets = [(self._said.decided[-1].ticket, 0)]
+                    tickets = [(self._said.decided[-1].ticket, ())]
             try:
-                for ticket, count in tickets:
+                for ticket, events in tickets:
                     self._said.group.settle(ticket)
-                    done += count
+                    replaced = sum(isinstance(event, TurnSuperseded) for event in events)
+                    superseded += replaced
+                    done += len(events) - replaced
             except WrongExpectedVersionError:
                 continue
-            return Recorded(done, len(messages) - done)
+            return Recorded(done, len(messages) - done, superseded)
 
-    def _append_turns(self, thread: str, turns: TurnRange, events: tuple[Event, ...], at: str) -> Ticket:
+    def _append_turns(
+        self, thread: str, turns: TurnRange | None, events: tuple[Event, ...], at: str, mode: Mode
+    ) -> Ticket:
         self._desk.fold_decided(self._said)
         head = self._view.transcript.head
         owner = self.scope if head.seq == 0 else Scope()
-        cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns)
+        action = "replace" if mode == "replace" else None
+        cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns, action=action)
         return self._desk.add(self._said, head, Draft(at, cause, events))
+
+    def _seal(self, *, create: bool = False) -> Seal | None:
+        """The keyed digest by which erased turns are recognised; None where the scope has no key."""
+        key = self.store.key(self.transcript_stream, create=create)
+        return None if key is None else sealing(key)
 
     def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
         """Take turns back, in one commit: they stand no longer, and their words stay in the log until they are erased.
@@ -383,23 +408,53 @@ class Writer:
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; all of them stand as before.
         """
+        return self._change_turns(
+            Cause(kind="withdrawal", thread=thread, actor=actor),
+            ordinals,
+            Thread.stands,
+            lambda _, n: TurnSuperseded(n),
+        )
+
+    def restore(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
+        """Bring superseded turns back, in one commit: they stand again, and are pending.
+
+        Returns the ordinals of those that are back; where none could be nothing is written. What was erased is gone.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
+        """
+
+        def restored(known: Thread, n: int) -> TurnRestored:
+            return TurnRestored(n, again=self._view.coverage.covers(known, TurnRange(n, n)))
+
+        return self._change_turns(
+            Cause(kind="restore", thread=thread, actor=actor), ordinals, Thread.may_be_restored, restored
+        )
+
+    def _change_turns(
+        self,
+        cause: Cause,
+        ordinals: Collection[int],
+        applies: Callable[[Thread, int], bool],
+        event: Callable[[Thread, int], TurnSuperseded | TurnRestored],
+    ) -> tuple[int, ...]:
+        name = cause.thread or ""
         while True:
             with self._mutex:
                 self._desk.catch_up(self._learned, self._said)
-                known = self._view.transcript.threads.get(thread) or Thread(thread)
-                standing = tuple(n for n in sorted(set(ordinals)) if known.stands(n))
+                known = self._view.transcript.threads.get(name) or Thread(name)
+                changed = tuple(n for n in sorted(set(ordinals)) if applies(known, n))
                 ticket = self._said.decided[-1].ticket if self._said.decided else None
-                if standing:
+                if changed:
                     at = max(spell_moment(self.clock.now()), self._view.transcript.at)
-                    cause = Cause(kind="withdrawal", thread=thread, actor=actor)
-                    draft = Draft(at, cause, tuple(map(TurnSuperseded, standing)))
+                    draft = Draft(at, cause, tuple(event(known, n) for n in changed))
                     ticket = self._desk.add(self._said, self._view.transcript.head, draft)
             try:
                 if ticket is not None:
                     self._said.group.settle(ticket)
             except WrongExpectedVersionError:
                 continue
-            return standing
+            return changed
 
     # Erasing.
 
@@ -424,16 +479,32 @@ class Writer:
         """
         with self._mutex:
             self._desk.settle(self._said, self._learned)
-            done = self._carry_out(request, self._planned(request), actor)
+            if isinstance(request, ForgetEverything):
+                # What was erased before shall be recognised by nobody either.
+                self.store.destroy_key(self.transcript_stream)
+            done = self._carry_out(request, self._planned(request, self._sealing(request)), actor)
         self._announce()
         return done
+
+    def _sealing(self, request: Erasure) -> Seal | None:
+        """The keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
+        if isinstance(request, ForgetEverything):
+            return None
+        known: list[Seal] = []
+
+        def seal(role: str, content: str) -> str:
+            if not known:
+                known.append(sealing(self.store.key(self.transcript_stream, create=True) or b""))
+            return known[0](role, content)
+
+        return seal
 
     def expire(self, before: datetime) -> Commit | None:
         """Erase the turns recorded before a time of which nothing is to be learned any more; None: there are none."""
         request = ForgetExpired(spell_moment(before), self._is_done_with)
         with self._mutex:
             self._desk.settle(self._said, self._learned)
-            plan = self._planned(request)
+            plan = self._planned(request, self._sealing(request))
             # Where nothing goes nothing is written: not even the genesis of a scope that has learned nothing.
             done = self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
         self._announce()
@@ -446,7 +517,7 @@ class Writer:
         thread = self._view.transcript.threads[name]
         return n in thread.superseded or self._view.coverage.covers(thread, TurnRange(n, n))
 
-    def _planned(self, request: Erasure) -> Plan:
+    def _planned(self, request: Erasure, seal: Seal | None = None) -> Plan:
         return plan_erasure(
             request,
             self._view.memory,
@@ -454,6 +525,7 @@ class Writer:
             transcript=lambda: read_commits(self.store, self.transcript_stream),
             ledger_stream=self.ledger,
             transcript_stream=self.transcript_stream,
+            seal=seal,
         )
 
     def _carry_out(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
@@ -464,7 +536,9 @@ class Writer:
             # What a new policy puts out of memory is written once more: the plan has to know of that, too.
             self._put_policy_in_force(spell_moment(self.clock.now()))
             self._desk.settle(self._learned)
-            return self._forget(request, plan if self._heads() == heads else self._planned(request), actor)
+            if self._heads() != heads:
+                plan = self._planned(request, self._sealing(request))
+            return self._forget(request, plan, actor)
 
     def _forget(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
         if self._purge is not None:
@@ -479,15 +553,25 @@ class Writer:
         finally:
             # If it was interrupted, the next look at the log finds what is left to do.
             self._view.start_over(from_first=True)
+            self._desk.newest = None
+            self.reader.start_over()
         self._desk.settle(self._said, self._learned)
         return ticket.commit, plan
 
     def _complete_erasure(self) -> None:
         """Carry out what a redaction says and a crash left undone."""
         redacted, self._view.redacted = self._view.redacted, []
+        self._complete(redacted, wait=True)
+
+    def _complete_if_free(self, redacted: Sequence[Redacted]) -> None:
+        """Carry it out for a reader, which does not wait: where a lock is held, a later look tries again."""
+        self._complete(redacted, wait=False)
+
+    def _complete(self, redacted: Sequence[Redacted], *, wait: bool) -> None:
         try:
             if not self._is_finished(redacted):
-                with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
+                streams = (self.transcript_stream, self.ledger)
+                with self.store.locked(streams[0], wait=wait), self.store.locked(streams[1], wait=wait):
                     # Somebody else may have been in the middle of it.
                     if not self._is_finished(redacted):
                         _log.warning("%s: an erasure was interrupted; it is completed now", self.scope)

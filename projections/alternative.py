@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ledger.admission import sweep
+from ledger.admission import Dropped, sweep
 from ledger.commands import (
     AddFact,
     ChangePolicy,
@@ -167,6 +167,11 @@ def is_torn(commit: Commit) -> bool:
     return any(isinstance(event, Erased) for event in commit.events)
 
 
+def _swept(fold: Fold, commit: Commit) -> list[Dropped]:
+    """Return the facts that may not stay together under the policy in force after a commit."""
+    return sweep(fold.facts.values(), Ranking(fold.policy, commit.at, commit.cause.heat), by_hand_too=False)
+
+
 class Alternative:
     """A history that might have been, beside the recorded one; commits are put to it in order.
 
@@ -230,8 +235,15 @@ class Alternative:
             if there:
                 events.append(event)
                 fold.apply(event)
-        ranking = Ranking(fold.policy, commit.at, commit.cause.heat)
-        dropped = sweep(fold.facts.values(), ranking, by_hand_too=False)
+        dropped = _swept(fold, commit)
+        if dropped:
+            # What was erased may have kept two facts apart: where the recorded memory, folded without it, breaks the
+            # recorded policy in the same way, this policy has no part in it.
+            as_recorded = Fold(self._recorded.fold.memory())
+            for event in commit.events:
+                as_recorded.apply(event)
+            spared = {drop.fact.id for drop in _swept(as_recorded, commit)}
+            dropped = [drop for drop in dropped if drop.fact.id not in spared]
         return events + [FactRemoved(drop.fact, drop.rule, detail=drop.detail) for drop in dropped]
 
     def _overridden(self, event: PolicyChanged) -> PolicyChanged:

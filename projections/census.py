@@ -17,7 +17,7 @@ def tally(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | Non
         CorruptLogError: at the first line that is not what was written.
     """
     fold = Fold(Memory())
-    for commit in read_commits(store, stream):
+    for commit in read_commits(store, stream, until=store.durable_head(stream)):
         if commit.seq == 1 and (commit.cause.user, commit.cause.agent) != (scope.user, scope.agent):
             return None
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)

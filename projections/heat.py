@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from ledger.clock import Clock, SystemClock, parse_moment, spell_moment
-from ledger.errors import BackstoryError
+from ledger.errors import BackstoryError, LockTimeoutError
 from ledger.events import Access
 from ledger.policy import Policy
 from ledger.scope import Scope
@@ -91,7 +91,7 @@ class Heat:
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
         """Note that live facts were used, each once; return how many of the ids are live."""
-        memory = writer.memory(durable=False)
+        memory = writer.memory()
         used = [fact_id for fact_id in dict.fromkeys(fact_ids) if fact_id in memory.facts]
         if not used:
             return 0
@@ -107,7 +107,8 @@ class Heat:
             state.writer = writer
             due = abs((now - state.written).total_seconds()) >= self._every
         if due:
-            self.flush(writer)
+            # Who reads a prompt's block waits for nobody who keeps the file.
+            self.flush(writer, wait=False)
         return len(used)
 
     def of(self, scope: Scope) -> dict[str, Access]:
@@ -115,8 +116,8 @@ class Heat:
         with self._mutex:
             return dict(self._state(scope).facts)
 
-    def flush(self, writer: Writer) -> None:
-        """Write what is not written yet."""
+    def flush(self, writer: Writer, *, wait: bool = True) -> None:
+        """Write what is not written yet; without `wait` only where no other process is writing it just now."""
         scope = writer.scope
         with self._mutex:
             state = self._states.get(scope)
@@ -124,9 +125,12 @@ class Heat:
                 return
             state.written = self._clock.now()
         try:
-            if any(self._write(writer) for _ in range(_TRIES)):
+            if any(self._write(writer, wait=wait) for _ in range(_TRIES)):
                 return
             _log.debug("access.json of %s is written later: its memory changes all the time", scope)
+        except LockTimeoutError as error:
+            if wait:
+                self._tell(scope, error)
         except (BackstoryError, OSError) as error:
             self._tell(scope, error)
 
@@ -157,13 +161,13 @@ class Heat:
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
-    def _write(self, writer: Writer) -> bool:
+    def _write(self, writer: Writer, *, wait: bool) -> bool:
         """Merge with what others have written, and write it; False where memory has changed under our hands."""
-        memory, head = writer.standing()
+        memory, head = writer.reader.standing()
         path = self._path(writer.scope)
-        with self._locks.held(_lock(path)):
+        with self._locks.held(_lock(path), wait=wait):
             # What is forgotten meanwhile must not come back: an erasure purges, and then moves the head.
-            if writer.store.head(writer.ledger) != head:
+            if writer.store.durable_head(writer.ledger) != head:
                 return False
             with self._mutex:
                 state = self._state(writer.scope)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -24,8 +24,9 @@ from ledger.errors import CorruptLogError, NotFoundError, UsageError
 from ledger.events import Turn, TurnRange, TurnRecorded
 from ledger.memory import Fold, Memory
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
-from ledger.snapshot import Origin, Place
+from ledger.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from ledger.store import EventStore
+from ledger.turn_columns import Trace
 from projections.index_file import SMALL_BYTES, IndexFile, Standing
 from projections.intake import BORN, Intake, IntakeProgress
 from projections.places import (
@@ -50,6 +51,9 @@ __all__ = ["Indexes", "ScopeIndex"]
 _AT_ONCE = 64
 _MOST_NAMED = 100
 _WIDEST = 64
+_NO_END = 2**62
+_READ_THROUGH = 32
+"""All places are read through for every thread of so many turns; else each thread's are looked up."""
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -57,13 +61,13 @@ T = TypeVar("T")
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint)
 _mark = msgspec.msgpack.Decoder(Mark)
 _said = msgspec.msgpack.Decoder(Said)
+_trace = msgspec.msgpack.Decoder(Trace)
 
 
 class ScopeIndex:
     """Answers about one scope's logs without reading all of them; safe for threads and processes.
 
-    Everything here may raise CorruptLogError (a log is damaged), StoreError (it cannot be read) and LockTimeoutError
-    (another process keeps the index).
+    Everything here may raise CorruptLogError (a log is damaged) and StoreError (it cannot be read).
     """
 
     def __init__(
@@ -82,14 +86,13 @@ class ScopeIndex:
 
     def catch_up(self) -> None:
         """Bring the file to the heads of both logs, so that the next question need not; a small scope has none."""
-        if self._file.in_file():
-            self._ask(lambda _: None)
+        self._file.catch_up()
 
     def delete(self) -> None:
         """Take the file away and whatever belongs to it; nobody has it in use when this returns.
 
         Raises:
-            StoreError: it cannot be taken away.
+            StoreError: it cannot be taken away. LockTimeoutError: another process keeps it.
         """
         self._file.delete()
 
@@ -110,6 +113,64 @@ class ScopeIndex:
             learned = [place for place in _learned(at, thread) if place.seq <= origin.ledger.seq]
             said = [Place(number_in(key), value.byte) for key, value in _said_in(at, thread)]
             return learned, [place for place in said if place.seq <= origin.transcript.seq]
+
+        return self._ask(places, until=(origin.ledger, origin.transcript))
+
+    def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
+        """Return what was known of a thread at an origin; see `Snapshots.thread`."""
+
+        def known(at: Standing) -> ThreadSnapshot | None:
+            state = at.thread(thread)
+            if state.learned > origin.ledger.seq or state.said > origin.transcript.seq:
+                return None
+            last = TurnRange(max(1, state.turns - newest + 1), _NO_END)
+            lines = _recorded(at, thread, last, origin.transcript.seq, redacted=state.redacted)
+            return ThreadSnapshot(
+                state.turns,
+                state.superseded,
+                state.withdrawn,
+                state.restored,
+                state.redacted,
+                state.coverage,
+                lines,
+            )
+
+        return self._ask(known, until=(origin.ledger, origin.transcript))
+
+    def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
+        """Return the lines that record turns of a thread; see `Snapshots.lines`."""
+
+        def lines(at: Standing) -> RecordedLines:
+            return _recorded(at, thread, turns, origin.transcript.seq, redacted=at.thread(thread).redacted)
+
+        return self._ask(lines, until=(origin.ledger, origin.transcript))
+
+    def recorded_by(self, thread: str, seq: int, origin: Origin) -> int:
+        """Return how many turns were recorded up to a commit; see `Snapshots.recorded_by`."""
+        return self._ask(lambda at: _recorded_by(at, thread, seq), until=(origin.ledger, origin.transcript))
+
+    def places_of(
+        self, threads: Collection[str], origin: Origin
+    ) -> Mapping[str, tuple[Sequence[Place], Sequence[Place]]]:
+        """Return the lines about many threads; see `Snapshots.places_of`.
+
+        They are found by reading all places there are, so it is not done for a few threads among many turns.
+        """
+        if len(threads) * _READ_THROUGH < origin.turns:
+            return {}
+        wanted = {named(thread): thread for thread in threads}
+
+        def places(at: Standing) -> dict[str, tuple[list[Place], list[Place]]]:
+            found: dict[str, tuple[list[Place], list[Place]]] = {thread: ([], []) for thread in threads}
+            for key, value in at.shelf.ascending(Space.LEARNED):
+                thread = wanted.get(name_of(key))
+                if thread is not None and number_in(key) <= origin.ledger.seq:
+                    found[thread][0].append(Place(number_in(key), int.from_bytes(value, "big")))
+            for key, value in at.shelf.ascending(Space.SAID):
+                thread = wanted.get(name_of(key))
+                if thread is not None and number_in(key) <= origin.transcript.seq:
+                    found[thread][1].append(Place(number_in(key), _said.decode(value).byte))
+            return found
 
         return self._ask(places, until=(origin.ledger, origin.transcript))
 
@@ -308,6 +369,7 @@ _TOLD = {
     Space.SAID: "places of what was said",
     Space.ORDER: "places in the threads' order",
     Space.UNSETTLED: "the threads that are not covered",
+    Space.REDACTED: "what is left of erased turns",
 }
 
 
@@ -341,9 +403,9 @@ def _swapped(read: Callable[[Standing, Sequence[P]], T], part: Sequence[P], at: 
 
 
 def _origin(at: Standing) -> Origin | None:
-    if at.shelf.path is None:
-        return None
     tip = at.tip
+    if not tip.settled:
+        return None
     return Origin(
         memory=at.memory(),
         ledger=tip.ledger.head,
@@ -392,16 +454,50 @@ def _said_in(at: Standing, thread: str, first: int = 1) -> Iterator[tuple[bytes,
 
 
 def _turns(at: Standing, thread: str, within: TurnRange | None) -> Iterator[Turn]:
-    wanted = TurnRange(1, at.tip.turns) if within is None else within
+    wanted = TurnRange(1, at.thread(thread).turns) if within is None else within
     for key, said in _said_in(at, thread, wanted.first):
         first = number_in(key[:-8])
         if first > wanted.last:
             return
         commit = at.line(TRANSCRIPT, number_in(key), said.byte)
-        events = commit.events[len(commit.events) - said.count :]
-        for n, event in enumerate(events, first):
+        events = commit.events[len(commit.events) - (said.count - said.lost) :]
+        for n, event in enumerate(events, first + said.lost):
             if isinstance(event, TurnRecorded) and wanted.first <= n <= wanted.last:
                 yield event.turn
+
+
+def _recorded(at: Standing, thread: str, turns: TurnRange, until: int, *, redacted: bool) -> RecordedLines:
+    lines = []
+    for key, said in _said_in(at, thread, turns.first):
+        first, seq = number_in(key[:-8]), number_in(key)
+        if first > turns.last or seq > until:
+            break
+        if said.count:
+            lines.append(RecordedLine(Place(seq, said.byte), first, first + said.count - 1))
+    traces: dict[int, Trace | None] = {}
+    begin, end = min([turns.first, *(line.first for line in lines)]), max([turns.last, *(line.last for line in lines)])
+    prefix = named(thread)
+    for key, value in at.shelf.ascending(Space.REDACTED, prefix + number(begin)) if redacted else ():
+        if not key.startswith(prefix) or number_in(key) > end:
+            break
+        traces[number_in(key)] = _trace.decode(value) if value else None
+    return RecordedLines(lines, traces)
+
+
+def _recorded_by(at: Standing, thread: str, seq: int) -> int:
+    """Search by halves: each line is found by an ordinal that belongs to it, and the later has the higher seq."""
+    low, high = 0, at.thread(thread).turns
+    while low < high:
+        middle = (low + high + 1) // 2
+        key, said = next(_said_in(at, thread, middle), (b"", Said(0, 0)))
+        first = number_in(key[:-8])
+        if not first <= middle < first + said.count:
+            raise DamagedError("the place of a turn is missing")
+        if number_in(key) <= seq:
+            low = first + said.count - 1
+        else:
+            high = first - 1
+    return low
 
 
 def _facts(at: Standing, prefix: str) -> list[str]:

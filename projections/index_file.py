@@ -3,7 +3,8 @@
 `index.sqlite` beside memory.json, under an flock on `index.lock`: shared to read, exclusive to write or to take it
 away. Who holds a stream's lock may take this one, never the other way round. A small scope, one whose folder cannot be
 written, and one with an erasure that is not complete are indexed for this process alone, in a file that SQLite takes
-away again.
+away again. So is a question that comes while another process keeps the file for longer than a moment: only who deletes
+the file waits for it. An index stands on durable commits only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore, Record
 from ledger.store.files import make_folder, translated
 from projections.intake import Intake, IntakeProgress, StaleError
-from projections.places import NOTHING, Space, Stand, Tip
+from projections.places import NOTHING, Space, Stand, ThreadState, Tip, named
 from projections.shelf import DamagedError, Shelf
 
 __all__ = ["SMALL_BYTES", "IndexFile", "Standing", "tip_of"]
@@ -42,15 +43,22 @@ _AT_ONCE_BYTES = 8 * 1024 * 1024
 _UNKNOWN_LINE_BYTES = 512
 _TRIES = 5
 _LOCK_POLL_SECONDS = (0.0005, 0.02)
+_PATIENCE_SECONDS = 0.05
+"""How long a question waits for the file: longer than it takes to write some commits into it."""
 
 T = TypeVar("T")
 
 _tip = msgspec.msgpack.Decoder(Tip)
 _memory = msgspec.msgpack.Decoder(Memory)
+_thread_state = msgspec.msgpack.Decoder(ThreadState)
 
 
 class _UnusableError(Exception):
     """The file cannot be used here, whatever is in it: it says why."""
+
+
+class _KeptError(Exception):
+    """Another process keeps the file."""
 
 
 class Standing:
@@ -72,8 +80,13 @@ class Standing:
             self._memory = _memory.decode(kept)
         return self._memory
 
+    def thread(self, name: str) -> ThreadState:
+        """What is known of a thread at the heads of both streams."""
+        kept = self.shelf.get(Space.THREADS, named(name))
+        return ThreadState() if kept is None else _thread_state.decode(kept)
+
     def read(self, kind: str, after: Head, byte: int) -> Iterator[Commit]:
-        """Yield a stream's commits after a head, the first of which begins at a byte.
+        """Yield a stream's commits after a head, as far as the index stands; the first begins at a byte.
 
         Where the first is not what should be there the index is at fault; if it is the log, building tells.
 
@@ -83,7 +96,10 @@ class Standing:
         """
         stream = self.scope.stream(kind)
         first = after.seq + 1
+        last = (self.tip.ledger if kind == LEDGER else self.tip.transcript).head.seq
         for record in self._records(stream, after.seq, byte):
+            if after.seq >= last:
+                return
             try:
                 commit = unseal(record.line, after, stream=stream, byte=record.byte)
             except CorruptLogError as error:
@@ -127,8 +143,8 @@ class _Look(msgspec.Struct, frozen=True):
 class IndexFile:
     """The index of one scope, wherever it is; safe for threads and processes.
 
-    Logs of less than `small` bytes need no file. `lock_timeout` is in seconds. `progress` is told when something is
-    built or catches up.
+    Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it,
+    `patience` how many to wait with a question. `progress` is told when something is built or catches up.
     """
 
     def __init__(
@@ -140,6 +156,7 @@ class IndexFile:
         progress: IntakeProgress | None = None,
         small: int = SMALL_BYTES,
         lock_timeout: float = 120.0,
+        patience: float = _PATIENCE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         self.store = store
@@ -148,6 +165,7 @@ class IndexFile:
         self._progress = progress
         self._small_bytes = small
         self._lock_timeout = lock_timeout
+        self._patience = patience
         self._clock = clock or SystemClock()
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
         self._forget()
@@ -164,11 +182,11 @@ class IndexFile:
     def ask(self, question: Callable[[Standing], T], *, until: tuple[Head, Head] | None = None) -> T:
         """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
 
-        A question may be asked twice: where the index turns out to be damaged it is built anew.
+        A question may be asked twice: where the index turns out to be damaged it is built anew. Nobody who keeps the
+        file is waited for: meanwhile this process indexes for itself.
 
         Raises:
             CorruptLogError: a log is damaged.
-            LockTimeoutError: another process keeps the index.
             StoreError: a log cannot be read, or changes faster than it can be.
         """
         if self._owner != os.getpid():
@@ -188,6 +206,21 @@ class IndexFile:
                     return answer
         raise StoreError(f"{self.path} cannot be built: {self._distrusted}; run `verify`, and try again")
 
+    def catch_up(self) -> None:
+        """Bring the file to the heads of both streams; where another process keeps it that is left for another time."""
+        if self._owner != os.getpid():
+            self._forget()
+        with self._mutex:
+            if not self.in_file():
+                return
+            # To index for this process alone would be work for nothing.
+            try:
+                with self._locked(fcntl.LOCK_EX, self._patience):
+                    pass
+            except (_KeptError, _UnusableError):
+                return
+        self.ask(lambda _: None)
+
     def in_file(self) -> bool:
         """Whether the index is, or is to be, in a file that outlives this process."""
         return not (self._alone or self._small() or self._own_will_do())
@@ -195,15 +228,21 @@ class IndexFile:
     def _once(self, question: Callable[[Standing], T], until: tuple[Head, Head] | None) -> T:
         if not self.in_file():
             return question(self._private())
-        if self._distrusted is None:
-            with self._locked(fcntl.LOCK_SH):
-                standing = self._from_file()
-                if standing is not None:
-                    look = self._look(standing.tip)
-                    if look.stale is None and (not look.behind or _reaches(standing.tip, until)):
-                        return question(standing)
-        with self._locked(fcntl.LOCK_EX):
-            return question(self._renewed())
+        try:
+            if self._distrusted is None:
+                with self._locked(fcntl.LOCK_SH, self._patience):
+                    standing = self._from_file()
+                    if standing is not None:
+                        look = self._look(standing.tip)
+                        if look.stale is None and (not look.behind or _reaches(standing.tip, until)):
+                            self._own = None
+                            return question(standing)
+            with self._locked(fcntl.LOCK_EX, self._patience):
+                return question(self._renewed())
+        except _KeptError:
+            if self._own is None:
+                self._own = self._copied()
+            return question(self._private())
 
     def _small(self) -> bool:
         return sum(map(self._size, self._streams)) < self._small_bytes and not self.path.exists()
@@ -226,7 +265,7 @@ class IndexFile:
             reason = self._stale(stream, stand)
             if reason is not None:
                 return _Look(reason, behind=True, bytes=0)
-            behind = behind or self.store.head(stream).seq > stand.head.seq
+            behind = behind or self.store.durable_head(stream).seq > stand.head.seq
             size += max(0, self._size(stream) - stand.end)
         return _Look(None, behind, size)
 
@@ -336,15 +375,22 @@ class IndexFile:
         """
         if self._owner != os.getpid():
             self._forget()
-        with self._mutex:
-            self._own = None
-            if not self.path.parent.is_dir():
-                return
-            try:
-                with self._locked(fcntl.LOCK_EX), translated(self.path, "delete"):
-                    self._remove()
-            except _UnusableError as error:
-                raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
+        if not self.path.parent.is_dir():
+            with self._mutex:
+                self._own = None
+            return
+        try:
+            # The file first: who has a question meanwhile must not wait until another process lets go of it.
+            with self._locked(fcntl.LOCK_EX, self._lock_timeout), self._mutex, translated(self.path, "delete"):
+                self._own = None
+                self._remove()
+        except _KeptError as error:
+            raise LockTimeoutError(
+                f"{self.path.with_name('index.lock')} is held by another process after {self._lock_timeout:g} s: "
+                "wait for it, or end it"
+            ) from error
+        except _UnusableError as error:
+            raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
 
     def close(self) -> None:
         """Let go of what is open; the next question opens it again."""
@@ -365,9 +411,12 @@ class IndexFile:
             if not self.path.exists():
                 return None
             try:
-                with _judged(), self._locked(fcntl.LOCK_SH):
+                with _judged(), self._locked(fcntl.LOCK_SH, self._patience):
                     standing = self._from_file()
                     return None if standing is None else question(standing.shelf, standing.tip)
+            except _KeptError:
+                _log.warning("%s was not looked at: another process is writing it", self.path)
+                return None
             except _UnusableError as error:
                 _log.warning("%s cannot be looked at: %s", self.path, error)
                 return None
@@ -390,11 +439,24 @@ class IndexFile:
         self._distrusted = None
         return self._own
 
+    def _copied(self) -> Standing | None:
+        """Copy what the file holds, if it may be read just now: less is left to take in."""
+        if self._distrusted is not None:
+            return None
+        try:
+            with self._locked(fcntl.LOCK_SH, 0.0):
+                standing = self._from_file()
+                if standing is None:
+                    return None
+                return Standing(self.store, self.scope, standing.shelf.copy(), standing.tip)
+        except _KeptError:
+            return None
+
     # The lock.
 
     @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        descriptor = self._lock(how)
+    def _locked(self, how: int, timeout: float) -> Iterator[None]:
+        descriptor = self._lock(how, timeout)
         try:
             yield
         finally:
@@ -402,17 +464,15 @@ class IndexFile:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    def _lock(self, how: int) -> int:
+    def _lock(self, how: int, timeout: float) -> int:
         path = self.path.with_name("index.lock")
         waited, pause = 0.0, _LOCK_POLL_SECONDS[0]
         while True:
             descriptor = _lock_now(path, how)
             if descriptor is not None:
                 return descriptor
-            if waited >= self._lock_timeout:
-                raise LockTimeoutError(
-                    f"{path} is held by another process after {self._lock_timeout:g} s: wait for it, or end it"
-                )
+            if waited >= timeout:
+                raise _KeptError
             self._clock.sleep(pause)
             waited += pause
             pause = min(pause * 2, _LOCK_POLL_SECONDS[1])

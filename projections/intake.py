@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ledger.commit import Cause, Commit, Head, decode, prev_of, unseal
+from ledger import ranges
+from ledger.commit import Commit, Head, decode, prev_of, unseal
 from ledger.errors import CorruptLogError
-from ledger.events import Erased, FactAdded, Redacted
+from ledger.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
 from ledger.memory import Fold, Memory
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore
+from ledger.turn_columns import Trace
 from projections.history import facts_of
 from projections.places import (
     LAST,
@@ -26,7 +28,6 @@ from projections.places import (
     Stand,
     ThreadState,
     Tip,
-    covering,
     named,
     number,
     number_in,
@@ -56,12 +57,12 @@ class StaleError(Exception):
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """A stream to take in: whose it has to be, where its marks go, and the seq to stop at (None: its end)."""
+    """A stream to take in: whose it has to be, where its marks go, and the seq to stop at."""
 
     stream: str
     scope: Scope
     marks: Space
-    until: int | None
+    until: int
 
 
 class Intake:
@@ -88,7 +89,9 @@ class Intake:
         self._done = 0
 
     def run(self, scope: Scope, progress: IntakeProgress | None = None, until: Tip | None = None) -> Tip:
-        """Take in both streams, up to their ends or to where another tip stands; returns the new tip, unwritten yet.
+        """Take in both streams, as far as they are durable or to where another tip stands; returns the new tip.
+
+        It is not written yet.
 
         Raises:
             StaleError: the index stands on something else, or a redaction has come.
@@ -104,7 +107,12 @@ class Intake:
             if progress is not None:
                 progress(min(done, total), total)
 
-        ends = (None, None) if until is None else (until.ledger.head.seq, until.transcript.head.seq)
+        # In this order, too: what the ledger says of the transcript was durable before the ledger said it.
+        ends = (
+            tuple(self._store.durable_head(stream).seq for stream in streams)
+            if until is None
+            else (until.ledger.head.seq, until.transcript.head.seq)
+        )
         tell(0)
         # The ledger first: the transcript is never older than what the ledger says of it.
         ledger = self._stream(_Source(streams[0], scope, Space.LEDGER_MARKS, ends[0]), self._tip.ledger, tell)
@@ -147,6 +155,7 @@ class Intake:
 
     def _flush(self) -> None:
         for name, state in self._threads.items():
+            state.simplify()
             self._changes[Space.THREADS][named(name)] = pack(state)
             if state.first:
                 place = number(state.first)
@@ -161,7 +170,7 @@ class Intake:
         stream, marks = source.stream, source.marks
         head, end, at, latest, mark = stand.head, stand.end, stand.at, stand.latest, stand.mark
         for record in self._store.read(stream, head.seq, byte=end):
-            if head.seq == source.until:
+            if head.seq >= source.until:
                 break
             line = record.line
             if head == stand.head and head.seq:
@@ -208,21 +217,27 @@ class Intake:
                 self._erased.add((stream, commit.seq, index))
         for thread in {commit.cause.thread, *threads} - {None}:
             self._changes[Space.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
-        self._cover(commit.cause)
+            self._thread(str(thread)).learned = commit.seq
+        self._cover(commit)
 
     def _redacted(self, event: Redacted) -> None:
         if not self._anew:
             raise StaleError("content was erased")
         self._named.add((event.stream, event.seq, event.index))
+        if event.thread is not None and event.n is not None:
+            place = named(event.thread) + number(event.n)
+            trace = Trace.of(event)
+            self._changes[Space.REDACTED][place] = b"" if trace is None else pack(trace)
+            self._thread(event.thread).redacted = True
 
-    def _cover(self, cause: Cause) -> None:
-        """Note which turns a commit covers, as `Coverage` tells it."""
+    def _cover(self, commit: Commit) -> None:
+        """Note which turns a commit covers."""
+        cause = commit.cause
         if cause.kind == "clear" and cause.transcript is not None and cause.transcript.seq > self._cleared:
             self._cleared = cause.transcript.seq
             self._clear()
-        if cause.thread is not None and cause.turns is not None:
-            state = self._thread(cause.thread)
-            state.covered = covering(state.covered, cause.turns.first, cause.turns.last)
+        if cause.thread is not None:
+            self._thread(cause.thread).coverage.apply(commit)
 
     def _clear(self) -> None:
         """Cover what was said before, in every thread where that is not so already."""
@@ -234,9 +249,7 @@ class Intake:
                 if not key.startswith(prefix):
                     break
                 if number_in(key) <= self._cleared:
-                    said = _said.decode(value)
-                    state = self._thread(name)
-                    state.covered = covering(state.covered, 1, number_in(key[:-8]) + said.count - 1)
+                    self._thread(name).cleared = number_in(key[:-8]) + _said.decode(value).count - 1
                     break
 
     def _hear(self, stream: str, commit: Commit, begin: int) -> None:
@@ -251,13 +264,25 @@ class Intake:
         if not state.first:
             state.first = commit.seq
             self._changes[Space.ORDER][number(commit.seq)] = name.encode()
+        for event in commit.events:
+            if isinstance(event, TurnSuperseded):
+                ranges.add(state.superseded, event.n, event.n)
+                if commit.cause.kind == "withdrawal":
+                    ranges.add(state.withdrawn, event.n, event.n)
+            elif isinstance(event, TurnRestored):
+                ranges.remove(state.superseded, event.n, event.n)
+                ranges.remove(state.withdrawn, event.n, event.n)
+                if event.again:
+                    state.restored[event.n] = commit.seq
         count = 0 if recorded is None else recorded.last - recorded.first + 1
-        first = state.turns + 1
-        self._changes[Space.SAID][named(name) + number(first) + number(commit.seq)] = pack(Said(begin, count))
-        state.turns += count
+        lost = 0 if recorded is None else max(0, recorded.first - 1 - state.turns)
+        said = Said(begin, lost + count, lost)
+        self._changes[Space.SAID][named(name) + number(state.turns + 1) + number(commit.seq)] = pack(said)
+        state.said = commit.seq
+        state.turns += lost + count
         self._turns += count
-        if commit.seq <= self._cleared and count:
-            state.covered = covering(state.covered, 1, state.turns)
+        if commit.seq <= self._cleared:
+            state.cleared = state.turns
 
     def _thread(self, name: str) -> ThreadState:
         state = self._threads.get(name)

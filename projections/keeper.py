@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from ledger.commit import Commit, Head
-from ledger.errors import BackstoryError
+from ledger.errors import BackstoryError, LockTimeoutError
 from ledger.memory import Fold, Memory
 from ledger.scope import LEDGER, Scope
 from ledger.store import EventStore
@@ -104,6 +104,10 @@ class Keeper:
         """Have memory.json show every commit made so far; False where that could not be done, and the log says why."""
         return self._work.flush(writer)
 
+    def flush_if_free(self, writer: Writer) -> None:
+        """Have memory.json show every commit made so far where that keeps nobody waiting; else it comes by itself."""
+        self._work.flush_if_free(writer)
+
     def close(self) -> None:
         """Finish everything, the index included, and end the thread; what cannot be done is logged."""
         self._finish()
@@ -173,18 +177,27 @@ class _Work:
             self._changed.wait_for(lambda: self._finished, self._delay)
             return not self._finished
 
-    def _settle(self, scope: Scope, asked: Writer | None = None) -> bool:
+    def _settle(self, scope: Scope, asked: Writer | None = None, *, wait: bool = True) -> bool:
         with self._busy:
             # What is noted from here on is shown in the next round: the memory is read after this.
             writer = self.dirty.pop(scope, None) or self._failed.pop(scope, None)
             doubted = self._doubtful.pop(scope, None) or asked
             if writer is not None:
-                return self._bring(writer)
-            return doubted is None or self._make_good(doubted)
+                return self._bring(writer, wait=wait)
+            return doubted is None or self._make_good(doubted, wait=wait)
 
     def flush(self, writer: Writer) -> bool:
         """Do what there is to do for one scope, here and now; the note of a commit may be on its way still."""
         return self._settle(writer.scope, writer)
+
+    def flush_if_free(self, writer: Writer) -> None:
+        """Do the same unless somebody else is at it; where the ledger is locked the thread does it later."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._settle(writer.scope, writer, wait=False)
+        finally:
+            self._busy.release()
 
     def finish(self) -> None:
         """Do everything that is left, here and now; what is noted later is done where it is noted."""
@@ -197,11 +210,17 @@ class _Work:
             with self._busy, _told(writer.scope):
                 self._follow(writer, at_least=1)
 
-    def _bring(self, writer: Writer) -> bool:
+    def _bring(self, writer: Writer, *, wait: bool) -> bool:
         # Tried again with the next commit, and at the end, unless all goes well.
         self._failed[writer.scope] = writer
         with _told(writer.scope):
-            self._show(writer, spare_edits=False)
+            try:
+                self._show(writer, spare_edits=False, wait=wait)
+            except LockTimeoutError:
+                if wait:
+                    raise
+                self.note(writer)
+                return False
             del self._failed[writer.scope]
         with _told(writer.scope):
             self._follow(writer, at_least=_INDEX_BYTES)
@@ -221,16 +240,21 @@ class _Work:
                 return
         self._doubtful[writer.scope] = writer
 
-    def _make_good(self, writer: Writer) -> bool:
+    def _make_good(self, writer: Writer, *, wait: bool) -> bool:
         try:
-            self._show(writer, spare_edits=True)
+            self._show(writer, spare_edits=True, wait=wait)
+        except LockTimeoutError as error:
+            # Tried again by a flush, and at the end.
+            self._doubtful[writer.scope] = writer
+            _log.debug("memory.json of %s stays as it is for now: %s", writer.scope, error)
+            return False
         except (BackstoryError, OSError) as error:
             # Nobody wrote anything: a reader of a home that cannot be written is not bothered with it.
             _log.debug("memory.json of %s stays as it is: %s", writer.scope, error)
             return False
         return True
 
-    def _show(self, writer: Writer, *, spare_edits: bool) -> None:
+    def _show(self, writer: Writer, *, spare_edits: bool, wait: bool) -> None:
         if self._store.head(writer.ledger).seq == 0:
             return
         done = False
@@ -241,8 +265,8 @@ class _Work:
             # To tell an edited file from one that lags may take a while: not while everybody waits for the lock.
             if file.judged(data) and spare_edits:
                 return
-            with self._store.locked(writer.ledger):
-                # The writer must not be asked by who holds the lock.
+            with self._store.locked(writer.ledger, wait=wait):
+                # The reader may have to build an index: not while everybody waits for the lock.
                 *_, newest = self._since(shown, writer.scope)
                 if newest.head == self._store.head(writer.ledger):
                     file.write(data if newest is shown else render(newest.memory), spare_edits=spare_edits)
@@ -331,7 +355,7 @@ def _told(scope: Scope) -> Iterator[None]:
 
 
 def _standing(writer: Writer) -> _Shown:
-    return _Shown(*writer.standing())
+    return _Shown(*writer.reader.standing())
 
 
 _works: weakref.WeakSet[_Work] = weakref.WeakSet()

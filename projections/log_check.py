@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store.jsonl import JsonlStore
 from ledger.writer import read_commits
 from projections.remedies import Check, told
+from projections.superseded import superseded_turns
 from projections.verify import Problem, verify
 
 __all__ = ["Differing", "examine_logs"]
@@ -68,10 +70,28 @@ def _examine_scope(store: JsonlStore, folder: Path, clock: Clock, differing: Dif
         result = verify(store, scope, document=folder / "memory.json", index=index, clock=clock)
     except BackstoryError as error:
         return _Found([Check("logs", False, str(error))])
-    checks = [told(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
+    found = [told(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
     if len(result.problems) > _PROBLEMS:
-        checks.append(Check("logs", False, f"{folder}: {len(result.problems) - _PROBLEMS} more findings: run `verify`"))
-    return _Found(checks, None if checks else scope)
+        found.append(Check("logs", False, f"{folder}: {len(result.problems) - _PROBLEMS} more findings: run `verify`"))
+    if found:
+        return _Found(found)
+    return _Found(list(_cut_threads(store, scope)), scope)
+
+
+def _cut_threads(store: JsonlStore, scope: Scope) -> Iterator[Check]:
+    """Threads that lost turns to a delivery which does not show that it told the whole conversation."""
+    cut = Counter(
+        turn.thread for turn in superseded_turns(read_commits(store, scope.stream(TRANSCRIPT))) if not turn.proven
+    )
+    for thread, count in cut.items():
+        turns = "1 turn" if count == 1 else f"{count} turns"
+        yield Check(
+            "superseded turns",
+            False,
+            f"{turns} of thread {thread} of {scope} stand no longer, but nothing shows that the delivery which "
+            f"superseded them told the whole conversation: `turns {thread} --superseded` lists them, and "
+            f"`turns restore {thread}` brings them back",
+        )
 
 
 def _placed(below: str) -> Callable[[Problem], Problem]:

@@ -6,14 +6,15 @@ go on with it, so that whole names and their beginnings can both be found; numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 import msgspec
 
 from ledger.commit import EMPTY, Head
 from ledger.memory import Memory
+from ledger.ranges import Ranges, overlap
 from ledger.scope import Scope
+from ledger.thread_coverage import ThreadCoverage
 
 __all__ = [
     "LAST",
@@ -27,7 +28,6 @@ __all__ = [
     "ThreadState",
     "Tip",
     "beginning",
-    "covering",
     "name_of",
     "named",
     "number",
@@ -35,7 +35,7 @@ __all__ = [
     "pack",
 ]
 
-VERSION = 3
+VERSION = 4
 """Raise it whenever what is kept changes, be it a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24
@@ -69,6 +69,8 @@ class Space(IntEnum):
     """The transcript's seq of a thread's first words: the thread's name."""
     UNSETTLED = 11
     """As ORDER, for the threads in which a turn is not covered."""
+    REDACTED = 12
+    """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction tells too little."""
 
 
 class Stand(msgspec.Struct, frozen=True, array_like=True):
@@ -120,26 +122,52 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):
-    """A line of the transcript: the byte it begins at, and how many turns it records."""
+    """A line of the transcript: the byte it begins at, and how many turns of its thread belong to it.
+
+    The last of them are those that it records; `lost` more, before them, are missing: the transcript was cut short.
+    """
 
     byte: int
     count: int
+    lost: int = 0
 
 
 class ThreadState(msgspec.Struct, array_like=True):
-    """What is known of a thread: the seq of its first words (0: none), its turns, and which of them are covered.
+    """What is known of a thread.
 
-    `covered` are ranges of ordinals, in order and apart.
+    `first` is the seq of its first words (0: none), `turns` how many ordinals are taken; `said` and `learned` are the
+    seqs of the last commits about it in either stream. `superseded` and `withdrawn` are the ordinals that stand no
+    longer, `restored` those to be learned from again, with the commit that brought them back; `redacted`: a turn was
+    erased. Clears cover the turns up to `cleared`, as far as the commits about the thread do not.
     """
 
     first: int = 0
     turns: int = 0
-    covered: list[tuple[int, int]] = []
+    said: int = 0
+    learned: int = 0
+    superseded: Ranges = []
+    withdrawn: Ranges = []
+    restored: dict[int, int] = {}
+    redacted: bool = False
+    cleared: int = 0
+    coverage: ThreadCoverage = msgspec.field(default_factory=ThreadCoverage)
 
     @property
     def settled(self) -> bool:
         """Whether every turn is covered."""
-        return not self.turns or (bool(self.covered) and self.covered[0][0] <= 1 and self.covered[0][1] >= self.turns)
+        reopened = self.coverage.reopened(self.restored)
+        return self.turns <= self.coverage.covered_from(self.cleared + 1) and not any(
+            n > self.cleared for n in reopened
+        )
+
+    def simplify(self) -> None:
+        """Let `cleared` say no more than the commits about the thread leave open.
+
+        A clear that came where all was covered already is noted or not, depending on when its line was taken in.
+        """
+        found = overlap(self.coverage.covered, self.cleared, self.cleared)
+        if found:
+            self.cleared = found[0][0] - 1
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -152,17 +180,6 @@ def pack(value: msgspec.Struct) -> bytes:
 
 NOTHING = msgspec.msgpack.decode(pack(Memory()), type=Memory)
 """The empty memory as it is when it was kept: what the policy's defaults leave whole are fractions then."""
-
-
-def covering(ranges: Iterable[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
-    """Add a range of ordinals to others; those that touch become one."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted([*ranges, (first, last)]):
-        if merged and start <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def number(value: int) -> bytes:

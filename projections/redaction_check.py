@@ -44,14 +44,14 @@ class RedactionCheck:
         unexplained = {check.stream: self._settle(check) for check in (ledger, transcript)}
         if not any(unexplained.values()) and not any(self._named.values()):
             return
-        with _quiet(self._store, self._ledger):
+        with _quiet(self._store, self._ledger) as quiet:
             for check in (ledger, transcript):
                 later = self._named_later(ledger) if unexplained[check.stream] else set()
                 for slot in unexplained[check.stream]:
                     if (check.stream, _key(slot.seq, slot.index)) not in later:
                         message = f"{_called(slot)} was erased and no redaction says so"
                         check.found("unexplained_redaction", slot.line, slot.byte, message)
-                self._judge_unfinished(check)
+                self._judge_unfinished(check, quiet=quiet)
 
     def _settle(self, check: StreamCheck) -> list[Slot]:
         """Strike out what is named and erased; return what is erased and not named."""
@@ -77,8 +77,11 @@ class RedactionCheck:
             pass  # it is damaged, which is told already
         return later
 
-    def _judge_unfinished(self, check: StreamCheck) -> None:
-        """Tell of contents that still stand although a redaction names them, once for the stream."""
+    def _judge_unfinished(self, check: StreamCheck, *, quiet: bool) -> None:
+        """Tell of contents that still stand although a redaction names them, once for the stream.
+
+        Unless it is `quiet` they may be about to go: another process keeps the log locked.
+        """
         named: dict[int, list[int]] = {}
         for key in sorted(self._named[check.stream]):
             named.setdefault(key // _INDEXES, []).append(key % _INDEXES - 1)
@@ -98,7 +101,8 @@ class RedactionCheck:
         if first is not None:
             told = f"{_called(first)} still stands although a redaction names it"
             more = f", and {count - 1} more" if count > 1 else ""
-            message = f"{told}{more}: the erasure was interrupted; it is completed when the memory is opened next"
+            done = "was interrupted; it is completed when the memory is opened next"
+            message = f"{told}{more}: the erasure {done if quiet else 'is under way, or was interrupted: verify again'}"
             check.found("unexplained_redaction", first.line, first.byte, message)
         if named and not check.damaged:
             message = f"a redaction names commit {min(named)}, which is not there"
@@ -110,15 +114,15 @@ def _called(slot: Slot) -> str:
 
 
 @contextmanager
-def _quiet(store: EventStore, stream: str) -> Iterator[None]:
-    """Keep erasures from being half-way meanwhile; where the lock cannot be had, look all the same."""
-    lock = store.locked(stream)
+def _quiet(store: EventStore, stream: str) -> Iterator[bool]:
+    """Keep erasures from being half-way meanwhile; False where the lock cannot be had at once: look all the same."""
+    lock = store.locked(stream, wait=False)
     try:
         lock.__enter__()
     except UnavailableError:
-        yield
+        yield False
         return
     try:
-        yield
+        yield True
     finally:
         lock.__exit__(None, None, None)

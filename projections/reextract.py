@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from ledger.commands import candidates_of
-from ledger.commit import Cause, Commit
-from ledger.events import CandidateRejected, Event, Turn, TurnRange, TurnSuperseded, UpdateFailed
+from ledger.commit import Cause, Commit, Head
+from ledger.events import CandidateRejected, Event, Turn, TurnRange, TurnRestored, TurnSuperseded, UpdateFailed
 from ledger.extraction.model import Model
 from ledger.extraction.recorded import RecordedReply
 from ledger.memory import Memory
@@ -54,7 +54,8 @@ class Past:
     ) -> None:
         self._turns = turns
         self._transcript = transcript
-        self._superseded: dict[tuple[str | None, int], int] | None = None
+        self._changes: dict[tuple[str | None, int], list[tuple[int, bool]]] | None = None
+        """By thread and ordinal: in which commits a turn ceased to stand (False), or came back (True)."""
 
     def turns(self, cause: Cause, turns: TurnRange) -> list[Turn] | None:
         """Return the turns of an update that stood then; None where one of them was erased."""
@@ -62,8 +63,7 @@ class Past:
         kept = {turn.n: turn for turn in self._turns(thread, turns)}
         found = []
         for n in range(turns.first, turns.last + 1):
-            gone = self._replaced(thread, n)
-            if gone is not None and (pin is None or gone <= pin.seq):
+            if not self._stood(thread, n, pin):
                 continue
             if n not in kept:
                 return None
@@ -73,24 +73,19 @@ class Past:
     def citable(self, cause: Cause, kept: Iterable[tuple[Turn, int]]) -> list[Turn]:
         """Return those of a thread's turns, given with the seqs that recorded them, that stood at an update."""
         thread, pin = cause.thread or "", cause.transcript
-        if pin is None:
-            return [turn for turn, _ in kept if self._replaced(thread, turn.n) is None]
-        return [
-            turn
-            for turn, seq in kept
-            if seq <= pin.seq and ((gone := self._replaced(thread, turn.n)) is None or gone > pin.seq)
-        ]
+        return [turn for turn, seq in kept if (pin is None or seq <= pin.seq) and self._stood(thread, turn.n, pin)]
 
-    def _replaced(self, thread: str, n: int) -> int | None:
-        """The seq by which another text took a turn's place."""
-        if self._superseded is None:
-            self._superseded = {
-                (commit.cause.thread, event.n): commit.seq
-                for commit in self._transcript()
-                for event in commit.events
-                if isinstance(event, TurnSuperseded)
-            }
-        return self._superseded.get((thread, n))
+    def _stood(self, thread: str, n: int, pin: Head | None) -> bool:
+        """Whether a turn stood at a moment of the transcript, or stands now: it may be superseded, and restored."""
+        if self._changes is None:
+            self._changes = {}
+            for commit in self._transcript():
+                for event in commit.events:
+                    if isinstance(event, TurnSuperseded | TurnRestored):
+                        changes = self._changes.setdefault((commit.cause.thread, event.n), [])
+                        changes.append((commit.seq, isinstance(event, TurnRestored)))
+        changes = self._changes.get((thread, n), [])
+        return next((stands for seq, stands in reversed(changes) if pin is None or seq <= pin.seq), True)
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -232,7 +227,7 @@ class _Rerun:
 
     def _citable(self, cause: Cause) -> Sequence[Turn]:
         """Return what a recorded reply may cite beside the turns that it answers for."""
-        with self._ledger.writer.state(durable=False) as state:
+        with self._ledger.writer.reader.state() as state:
             known = state.transcript.threads.get(cause.thread or "") or Thread(cause.thread or "")
             kept = [(turn, seq) for turn, seq in zip(known.turns, known.seqs, strict=True) if turn is not None]
         return self._ledger.past.citable(cause, kept)

@@ -31,9 +31,12 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "duplicate_seq": "`repair` keeps the line that the others follow and moves the file as it was aside",
         "broken_prev": "restore the file from a copy; or `repair` keeps the commits before it and moves the file aside",
         "unexplained_redaction": "an interrupted erasure is completed when the memory is opened; else restore a copy",
+        "impossible": "a hand wrote this commit: restore the file from a copy, or undo what it did with `revert`",
         "document_differs": "`repair` writes it anew and moves an edited one aside; `import` adopts an edit",
         "index_differs": "`repair` builds it anew; it can also be deleted, nothing is lost",
-        "head_not_found": "restore the ledger from a copy that has this commit",
+        "head_not_found": "restore the log from a copy that has this commit",
+        "bad_signature": "get the note again from where it is kept, and the key from who signed it",
+        "witness_unreadable": "put the witness file back; or name a new one, and keep the old one as it is",
     }
 )
 """How to mend each kind of problem that `verify` tells."""

@@ -78,9 +78,9 @@ def _of(name: str, turns: Sequence[Turn], beside: Sequence[Turn]) -> Transcript:
     outside = [turn for turn in beside if turn.n not in inside]
     transcript = Transcript()
     thread = transcript.threads.opened(name)
-    last = max(turn.n for turn in (*turns, *outside))
-    thread.turns, thread.seqs = [None] * last, [1] * last
-    thread.recorded_at = [turns[-1].at] * last
-    for turn in (*turns, *outside):
-        thread.turns[turn.n - 1] = turn
+    there = {turn.n: turn for turn in (*turns, *outside)}
+    for n in range(1, max(there) + 1):
+        thread.turns.append(there.get(n))
+        thread.seqs.append(1)
+        thread.recorded_at.append(turns[-1].at)
     return transcript

@@ -19,6 +19,8 @@ from ledger.store import EventStore, Record
 __all__ = ["Hashes", "Problem", "Slot", "StreamCheck"]
 
 _MOST_TOLD = 1_000
+_WHOLE = ("torn_tail", "impossible")
+"""Kinds of problem that leave the lines as they are: they can be read and folded."""
 _LARGEST_SEQ = 2**63 - 1
 _HASH_BYTES = 32
 _GONE = bytes(_HASH_BYTES)
@@ -138,8 +140,8 @@ class StreamCheck:
 
     @property
     def damaged(self) -> bool:
-        """Whether anything was found but a torn tail, so far."""
-        return bool(self._gaps) or any(kind != "torn_tail" for kind in self._told)
+        """Whether a line was found that is not what was written, or not where it was written, so far."""
+        return bool(self._gaps) or any(kind not in _WHOLE for kind in self._told)
 
     def commits(self) -> Iterator[Commit]:
         """Yield the commits that are what was written, each once; meanwhile `lines` and `byte` say where it stands."""

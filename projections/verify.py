@@ -1,4 +1,4 @@
-"""Is the log what was written, and is what people read what the log says?"""
+"""Verification of one scope: is the log what was written, could it have been, and do its readers show what it says?"""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from ledger.clock import Clock, SystemClock
 from ledger.commit import EMPTY, UNREADABLE, Commit, Head, head_of
 from ledger.errors import CorruptLogError
 from ledger.events import TurnRecorded
-from ledger.memory import Fold, Memory
+from ledger.memory import Fold
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore
 from ledger.writer import read_commits
 from projections.document import render, stated_moment
+from projections.ledger_check import LedgerCheck
 from projections.redaction_check import RedactionCheck
 from projections.replay import memories_when
 from projections.stream_check import Problem, StreamCheck
+from projections.turn_check import CoverageCheck, TranscriptCheck
+from projections.witnessed import WITNESS, Witnessed, judge
 
 __all__ = ["INDEX", "Problem", "Verification", "verify"]
 
@@ -31,13 +34,17 @@ _LAG_SECONDS = 0.2
 """memory.json is written at most 100 ms after a commit, by whoever made it."""
 
 
-class Verification(msgspec.Struct, frozen=True):
-    """What was checked and what was found; a torn tail alone leaves `ok` true: nobody was told it was there."""
+class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was checked and what was found; a torn tail alone leaves `ok` true: nobody was told it was there.
+
+    `notes` say what could not be checked and is no fault, such as a witness that cannot be read from here.
+    """
 
     ok: bool
     commits: int
     turns: int
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
 
 
 class _Pins:
@@ -100,34 +107,6 @@ def _place_of(check: StreamCheck, seq: int) -> tuple[int, int]:
     return 0, 0
 
 
-class _Ordinals:
-    """Turns count 1, 2, 3, … within their thread; behind damage or an erased cause nobody can tell."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}
-        self._telling = True
-
-    def take(self, commit: Commit, check: StreamCheck) -> None:
-        cause = commit.cause
-        self._telling = self._telling and not check.damaged and cause.kind != "erased"
-        if not self._telling or cause.thread is None or cause.turns is None:
-            return
-        first, last = cause.turns.first, cause.turns.last
-        recorded = commit.events[len(commit.events) - (last - first + 1) :] if first <= last else ()
-        stated = [event.turn.n if isinstance(event, TurnRecorded) else None for event in recorded]
-        expected = self._last.get(cause.thread, 0) + 1
-        wrong = next((n for n, told in enumerate(stated, first) if told not in (None, n)), None)
-        problem = None
-        if first != expected:
-            problem = f"the line records turn {first} of thread {cause.thread}, where {expected} is the next"
-        elif len(stated) != last - first + 1 or wrong is not None:
-            problem = f"the line does not hold the turns {first} to {last} of thread {cause.thread} that it states"
-        if problem is not None:
-            kind = "missing" if first > expected else "altered"
-            check.found(kind, check.lines, check.byte, problem)
-        self._last[cause.thread] = max(last, expected - 1)
-
-
 def verify(
     store: EventStore,
     scope: Scope,
@@ -135,49 +114,63 @@ def verify(
     document: Path | None = None,
     index: Callable[[], Sequence[str]] | None = None,
     expect_head: str | None = None,
+    witnessed: Sequence[Witnessed] = (),
     clock: Clock | None = None,
 ) -> Verification:
-    """Check both chains of a scope, what they say of each other, and the read models against the replay.
+    """Check both chains of a scope, what they say of each other and of memory, and the read models against the replay.
+
+    A commit whose hash is right, but that no rule could have written on the memory it follows, is `impossible`: see
+    `projections.ledger_check` and `projections.turn_check`.
 
     `document` is memory.json's path, `index` tells in what the derived index differs from the log, `expect_head` is a
-    hash that has to be in the ledger's chain. Others may go on writing meanwhile. Of one kind of problem in one stream
-    a thousand are told in full, the rest counted.
+    hash that has to be in the ledger's chain. `witnessed` are heads that were put down elsewhere, read before this is
+    called; each of them has to be in its chain. Others may go on writing meanwhile. Of one kind of problem in one
+    stream a thousand are told in full, the rest counted.
 
     Raises:
         StoreError: a log cannot be read, or is in a newer format.
     """
     ledger = StreamCheck(store, scope.stream(LEDGER), expect_head)
-    fold = Fold(Memory())
+    meaning = LedgerCheck(ledger, scope)
+    coverage = CoverageCheck(ledger)
     redactions = RedactionCheck(store, scope)
     pins = _Pins()
     for commit in ledger.commits():
-        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        _check_first(commit, ledger, scope, LEDGER)
+        meaning.take(commit)
+        coverage.take(commit)
         redactions.take(commit)
         pins.take(commit)
-        _check_first(commit, ledger, scope, LEDGER)
     found_head = ledger.found_sought or (expect_head == EMPTY.hash and not len(ledger.hashes))
+    not_found = [problem for one in witnessed for problem in judge(one.ledger, one.where, ledger)]
     ledger.forget_hashes()
     # Read after the ledger, the transcript is never older than what the ledger says of it.
     transcript = StreamCheck(store, scope.stream(TRANSCRIPT))
-    ordinals = _Ordinals()
+    said = TranscriptCheck(transcript)
     turns = 0
     for commit in transcript.commits():
         turns += sum(isinstance(event, TurnRecorded) for event in commit.events)
-        ordinals.take(commit, transcript)
         _check_first(commit, transcript, scope, TRANSCRIPT)
+        said.take(commit)
+        coverage.record(commit)
     pins.judge(transcript)
+    if said.sure and not transcript.damaged and not ledger.damaged:
+        coverage.judge(said)
     redactions.judge(ledger, transcript)
-    problems = [*ledger.problems, *transcript.problems]
+    not_found += [problem for one in witnessed for problem in judge(one.transcript, one.where, transcript)]
+    problems = [*ledger.problems, *transcript.problems, *not_found]
+    problems += [Problem("witness_unreadable", WITNESS, 0, 0, told) for one in witnessed for told in one.problems]
     if expect_head is not None and not found_head:
         message = f"{expect_head} is not in the chain: its tail was cut off, or it is another ledger's"
         problems.append(Problem("head_not_found", ledger.stream, 0, 0, message))
     if not ledger.damaged:
         if document is not None:
-            problems += _Document(document, store, scope, fold, ledger.head).check(clock or SystemClock())
+            problems += _Document(document, store, scope, meaning.fold, ledger.head).check(clock or SystemClock())
         if index is not None:
             problems += [Problem("index_differs", INDEX, 0, 0, told) for told in index()]
     ok = all(problem.kind == "torn_tail" for problem in problems)
-    return Verification(ok, ledger.lines, turns, tuple(problems))
+    notes = tuple(note for one in witnessed for note in one.notes)
+    return Verification(ok, ledger.lines, turns, tuple(problems), notes)
 
 
 def _check_first(commit: Commit, check: StreamCheck, scope: Scope, stream: str) -> None:

@@ -92,6 +92,7 @@ TEXTS = [
     "embedding_model",
     "embedding_base_url",
     "redis_url",
+    "witness",
 ]
 DEFAULTS: dict[str, object] = {
     "enabled": True,
@@ -153,6 +154,7 @@ DEFAULTS: dict[str, object] = {
     "embedding_base_url": None,
     "search_min_similarity": 0,
     "search_top_k": 5,
+    "witness": None,
     "redis_url": None,
     "redis_ttl_seconds": 1800,
 }
@@ -318,7 +320,7 @@ def test_a_list_of_categories_may_be_given_with_commas(key: str) -> None:
 
 @pytest.mark.parametrize("key", TEXTS)
 def test_a_text_is_a_text(key: str) -> None:
-    assert getattr(load_settings({key: "x"}, None, {}).settings, key) == "x"
+    assert getattr(load_settings({key: "/x"}, None, {}).settings, key) == "/x"
     for wrong in (3, True, ["x"], {}):
         assert refusal({key: wrong}).endswith(" (from the file): it is a text")
 

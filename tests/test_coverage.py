@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from backstory.handle import MemoryHandle
 from ledger.commit import Cause, Commit, Head
-from ledger.coverage import Coverage, Parked, is_quiet
+from ledger.coverage import Coverage, Parked, is_quiet, opening
 from ledger.errors import ModelRejectedError, NoModelError, NotFoundError
-from ledger.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
+from ledger.events import Event, Redacted, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
 from ledger.extraction.recorded import RecordedReply
 from ledger.transcript import Thread, Transcript
 
@@ -424,6 +424,18 @@ def test_a_discard_covers_what_was_parked_and_nothing_else(tmp_path):
     assert sorted(covered_turns(memory)) == [("t", n) for n in (1, 2, 3, 4)]
 
 
+def test_what_was_learned_from_while_it_was_being_given_up_is_not_covered_twice(tmp_path, monkeypatch):
+    memory = open_home(tmp_path).memory()
+    memory.record("t", exchange("tea", 1))
+    memory.extract([RecordedReply("t", "no JSON")])
+    parked = memory._parked("t")
+    memory.retry(replies=[RecordedReply("t", reply("Ada likes tea"))])
+    monkeypatch.setattr(memory, "_parked", lambda thread: parked)
+    memory.discard("t")
+    assert [entry.cause.turns is not None for entry in memory.log()] == [False, True, False, False]
+    assert memory.verify().problems == ()
+
+
 def test_there_has_to_be_something_to_discard_or_retry(tmp_path):
     memory = open_home(tmp_path, ScriptedModel()).memory("ada")
     memory.record("t", exchange("tea"))
@@ -510,3 +522,76 @@ def test_counts_of_threads_and_status_agree(tmp_path):
     memory.extract(thread="t1")
     assert {summary.thread: summary.pending for summary in memory.threads()} == {"t1": 0, "t2": 6}
     assert pending_of(memory) == {"t2": 6}
+
+
+# Over any history
+
+
+STEP = st.one_of(
+    st.tuples(st.just("record"), st.integers(1, 4), st.sets(st.integers(1, 12), max_size=3)),
+    st.tuples(st.sampled_from(["cover", "park"]), st.integers(1, 14), st.integers(0, 4)),
+    st.tuples(st.just("clear"), st.integers(0, 2), st.just(0)),
+    st.tuples(st.just("erase"), st.integers(1, 14), st.just(0)),
+)
+
+
+@given(st.lists(STEP, max_size=25))
+def test_what_is_told_after_each_step_is_what_a_first_look_tells(steps):
+    """Coverage remembers what it has passed over; here each turn is looked at anew, one by one."""
+    streams = Streams()
+    covered: set[int] = set()
+    parked: set[int] = set()
+    for kind, first, more in steps:
+        count = len(streams.thread().turns)
+        some = set(range(first, first + more + 1)) if isinstance(more, int) else set()
+        if kind == "record":
+            streams.record(first, superseding=tuple(n for n in more if n <= count))
+        elif kind == "cover":
+            streams.cover(min(some), max(some))
+            covered |= some
+            parked -= some
+        elif kind == "park":
+            streams.park(min(some), max(some))
+            parked |= some - covered
+        elif kind == "clear":
+            pin = max(0, streams.transcript.head.seq - first)
+            streams.clear(pin)
+            covered |= {n for n, seq in enumerate(streams.thread().seqs, 1) if seq <= pin}
+        else:
+            streams.thread().redact(Redacted("transcript", 1, 0, "turn", thread="t", n=first, turn=f"t{first}", size=5))
+        thread = streams.thread()
+        standing = {turn.n for turn in thread.standing()}
+        assert spread(streams.pending()) & standing == standing - covered - parked
+        assert spread(streams.parked()) & standing == standing & parked - covered
+        assert all({a, b} <= standing for a, b in [*streams.pending(), *streams.parked()])
+        assert not spread(streams.pending()) & (covered | parked)
+        for n in range(1, len(thread.turns) + 1):
+            assert streams.coverage.covers(thread, TurnRange(n, n)) == (n in covered)
+        assert streams.coverage.highest("t") <= max(covered | parked, default=0)
+
+
+def spread(runs: list[tuple[int, int]]) -> set[int]:
+    return {n for first, last in runs for n in range(first, last + 1)}
+
+
+SAID = st.tuples(st.sampled_from(["user", "assistant"]), st.sampled_from(["ok", "I like tea."]))
+
+
+@given(st.lists(st.tuples(st.lists(SAID, max_size=4), st.sets(st.integers(1, 20), max_size=2)), max_size=8), st.data())
+def test_what_opens_a_run_is_told_alike_however_often_it_is_asked(steps, data):
+    streams = Streams()
+    for words, superseded in steps:
+        first = len(streams.thread().turns) + 1
+        events: list[Event] = [TurnSuperseded(n) for n in superseded if n < first]
+        events += [TurnRecorded(turn(n, *said)) for n, said in enumerate(words, first)]
+        cause = Cause(kind="record", thread="t", turns=TurnRange(first, first + len(words) - 1))
+        seq = streams.transcript.head.seq + 1
+        streams.transcript.apply(Commit(seq, AT, cause, tuple(events), "", str(seq)))
+        thread = streams.thread()
+        begin = data.draw(st.integers(1, 6))
+        run = TurnRange(begin, begin + data.draw(st.integers(0, len(thread.turns) + 3)))
+        there = thread.standing(run.first, run.last)
+        says = [t.n for t in there if t.role == "user" and t.content != "ok"]
+        answers = [t.n for t in there if t.role != "user" and says and t.n > says[0]]
+        assert opening(thread, run) == (says[0] if says else None)
+        assert is_quiet(thread, run) == (not answers)

@@ -538,11 +538,11 @@ def test_nobody_who_reads_memory_waits_while_the_background_does(
     entered, opened = threading.Event(), threading.Event()
     take = bs.store._locks.take  # type: ignore[attr-defined]
 
-    def taken(path: str) -> object:
+    def taken(path: str, timeout: float) -> object:
         if path.endswith("transcript.lock") and threading.current_thread() is background:
             entered.set()
             assert opened.wait(PATIENCE)
-        return take(path)
+        return take(path, timeout)
 
     with locked(bs):
         assert door.record(ADA, "t", exchange("tea")) is None
@@ -568,11 +568,11 @@ def test_one_who_records_waits_for_a_lock_once_also_where_there_are_workers(home
         waits: list[str] = []
         take = bs.store._locks.take  # type: ignore[attr-defined]
 
-        def taken(path: str) -> object:
+        def taken(path: str, timeout: float) -> object:
             waits.append(path)
             # Whoever reads folds what is on its way to disk, and has to look at the disk once that has failed.
             memory.context("tea")
-            return take(path)
+            return take(path, timeout)
 
         bs.store._locks.take = taken  # type: ignore[attr-defined]
         with locked(bs), pytest.raises(LockTimeoutError):

@@ -292,12 +292,17 @@ def damaged(home: Home, kind: str) -> None:
             home.put(LEDGER, [*home.ledger[:-1], alone, by_hand([b'{"kind":"policy"}'], seq=7, after=head_of(one))])
         case "unexplained_redaction":
             home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
+        case "impossible":
+            home.put(LEDGER, [*home.ledger, by_hand([b'{"kind":"genesis"}'], after=head_of(home.ledger[-1]))])
         case "document_differs":
             home.document.write_bytes(b"{}")
 
 
+NOT_OF_A_LOG = {"head_not_found", "index_differs", "bad_signature", "witness_unreadable"}
+
+
 @pytest.mark.parametrize("scope", [None, SCOPE])
-@pytest.mark.parametrize("kind", sorted(set(REMEDIES) - {"head_not_found", "index_differs"}))
+@pytest.mark.parametrize("kind", sorted(set(REMEDIES) - NOT_OF_A_LOG))
 def test_each_problem_of_a_log_comes_with_its_remedy(home: Home, kind: str, scope: Scope | None) -> None:
     damaged(home, kind)
     checks = examine(home.path, scope=scope)
@@ -332,9 +337,12 @@ def test_every_kind_of_problem_has_a_remedy() -> None:
         "duplicate_seq",
         "broken_prev",
         "unexplained_redaction",
+        "impossible",
         "document_differs",
         "index_differs",
         "head_not_found",
+        "bad_signature",
+        "witness_unreadable",
     }
 
 

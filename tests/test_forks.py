@@ -44,7 +44,7 @@ def add(writer: Writer, text: str) -> Commit:
 
 
 def say(writer: Writer, text: str) -> None:
-    writer.record("t", [Kept("user", text)], append=True)
+    writer.record("t", [Kept("user", text)], mode="append")
 
 
 def use(writer: Writer, mark: str) -> None:
@@ -243,7 +243,7 @@ class Shop:
         return reply("User likes tea")
 
     def say(self, thread: str = "t", *, at_once: bool = False) -> None:
-        self.writer.record(thread, [Kept("user", "I like tea."), Kept("assistant", "Tea it is.")], append=True)
+        self.writer.record(thread, [Kept("user", "I like tea."), Kept("assistant", "Tea it is.")], mode="append")
         self.producer.notice(self.writer, thread, at_once=at_once)
 
     def pending(self, thread: str = "t") -> bool:

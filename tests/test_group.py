@@ -105,15 +105,16 @@ def test_what_is_decided_while_a_sync_lasts_shares_the_next_one(store: Paced) ->
     assert len(writer.memory().facts) == 11
 
 
-def test_nobody_reads_what_is_not_durable(store: Paced) -> None:
+def test_a_reader_waits_for_no_sync_and_is_shown_what_is_durable(store: Paced) -> None:
     writer = writer_on(store)
     crew = Crew(store, writer)
     first = crew.hold()
-    reading = crew.pool.submit(writer.memory)
-    assert not reading.done()
+    assert len(writer.memory().facts) == 1
+    with writer.reader.state() as state:
+        assert len(state.memory.facts) == 1
     store.open.set()
-    assert len(reading.result(PATIENCE).facts) == 2
     first.result(PATIENCE)  # type: ignore[attr-defined]
+    assert len(writer.memory().facts) == 2
 
 
 def test_a_failed_sync_fails_its_group_and_what_was_decided_on_it_is_decided_again(store: Paced) -> None:

@@ -359,12 +359,12 @@ def test_an_erasure_in_the_middle_of_a_writing_is_noticed(
 ) -> None:
     memory.touch("fact_2_0", "fact_2_1")
     writer = memory._own
-    standing = writer.standing()
+    standing = writer.reader.standing()
     answers = iter([standing])
-    current = type(writer).standing
+    current = writer.reader.standing
     memory.forget("fact_2_0")
     # Who asked just before the erasure got this answer.
-    monkeypatch.setattr(type(writer), "standing", lambda self: next(answers, None) or current(self))
+    monkeypatch.setattr(writer.reader, "standing", lambda: next(answers, None) or current())
     bs._engine.heat.flush(writer)
     assert set(stored(home)) == {"fact_2_1"}
 

@@ -321,6 +321,11 @@ def test_a_path_names_a_file_of_either_kind(memory: MemoryHandle, tmp_path: Path
         (b"[1,\n2,\n", "line 3"),
         (b"\xff\xfe", "no UTF-8"),
         (b"[" * 100_000, "nested too deep"),
+        (b'{"facts":\n[{"content": "[9"},\n' + b"[" * 5_000 + b"]" * 5_000 + b"]}", "line 3: it is nested too deep"),
+        (
+            b'{"a": [[[],\n3]],\n"facts": ["' + b"9" * 5_000 + b'",\n' + b"9" * 5_000 + b"]}",
+            "line 4: it holds a number",
+        ),
         (b"3", "no memory document"),
         (b'{"facts":{}}', "facts in this document is not a list"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import itertools
 import multiprocessing
 import os
 import random
@@ -29,11 +28,12 @@ from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.snapshot import Place
 from ledger.store.jsonl import JsonlStore
 from ledger.transcript import Transcript
+from ledger.turn_columns import Trace
 from ledger.writer import read_commits
 from projections.history import concerns
 from projections.index import ScopeIndex
 from projections.index_file import IndexFile
-from projections.places import VERSION, Checkpoint, Tip, beginning, covering, name_of, named
+from projections.places import VERSION, Checkpoint, Mark, Said, ThreadState, Tip, beginning, name_of, named
 from projections.replay import memories_when, memory_at
 from projections.shelf import DamagedError, Shelf
 
@@ -353,15 +353,6 @@ def test_names_are_spelled_apart_and_found_by_their_beginnings(names):
             assert not name.startswith(other) or key.startswith(beginning(other))
 
 
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)).map(lambda r: (r[0], r[0] + r[1])), max_size=12))
-def test_ranges_that_are_put_together_cover_the_same_and_lie_apart(ranges):
-    merged = []
-    for first, last in ranges:
-        merged = covering(merged, first, last)
-    assert {n for a, b in merged for n in range(a, b + 1)} == {n for a, b in ranges for n in range(a, b + 1)}
-    assert all(one[1] + 1 < other[0] for one, other in itertools.pairwise(merged))
-
-
 # What it costs.
 
 
@@ -575,7 +566,8 @@ def test_verify_finds_a_flipped_byte_in_a_leaf_and_mends_nothing(tmp_path, tiny)
     with sqlite3.connect(file_of(tmp_path)) as db:
         leaves = [row[0] for row in db.execute("SELECT data FROM leaf WHERE length(data) > 40")]
     db.close()
-    found = [data.find(leaf[:30]) for leaf in leaves]
+    # SQLite leaves bytes behind where it has moved a row within a page: what is there twice may be one of those.
+    found = [data.find(leaf[:30]) for leaf in leaves if data.count(leaf[:30]) == 1]
     for place in [place for place in found if place >= 0][::4]:
         file_of(tmp_path).write_bytes(data)
         flip(file_of(tmp_path), place + 10)
@@ -918,8 +910,8 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, tiny):
 
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
-    schema = msgspec.json.encode(msgspec.json.schema_components([Checkpoint, Tip])[1])
-    assert (VERSION, zlib.crc32(schema)) == (3, 3218563153), (
+    schema = msgspec.json.encode(msgspec.json.schema_components([Checkpoint, Tip, Mark, Said, ThreadState, Trace])[1])
+    assert (VERSION, zlib.crc32(schema)) == (4, 414693267), (
         "raise VERSION in projections/places.py, then note the new sum here"
     )
 

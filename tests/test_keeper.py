@@ -197,10 +197,10 @@ def test_commits_of_another_process_are_shown_too(bench: Bench, tmp_path: Path) 
 def test_what_is_committed_while_the_lock_is_waited_for_is_shown_however_often_that_happens(tmp_path: Path) -> None:
     class Contended(JsonlStore):
         @contextmanager
-        def locked(self, stream: str) -> Iterator[None]:
+        def locked(self, stream: str, *, wait: bool = True) -> Iterator[None]:
             if threading.current_thread() is flushing:
                 other.add(f"walks {next(count)}")
-            with super().locked(stream):
+            with super().locked(stream, wait=wait):
                 yield
 
     count, flushing = itertools.count(), None
@@ -404,7 +404,7 @@ def test_where_nothing_can_be_written_a_reader_is_not_told(
     bench = lagging(tmp_path)
     before = bench.path.read_bytes()
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise StoreError("cannot lock: Read-only file system")
 
     monkeypatch.setattr(JsonlStore, "locked", refuse)

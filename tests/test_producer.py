@@ -86,7 +86,7 @@ class Shop:
 
     def say(self, thread: str = "t", messages: list[dict[str, object]] | None = None, *, at_once: bool = False) -> None:
         read = [read_message(message) for message in messages or exchange("tea")]
-        self.writer.record(thread, keep(read), append=True)
+        self.writer.record(thread, keep(read), mode="append")
         self.producer.notice(self.writer, thread, at_once=at_once)
 
     def after(self, seconds: float) -> int:

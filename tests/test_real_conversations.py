@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
 import pytest
-from fakes import open_home
+from fakes import FakeClock, ScriptedModel, open_home, reply
 
 from backstory.handle import MemoryHandle
-from backstory.results import WhatIf
+from backstory.results import TurnView, WhatIf
 from ledger.extraction.recorded import read_replies
 from ledger.policy import PolicyValue
 from projections.document import render
@@ -161,3 +161,49 @@ def test_asked_again_with_the_same_answers_nothing_differs_and_with_none_of_half
         half = memory.reextract(replies=replies[: len(replies) // 2])
         assert (half.added, half.removed, half.revised, half.sections) == ((), (), (), ())
         assert half.again.updates == len(replies) // 2
+
+
+# Whatever a host sends of a conversation, all of it stands.
+
+
+def in_one_thread(ledger: Path) -> list[dict[str, object]]:
+    """The words of a conversation, without ids, as a host without ids sends them."""
+    return [{"role": turn["role"], "content": turn["content"]} for _, turns in conversation(ledger) for turn in turns]
+
+
+def words(turns: Iterable[TurnView]) -> list[tuple[str, str]]:
+    return [(turn.role, turn.content) for turn in turns]
+
+
+@pytest.mark.parametrize("ledger", LEDGERS, ids=NAMES)
+@pytest.mark.parametrize("how", ["pairs", "windows", "whole"])
+def test_a_conversation_stands_complete_after_an_early_erasure(tmp_path: Path, ledger: Path, how: str) -> None:
+    said = in_one_thread(ledger)
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        for end in range(2, len(said) + 2, 2):
+            start = {"pairs": end - 2, "windows": max(0, end - 10), "whole": 0}[how]
+            memory.record("t", said[start:end])
+            if end == 10:
+                memory.forget(matching=str(said[4]["content"]))
+        kept = [(turn["role"], turn["content"]) for turn in said if str(turn["content"]).strip()]
+        assert words(memory.transcript("t")) == [turn for turn in kept if turn[1] != said[4]["content"]]
+
+
+@pytest.mark.parametrize("ledger", LEDGERS, ids=NAMES)
+def test_a_conversation_stands_complete_under_retention(tmp_path: Path, ledger: Path) -> None:
+    said, clock = in_one_thread(ledger), FakeClock()
+    model = ScriptedModel(*[reply("nothing new")] * len(said))
+    with open_home(tmp_path, clock=clock, model=model, transcript_retention_days=3) as bs:
+        memory = bs.memory("ada")
+        recorded = []
+        for start in range(0, len(said), 2):
+            memory.record("t", said[start : start + 2])
+            standing = words(memory.transcript("t"))
+            recorded += standing[len(standing) - len(said[start : start + 2]) :]
+            memory.extract()
+            clock.advance(3 * 3600)
+        assert recorded == [(turn["role"], turn["content"]) for turn in said]
+        left = words(memory.transcript("t"))
+        assert 20 < len(left) < 80
+        assert left == recorded[-len(left) :]

@@ -10,7 +10,8 @@ from fakes import FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 from backstory.api import Backstory
 from backstory.handle import MemoryHandle
 from ledger.errors import ModelRejectedError
-from ledger.events import Redacted
+from ledger.events import Erased, Redacted, Section, SummaryUpdated
+from ledger.memory import Fold, Memory
 from ledger.writer import Writer
 
 DAY = 86_400.0
@@ -137,3 +138,12 @@ def test_workers_in_the_background_do_it_too(tmp_path: Path) -> None:
         memory.record("new", exchange("running"))
         assert memory.flush()
         assert said(memory, "old") == []
+
+
+def test_an_expiry_is_no_barrier_either_where_what_it_said_again_was_erased_later() -> None:
+    again = SummaryUpdated("thread/1/1-2/t", Section(), Section("Much was said."))
+    expired = Redacted("ledger", 2, 0, "expired", section="thread/2/1-4/t")
+    for events in ((expired, again), (expired, Erased("0" * 64))):
+        fold = Fold(Memory())
+        fold.advance(7, "2026-03-01T12:00:00.000000Z", "redaction", events)
+        assert fold.barriers == {}

@@ -106,7 +106,10 @@ def test_without_one_it_is_the_jsonl_engine(tmp_path: Path) -> None:
         ("own_engines.engine:Broken", "could not be made with the home folder alone (RuntimeError): no such"),
         ("own_engines.engine:Changeling", "is no event store: it lacks append, "),
         ("ledger.store:EventStore", "could not be made with the home folder alone (TypeError)"),
-        ("builtins:dict", "is no event store: it lacks append, append_all, read, head, settled_head, streams"),
+        (
+            "builtins:dict",
+            "is no event store: it lacks append, append_all, read, head, durable_head, settled_head, streams",
+        ),
         ("Own", "is no dotted path: write package.module:Class"),
         ("own_engines.engine:", "is no dotted path"),
         (":Own", "is no dotted path"),
@@ -120,8 +123,8 @@ def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, pa
 
 def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
-        "is no event store: it lacks append_all, head, settled_head, streams, follow, redact, edition, size, "
-        "torn_tail, locked, lease, close (see EventStore in ledger/store)"
+        "is no event store: it lacks append_all, head, durable_head, settled_head, streams, follow, key, destroy_key, "
+        "redact, edition, size, torn_tail, locked, lease, close (see EventStore in ledger/store)"
     )
 
 

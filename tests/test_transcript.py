@@ -9,145 +9,28 @@ import pytest
 from fakes import CountingSalts, FakeClock, open_home
 from hypothesis import example, given
 from hypothesis import strategies as st
+from one_thread import AT, Conversation, after, chat, says, unnamed
 
-from ledger.arrival import _overlap, receive
-from ledger.commit import Cause, Commit
+from ledger.arrival import Mode, receive
 from ledger.errors import StoreError, WrongExpectedVersionError
-from ledger.events import Redacted, TurnRange, TurnRecorded, TurnSuperseded
+from ledger.events import TurnRange, TurnRecorded, TurnSuperseded
 from ledger.messages import Kept
 from ledger.scope import Scope
 from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Thread, Transcript
 from ledger.writer import Recorded, Writer
 
-AT = "2026-03-01T12:00:00.000000Z"
-
-
-def says(content: str, turn_id: str | None = None, role: str = "user") -> Kept:
-    return Kept(role=role, content=content, id=turn_id)
-
-
-def chat(*contents: str) -> list[Kept]:
-    """Messages without ids, a user and an agent in turn."""
-    return [says(content, role=("user", "assistant")[i % 2]) for i, content in enumerate(contents)]
-
-
-class Conversation:
-    """One thread that deliveries lead to, without a disk."""
-
-    def __init__(self) -> None:
-        self.transcript = Transcript()
-
-    @property
-    def thread(self) -> Thread:
-        return self.transcript.threads.get("t", Thread("t"))
-
-    def send(self, *messages: Kept, append: bool = False, at_most: int = 200, crash_after: int | None = None) -> int:
-        """Deliver; returns how many turns were recorded. `crash_after` so many commits the rest is lost."""
-        arrival = receive(self.thread, messages, AT, append=append)
-        done = 0
-        for number, (turns, events) in enumerate(arrival.commits(at_most)):
-            if number == crash_after:
-                break
-            seq = self.transcript.head.seq + 1
-            self.transcript.apply(
-                Commit(seq, AT, Cause(kind="record", thread="t", turns=turns), tuple(events), "", f"{seq}")
-            )
-            done += turns.last - turns.first + 1
-        return done
-
-    def erase(self, *ordinals: int) -> None:
-        """Erase turns, as their redaction says."""
-        for n in ordinals:
-            turn = self.thread.turns[n - 1]
-            assert turn is not None
-            self.thread.redact(
-                Redacted("transcript", 1, 0, "turn", thread="t", n=n, turn=turn.id, size=len(turn.content))
-            )
-
-    def withdraw(self, *ordinals: int) -> None:
-        """Take turns back."""
-        seq, events = self.transcript.head.seq + 1, tuple(map(TurnSuperseded, ordinals))
-        self.transcript.apply(Commit(seq, AT, Cause(kind="withdrawal", thread="t"), events, "", f"{seq}"))
-
-    @property
-    def standing(self) -> list[str]:
-        return [turn.content for turn in self.thread.standing()]
-
-    @property
-    def everything(self) -> list[str]:
-        return [turn.content for turn in self.thread.turns if turn is not None]
-
-
-def after(*deliveries: Sequence[Kept]) -> Conversation:
-    conversation = Conversation()
-    for delivery in deliveries:
-        conversation.send(*delivery)
-    return conversation
+OPENED = ["I live in Oslo with my sister", "Oslo is a fine place to live"]
+OPENING = chat(*OPENED)
+"""What makes a conversation one that can be recognised, however little the rest of it says."""
 
 
 # Without ids: the whole conversation each time, or only what is new
 
 
-@pytest.mark.parametrize(
-    ("deliveries", "standing"),
-    [
-        pytest.param(["ab", "ab"], "ab", id="the same again"),
-        pytest.param(["ab", "abcd", "abcdef"], "abcdef", id="growing"),
-        pytest.param(["a", "ab"], "ab", id="an answer comes"),
-        pytest.param(["ab", "cd", "ef"], "abcdef", id="only what is new"),
-        pytest.param(["abcd", "cdef", "efgh"], "abcdefgh", id="a window that slides"),
-        pytest.param(["abcd", "def", "f"], "abcdef", id="a window that slides by one"),
-        pytest.param(["abcdef", "abc"], "abcdef", id="shorter"),
-        pytest.param(["abcdef", "ab"], "abcdef", id="shorter by far"),
-        pytest.param(["abcdef", "a"], "abcdefa", id="one alone is said again"),
-        pytest.param(["abcdef", "def"], "abcdef", id="its end alone"),
-        pytest.param(["ab", "", "abc"], "abc", id="nothing"),
-        pytest.param(["oxo", "oxoo"], "oxoo", id="a second ok"),
-        pytest.param(["oo", "ooo", "oooo"], "oooo", id="nothing but ok"),
-        pytest.param(["oxoxo", "oxoxoy"], "oxoxoy", id="a border"),
-        pytest.param(["abab", "abc"], "ababc", id="a window that might be an edit"),
-        pytest.param(["abcd", "abxd"], "abxd", id="an edit"),
-        pytest.param(["abcd", "abx"], "abx", id="an edit that ends there"),
-        pytest.param(["abcd", "abcx"], "abcx", id="another last answer"),
-        pytest.param(["abcd", "abcx", "abcd"], "abcd", id="back and forth"),
-        pytest.param(["abcd", "axcd", "axcde"], "axcde", id="an edit, then growing"),
-        pytest.param(["abcd", "axyz", "yzuv"], "axyzuv", id="an edit, then a window"),
-        pytest.param(["abcd", "axyz", "ax"], "axyz", id="an edit, then shorter"),
-    ],
-)
-def test_without_ids_a_delivery_is_aligned_with_what_is_recorded(deliveries, standing):
-    conversation = after(*[[says(letter) for letter in delivery] for delivery in deliveries])
-    assert "".join(conversation.standing) == standing
-
-
-def test_the_same_words_of_another_speaker_are_another_turn():
-    conversation = after([says("ok")], [says("ok", role="assistant")])
-    assert [(turn.role, turn.content) for turn in conversation.thread.standing()] == [
-        ("user", "ok"),
-        ("assistant", "ok"),
-    ]
-
-
-def test_an_edit_supersedes_what_diverges_and_nothing_before():
-    conversation = after(chat("a", "b", "c", "d"), chat("a", "b", "x"))
-    assert conversation.everything == ["a", "b", "c", "d", "x"]
-    assert conversation.thread.superseded == {3, 4}
-    assert [turn.n for turn in conversation.thread.standing()] == [1, 2, 5]
-
-
-def test_append_takes_everything_as_new():
-    conversation = Conversation()
-    assert conversation.send(*chat("ok", "sure"), append=True) == 2
-    assert conversation.send(*chat("ok", "sure"), append=True) == 2
-    assert conversation.send(*chat("ok"), append=True) == 1
-    assert conversation.standing == ["ok", "sure", "ok", "sure", "ok"]
-
-
 def test_append_still_knows_an_id():
     conversation = Conversation()
-    conversation.send(says("a", "1"), says("b"), append=True)
-    assert conversation.send(says("a", "1"), says("b"), append=True) == 1
+    conversation.send(says("a", "1"), says("b"), mode="append")
+    assert conversation.send(says("a", "1"), says("b"), mode="append") == 1
     assert conversation.standing == ["a", "b", "b"]
 
 
@@ -156,56 +39,15 @@ talk = st.lists(few, max_size=8)
 distinct = st.lists(st.integers(0, 99).map(str), max_size=12, unique=True)
 
 
-def unnamed(contents: Sequence[str]) -> list[Kept]:
-    return [says(content) for content in contents]
-
-
-@given(talk)
-def test_sending_the_whole_again_adds_nothing(contents):
-    conversation = after(unnamed(contents))
-    assert conversation.send(*unnamed(contents)) == 0
-    assert conversation.everything == contents
-
-
 @given(talk, st.lists(st.integers(1, 4)))
 @example(["a", "a", "a", "a"], [1, 1, 1])
 def test_a_conversation_that_grows_is_recorded_once_whatever_it_says(contents, steps):
     conversation, said = Conversation(), 0
     for step in [*steps, len(contents)]:
         said = min(len(contents), said + step)
-        conversation.send(*unnamed(contents[:said]))
-        assert conversation.everything == contents[:said]
+        conversation.send(*OPENING, *unnamed(contents[:said]))
+        assert conversation.everything == [*OPENED, *contents[:said]]
     assert conversation.thread.superseded == set()
-
-
-@given(talk, st.data())
-def test_the_beginning_of_what_is_recorded_changes_nothing(contents, data):
-    conversation = after(unnamed(contents))
-    length = data.draw(st.integers(0, len(contents)).filter(lambda n: n != 1))
-    assert conversation.send(*unnamed(contents[:length])) == 0
-    assert conversation.everything == contents
-    assert conversation.thread.superseded == set()
-
-
-@given(distinct, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3))))
-def test_a_window_that_slides_over_a_conversation_loses_and_doubles_nothing(contents, slides):
-    conversation, end = Conversation(), 0
-    for back, ahead in [*slides, (0, len(contents))]:
-        start, end = max(0, end - back), min(len(contents), end + ahead)
-        conversation.send(*unnamed(contents[start:end]))
-    assert conversation.everything == contents
-    assert conversation.thread.superseded == set()
-
-
-@given(distinct.filter(lambda contents: len(contents) > 1), st.data())
-def test_an_edit_leaves_standing_exactly_what_was_sent(contents, data):
-    conversation = after(unnamed(contents))
-    for edit in range(3):
-        standing = conversation.standing
-        shared = data.draw(st.integers(1, len(standing)))
-        told = [*standing[:shared], *(f"{edit}-{i}" for i in range(data.draw(st.integers(1, 3))))]
-        conversation.send(*unnamed(told))
-        assert conversation.standing == told
 
 
 @given(st.lists(st.tuples(talk, st.booleans()), max_size=6))
@@ -214,34 +56,11 @@ def test_ordinals_count_on_and_what_is_recorded_never_changes(deliveries):
     for contents, append in deliveries:
         before = list(conversation.thread.turns)
         gone = set(conversation.thread.superseded)
-        conversation.send(*unnamed(contents), append=append)
+        conversation.send(*unnamed(contents), mode="append" if append else "conversation")
         turns = conversation.thread.turns
         assert turns[: len(before)] == before
         assert conversation.thread.superseded >= gone
         assert [turn.n for turn in turns if turn is not None] == list(range(1, len(turns) + 1))
-
-
-@given(talk, talk)
-def test_the_overlap_is_the_longest_one(old, new):
-    longest = max(size for size in range(len(new) + 1) if size <= len(old) and old[len(old) - size :] == new[:size])
-    assert _overlap(old, new) == longest
-
-
-@given(st.lists(few, max_size=40), st.lists(few, min_size=1, max_size=12))
-def test_the_overlap_of_long_texts_is_the_longest_one(old, tail):
-    new = [*tail, *old[:5]]
-    whole = [*old, *tail]
-    longest = max(
-        size for size in range(len(new) + 1) if size <= len(whole) and whole[len(whole) - size :] == new[:size]
-    )
-    assert _overlap(whole, new) == longest
-
-
-def test_alignment_takes_no_square_of_the_time():
-    # A worst case for naive matching: 20,000 x 20,000 comparisons would take minutes.
-    old = ["a"] * 20_000
-    assert _overlap(old, [*["a"] * 19_999, "b", "a"]) == 19_999
-    assert _overlap([*old, "b"], [*["a"] * 20_000, "b", "b"]) == 20_001
 
 
 # With ids
@@ -282,7 +101,8 @@ def test_the_same_text_under_another_id_is_another_turn():
 
 
 def test_a_revision_of_a_turn_that_an_edit_had_superseded_is_recorded():
-    conversation = after([says("a", "1"), says("b", "2")], [says("a"), says("x")])
+    conversation = after([says("a", "1"), says("b", "2")])
+    conversation.send(says("a"), says("x"), mode="replace")
     assert conversation.standing == ["a", "x"]
     conversation.send(says("b", "2"))
     assert conversation.standing == ["a", "x", "b"]
@@ -344,14 +164,9 @@ def test_a_conversation_with_some_ids_grows_and_is_recorded_once(messages, steps
     conversation, said = Conversation(), 0
     for step in [*steps, len(messages), 0]:
         said = min(len(messages), said + step)
-        conversation.send(*messages[:said])
-        assert conversation.everything == [message.content for message in messages[:said]]
+        conversation.send(*OPENING, *messages[:said])
+        assert conversation.everything == [*OPENED, *(message.content for message in messages[:said])]
     assert conversation.thread.superseded == set()
-
-
-def test_a_host_that_stops_sending_ids_is_still_understood():
-    conversation = after([says("a", "1"), says("b", "2")], [says("a"), says("b"), says("c")])
-    assert conversation.everything == ["a", "b", "c"]
 
 
 # One delivery in several commits
@@ -369,10 +184,10 @@ def test_a_delivery_cut_into_commits_says_the_same(contents, edited, at_most):
 
 
 def test_what_is_superseded_goes_in_the_commit_of_what_replaces_it():
-    conversation = after(chat("a", "b", "c"))
-    commits = list(receive(conversation.thread, chat("a", "x", "y", "z"), AT).commits(2))
-    assert [turns for turns, _ in commits] == [TurnRange(4, 5), TurnRange(6, 6)]
-    assert [type(event) for event in commits[0][1]] == [TurnSuperseded, TurnSuperseded, TurnRecorded, TurnRecorded]
+    conversation = after([*OPENING, *chat("a", "b")])
+    commits = list(receive(conversation.thread, [*OPENING, *chat("a", "x", "y", "z")], AT).commits(2))
+    assert [turns for turns, _ in commits] == [TurnRange(5, 6), TurnRange(7, 7)]
+    assert [type(event) for event in commits[0][1]] == [TurnSuperseded, TurnRecorded, TurnRecorded]
     assert [type(event) for event in commits[1][1]] == [TurnRecorded]
 
 
@@ -381,10 +196,12 @@ def test_a_crash_in_the_middle_of_a_delivery_and_the_same_again_is_as_if_there_h
     contents, more, at_most, crash_after, edit
 ):
     told = [*contents[: len(contents) // 2], *more] if edit else [*contents, *more]
-    smooth, broken = after(unnamed(contents)), after(unnamed(contents))
-    smooth.send(*unnamed(told))
-    broken.send(*unnamed(told), at_most=at_most, crash_after=crash_after)
-    broken.send(*unnamed(told), at_most=at_most)
+    before, sent = [*OPENING, *unnamed(contents)], [*OPENING, *unnamed(told)]
+    mode: Mode = "replace" if edit else "conversation"
+    smooth, broken = after(before), after(before)
+    smooth.send(*sent, mode=mode)
+    broken.send(*sent, at_most=at_most, crash_after=crash_after, mode=mode)
+    broken.send(*sent, at_most=at_most, mode=mode)
     assert broken.standing == smooth.standing
     assert broken.everything == smooth.everything
 
@@ -460,7 +277,12 @@ def test_another_process_that_records_first_costs_nothing(tmp_path, append):
     one, other = writer(JsonlStore(tmp_path)), writer(JsonlStore(tmp_path))
     one.record("t", unnamed(["a", "b"]))
     other.record("elsewhere", unnamed(["x"]))
-    assert one.record("t", unnamed(["c"] if append else ["a", "b", "c"]), append=append).turns == 1
+    assert (
+        one.record(
+            "t", unnamed(["c"] if append else ["a", "b", "c"]), mode="append" if append else "conversation"
+        ).turns
+        == 1
+    )
     other.record("elsewhere", unnamed(["x", "y"]))
     assert contents_of(one) == ["a", "b", "c"]
     assert contents_of(other, "elsewhere") == ["x", "y"]
@@ -470,7 +292,12 @@ def test_another_process_that_records_first_costs_nothing(tmp_path, append):
 def test_another_process_in_the_middle_of_a_long_delivery_costs_nothing(tmp_path, append):
     one = writer(Tripping(tmp_path, 3, WrongExpectedVersionError("somebody else was quicker", actual=3)))
     one.record("t", unnamed(["a", "b"]))
-    assert one.record("t", unnamed(NUMBERS if append else ["a", "b", *NUMBERS]), append=append).turns == 450
+    assert (
+        one.record(
+            "t", unnamed(NUMBERS if append else ["a", "b", *NUMBERS]), mode="append" if append else "conversation"
+        ).turns
+        == 450
+    )
     assert contents_of(one) == ["a", "b", *NUMBERS]
 
 
@@ -522,8 +349,8 @@ def test_new_words_without_ids_are_recorded_whole_or_not_at_all_so_sending_them_
     one = writer(Tripping(tmp_path, 2, StoreError("the power went")))
     one.record("other", unnamed(["a"]))
     with pytest.raises(StoreError):
-        one.record("t", unnamed(NUMBERS), append=True)
-    assert one.record("t", unnamed(NUMBERS), append=True) == Recorded(450, 0)
+        one.record("t", unnamed(NUMBERS), mode="append")
+    assert one.record("t", unnamed(NUMBERS), mode="append") == Recorded(450, 0)
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS
     with one.state() as state:
         assert state.transcript.head.seq == 2
@@ -532,55 +359,19 @@ def test_new_words_without_ids_are_recorded_whole_or_not_at_all_so_sending_them_
 # Turns that were erased
 
 
-@pytest.mark.parametrize(
-    ("said", "erased", "again", "standing"),
-    [
-        pytest.param(["aa", "bbb"], [1, 2], ["aa", "bbb"], [], id="the whole conversation"),
-        pytest.param(["aa", "bbb"], [1, 2], ["aa", "bbb", "c", "d"], ["c", "d"], id="and what came after"),
-        pytest.param(["aa", "bbb", "c"], [2], ["aa", "bbb", "c", "d"], ["aa", "c", "d"], id="one in the middle"),
-        pytest.param(["aa", "bbb", "c"], [3], ["bbb", "c", "d"], ["aa", "bbb", "d"], id="the end, from the tail"),
-        pytest.param(["aa", "bbb", "c"], [1], ["aa"], ["bbb", "c"], id="the first alone"),
-        pytest.param(["aa", "bbb"], [2], ["bbb"], ["aa"], id="the last alone"),
-        pytest.param(["aa", "bbb"], [1, 2], ["cccc", "ddddd"], ["cccc", "ddddd"], id="only what is new"),
-        pytest.param(["aa", "bbb", "c"], [1], ["aa", "bbb", "x"], ["bbb", "x"], id="an edit behind it"),
-    ],
-)
-@pytest.mark.parametrize("with_ids", [False, True])
-def test_an_erased_turn_stays_out_when_it_is_sent_again(
-    said: list[str], erased: list[int], again: list[str], standing: list[str], with_ids: bool
-) -> None:
-    known: dict[str, str] = {}
-
-    def named(texts: list[str]) -> list[Kept]:
-        return [
-            Kept(role="user", content=text, id=known.setdefault(text, f"m{len(known)}") if with_ids else None)
-            for text in texts
-        ]
-
-    conversation = after(named(said))
-    conversation.erase(*erased)
-    conversation.send(*named(again))
-    wanted = ["bbb", "c", "x"] if with_ids and again == ["aa", "bbb", "x"] else standing
-    assert conversation.standing == wanted
-    conversation.send(*named(again))
-    assert conversation.standing == wanted
-
-
 def test_what_is_said_to_be_new_is_new_even_after_an_erasure() -> None:
     conversation = after([Kept(role="user", content="aa")])
     conversation.erase(1)
-    assert conversation.send(Kept(role="user", content="bb"), append=True) == 1
+    assert conversation.send(Kept(role="user", content="bb"), mode="append") == 1
     assert conversation.standing == ["bb"]
 
 
 @given(st.lists(st.sampled_from(["", "a", "bb", "ccc"]), max_size=6), st.data())
 def test_no_erased_turn_comes_back_with_its_whole_conversation(texts: list[str], data: st.DataObject) -> None:
-    said = [Kept(role="user", content=f"{text}!") for text in texts]
+    said = [*OPENING, *(Kept(role="user", content=f"{text}!") for text in texts)]
     conversation = after(said)
-    ordinals = data.draw(st.sets(st.sampled_from(range(1, len(texts) + 1)))) if texts else set()
+    ordinals = data.draw(st.sets(st.sampled_from(range(1, len(said) + 1))))
     left = [turn.content for n, turn in enumerate(said, 1) if n not in ordinals]
-    if len(texts) == 1 and not ordinals:
-        return  # one alone is said again
     conversation.erase(*ordinals)
     new = data.draw(st.lists(st.sampled_from(["longer words", "even longer words"]), max_size=3))
     conversation.send(*said, *(Kept(role="user", content=text) for text in new))
@@ -596,8 +387,8 @@ def test_no_erased_turn_comes_back_with_its_whole_conversation(texts: list[str],
 )
 def test_a_host_that_does_not_know_never_brings_a_turn_back(steps: list[str | int], with_ids: bool) -> None:
     """A letter is said, a number takes a turn back; the host sends the whole conversation each time."""
-    conversation, said = Conversation(), []
-    withdrawn: set[int] = set()
+    said = [says(text, f"o{n}" if with_ids else None) for n, text in enumerate(OPENED)]
+    conversation, withdrawn = after(said), set[int]()
     for step in steps:
         if isinstance(step, str):
             said.append(says(step, f"m{len(said)}" if with_ids else None))
@@ -614,19 +405,22 @@ def test_a_host_that_knows_of_some_neither_brings_them_back_nor_says_anything_tw
     steps: list[str | tuple[int, bool]],
 ) -> None:
     """Of each turn that is taken back the host may be told, and then it sends it no more."""
-    conversation, said, sent = Conversation(), 0, []
-    withdrawn: set[str] = set()
+    said, sent = 2, ["1, as I was going to tell", "2, as I was going to tell"]
+    conversation, withdrawn = after(unnamed(sent)), set[str]()
     for step in steps:
         if step == "say":
             said += 1
-            sent.append(str(said))
-        elif said:
+            sent.append(f"{said}, as I was going to tell")
+        else:
             n, told = step
+            text = f"{n % said + 1}, as I was going to tell"
             conversation.withdraw(n % said + 1)
-            withdrawn.add(str(n % said + 1))
-            sent = [text for text in sent if not (told and text == str(n % said + 1))]
-        conversation.send(*[says(text) for text in sent])
-        assert conversation.standing == [str(n) for n in range(1, said + 1) if str(n) not in withdrawn]
+            withdrawn.add(text)
+            sent = [other for other in sent if not (told and other == text)]
+        if len(sent) > 1 or step == "say":  # one alone is said again
+            conversation.send(*unnamed(sent))
+        everything = [f"{n}, as I was going to tell" for n in range(1, said + 1)]
+        assert conversation.standing == [text for text in everything if text not in withdrawn]
     assert len(conversation.thread.turns) == said
 
 
@@ -677,6 +471,6 @@ def test_messages_with_ids_need_not_be_recorded_whole(tmp_path: Path) -> None:
     one = writer(Tripping(tmp_path, 3, StoreError("the power went")))
     named = [says(number, number) for number in NUMBERS]
     with pytest.raises(StoreError):
-        one.record("t", named, append=True)
-    assert one.record("t", named, append=True) == Recorded(50, 400)
+        one.record("t", named, mode="append")
+    assert one.record("t", named, mode="append") == Recorded(50, 400)
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS

@@ -428,29 +428,25 @@ def test_a_withdrawal_says_who_asked_and_nothing_else(tmp_path):
         pytest.param("abcd", "bd", "abce", "ace", id="the host knows of one"),
         pytest.param("abcd", "bd", "acde", "ace", id="the host knows of the other"),
         pytest.param("abcd", "abcd", "abcde", "e", id="all"),
-        pytest.param("abcd", "abcd", "e", "e", id="all, and the host has begun anew"),
+        pytest.param("abcd", "abcd", "ef", "ef", id="all, and the host has begun anew"),
         pytest.param("abcd", "abcd", "abcd", "", id="all, and nothing new"),
         pytest.param("abcd", "d", "abcx", "abcx", id="the answer is made anew"),
         pytest.param("abcd", "d", "abcd", "abc", id="the last, and nothing new"),
         pytest.param("abcd", "d", "ef", "abcef", id="only what is new"),
         pytest.param("abcd", "c", "bcde", "abde", id="a window that slides"),
         pytest.param("abcd", "c", "bde", "abde", id="a window of a host that knows"),
-        pytest.param("abcd", "b", "abxy", "axy", id="an edit behind it"),
-        pytest.param("abcd", "b", "axy", "axy", id="an edit in its place"),
-        pytest.param("abcd", "b", "acx", "acx", id="an edit by a host that knows"),
         pytest.param("aooo", "o", "aooob", "aoob", id="one of several alike"),
         pytest.param("a", "a", "ab", "b", id="the only one"),
-        pytest.param("a", "a", "a", "", id="the only one, alone"),
     ],
 )
 def test_a_conversation_that_is_sent_again_does_not_bring_back_what_was_taken_back(memory, said, gone, sent, standing):
     turns = memory.turns
-    memory.record("t", [says(letter) for letter in said])
+    memory.record("t", [says(f"{letter} is what I say") for letter in said])
     for letter in gone:
-        turns.delete(says(letter))
+        turns.delete(says(f"{letter} is what I say"))
     for _ in range(2):
-        memory.record("t", [says(letter) for letter in sent])
-        assert "".join(texts(turns.get())) == standing
+        memory.record("t", [says(f"{letter} is what I say") for letter in sent])
+        assert "".join(text[0] for text in texts(turns.get())) == standing
     assert memory.verify().ok
 
 

@@ -46,7 +46,7 @@ class Desk:
         self.tell([message for _ in range(exchanges) for message in exchange(topic)])
 
     def tell(self, messages: Sequence[dict[str, object]]) -> None:
-        self.writer.record("t", keep([read_message(message) for message in messages]), append=True)
+        self.writer.record("t", keep([read_message(message) for message in messages]), mode="append")
 
     def run(self, *script: Step, job: Job | None = None) -> Outcome:
         """Run a job that is one update."""
@@ -121,7 +121,7 @@ def test_an_update_that_changes_nothing_is_a_commit_too(desk):
 
 def test_turns_that_no_longer_stand_are_not_asked_about(desk):
     another_answer = [read_message(message) for message in (exchange("tea")[0], exchange("milk")[1])]
-    assert desk.writer.record("t", keep(another_answer)).turns == 1
+    assert desk.writer.record("t", keep(another_answer), mode="replace").turns == 1
     assert desk.run_all(reply("never"), job=Job("t", TurnRange(2, 2))) == ()
     assert desk.model.prompts == []
     assert desk.memory.seq == 0

@@ -275,7 +275,8 @@ def test_unexplained_redaction_where_the_transcript_explains_itself(home: Home) 
     erased = erase(home.transcript[0], 1)
     excuse = sealed(Redacted(TRANSCRIPT, 1, 1, "turn"), after=head_of(home.transcript[1]))
     home.put(TRANSCRIPT, [erased, home.transcript[1], excuse])
-    assert home.problems() == [("unexplained_redaction", TRANSCRIPT, 1, 0)]
+    starts = offsets([erased, home.transcript[1]])
+    assert home.problems() == [("unexplained_redaction", TRANSCRIPT, 1, 0), ("impossible", TRANSCRIPT, 3, starts[2])]
 
 
 def test_unexplained_redaction_that_is_explained_before_the_content_was_there(home: Home) -> None:
@@ -629,28 +630,34 @@ def test_brackets_without_end_are_damage_and_no_crash(home: Home) -> None:
 
 
 class Meanwhile(JsonlStore):
-    """A store whose reader is overtaken: something happens when the reading of a stream has come to its end."""
+    """A store whose reader is overtaken: something happens when a reading of a stream has come to its end.
 
-    def __init__(self, home: Path, stream: str, happen: Callable[[], None]) -> None:
+    The ledger is read twice: the first time only for what it says of its own earlier commits.
+    """
+
+    def __init__(self, home: Path, stream: str, happen: Callable[[], None], *, reading: int | None = None) -> None:
         super().__init__(home)
         self._stream = stream
+        self._left = reading or (2 if stream == LEDGER else 1)
         self._happen: Callable[[], None] | None = happen
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         yield from super().read(stream, after, byte=byte)
-        if stream == self._stream and self._happen is not None:
+        self._left -= stream == self._stream
+        if self._left == 0 and self._happen is not None:
             happen, self._happen = self._happen, None
             happen()
 
 
-@pytest.mark.parametrize("stream", [LEDGER, TRANSCRIPT])
-def test_what_is_written_meanwhile_is_no_problem(home: Home, stream: str) -> None:
+@pytest.mark.parametrize(("stream", "reading"), [(LEDGER, 1), (LEDGER, 2), (TRANSCRIPT, 1)])
+def test_what_is_written_meanwhile_is_no_problem(home: Home, stream: str, reading: int) -> None:
     def learn_more() -> None:
         memory = open_home(home.path).memory(USER)
         memory.record("t3", [{"role": "user", "content": "I play Go.", "id": "m9"}, *said("Well.", "m10")])
         memory.extract([answer("t3", "plays Go")])
 
-    found = verify(Meanwhile(home.path, stream, learn_more), SCOPE, document=home.document)
+    store = Meanwhile(home.path, stream, learn_more, reading=reading)
+    found = verify(store, SCOPE, document=home.document)
     assert found.ok, found.problems
     assert home.verify().commits == 7
 
@@ -660,19 +667,30 @@ class Erasing(JsonlStore):
 
     happen: Callable[[], None] = staticmethod(lambda: None)
 
-    def locked(self, stream: str) -> AbstractContextManager[None]:
+    def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         self.happen()
-        return super().locked(stream)
+        return super().locked(stream, wait=wait)
 
 
-def test_an_erasure_meanwhile_is_no_problem(home: Home) -> None:
+@pytest.mark.parametrize("reading", [1, 2])
+def test_an_erasure_meanwhile_is_no_problem(home: Home, reading: int) -> None:
     home.document.unlink()
 
     def erase_a_turn() -> None:
         home.put(LEDGER, redacted(home, TRANSCRIPT, 1, 1))
         home.put(TRANSCRIPT, [erase(home.transcript[0], 1), home.transcript[1]])
 
-    found = verify(Meanwhile(home.path, LEDGER, erase_a_turn), SCOPE)
+    found = verify(Meanwhile(home.path, LEDGER, erase_a_turn, reading=reading), SCOPE)
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("reading", [1, 2])
+def test_a_fact_that_is_erased_meanwhile_is_no_problem(home: Home, reading: int) -> None:
+    def forget() -> None:
+        with open_home(home.path) as bs:
+            bs.memory(USER).forget("fact_4_0")
+
+    found = verify(Meanwhile(home.path, LEDGER, forget, reading=reading), SCOPE)
     assert found.ok, found.problems
 
 

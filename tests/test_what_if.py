@@ -412,3 +412,19 @@ def test_an_erasure_elsewhere_does_not_make_the_rest_undecidable(tmp_path: Path)
             memory.extract([RecordedReply(thread, json.dumps(lists))])
         memory.forget(matching="zebra")
         assert [fact.content for fact in memory.what_if(gate_enabled=False).added] == ["Ada deploys tonight"]
+
+
+def test_facts_that_an_erasure_makes_look_alike_in_the_past_are_not_driven_out_by_it(tmp_path: Path) -> None:
+    """What kept them apart was erased: of the first it is not known any more that it said something else by then."""
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        other = memory.add_fact("Ada owns a zebra").fact.id
+        memory.remove_fact(other)
+        first = memory.add_fact("Ada runs").fact.id
+        memory.edit_fact(first, content="Ada owns a zebra")
+        memory.add_fact("Ada runs")
+        memory.edit_fact(first, content="Ada swims")
+        memory.forget(other)
+        assert {fact.content for fact in memory.facts()} == {"Ada runs", "Ada swims"}
+        found = memory.what_if()
+        assert (found.added, found.removed, found.revised, found.facts) == ((), (), (), 2)

@@ -9,7 +9,7 @@ from ledger.scope import Scope
 from projections.search.searches import Embedded
 from projections.verify import Problem, Verification
 
-__all__ = ["ConfigValue", "Drawn", "EmbeddedIn", "ExtractedIn", "VerifiedIn"]
+__all__ = ["ConfigValue", "Drawn", "EmbeddedIn", "ExtractedIn", "NewKey", "VerifiedIn"]
 
 
 class EmbeddedIn(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class ExtractedIn(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(scope.user, scope.agent, *told)
 
 
-class VerifiedIn(msgspec.Struct, frozen=True):
+class VerifiedIn(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was found in one scope of several."""
 
     user: str | None
@@ -55,11 +55,19 @@ class VerifiedIn(msgspec.Struct, frozen=True):
     commits: int
     turns: int
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, scope: Scope, result: Verification) -> VerifiedIn:
         """Say whose a result is."""
-        return cls(scope.user, scope.agent, result.ok, result.commits, result.turns, result.problems)
+        return cls(scope.user, scope.agent, result.ok, result.commits, result.turns, result.problems, result.notes)
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """A key to verify notes with, and the file that holds the private one."""
+
+    key: str
+    file: str
 
 
 class ConfigValue(msgspec.Struct, frozen=True, rename={"origin": "from"}):

@@ -19,6 +19,7 @@ from backstory.cli import (
     injecting,
     mending,
     picture,
+    proving,
     reextraction,
     searching,
 )
@@ -50,7 +51,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "threads": conversations.threads,
         "turns": conversations.turns,
         "graph": picture.graph,
-        "head": asking.head,
+        "head": proving.head,
     },
     "Ask": {
         "search": searching.search,
@@ -60,7 +61,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "diff": asking.diff,
         "what-if": asking.what_if,
         "reextract": reextraction.reextract,
-        "verify": asking.verify,
+        "verify": proving.verify,
     },
     "Put right": {
         "revert": changing.revert,
@@ -77,6 +78,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "scopes": home.scopes,
         "embed": searching.embed,
         "doctor": mending.doctor,
+        "keygen": proving.keygen,
         "demo": home.demo,
     },
 }

@@ -1,4 +1,4 @@
-"""Verbs that ask and write nothing: show, log, why, why-not, diff, what-if, verify, head."""
+"""Verbs that ask and write nothing: show, log, why, why-not, diff, what-if."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backstory.api import Backstory
     from backstory.handle import MemoryHandle
 
-__all__ = ["diff", "head", "log", "show", "verify", "what_if", "why", "why_not"]
+__all__ = ["diff", "log", "show", "what_if", "why", "why_not"]
 
 _ON_A_SCREEN = 20
 
@@ -184,50 +184,3 @@ def what_if(
         with progress("deciding again", memory.head().seq if until is None else until, worth=500) as step:
             result = memory.what_if(until=until, progress=step, **changes)
         session.answer(result, what_if_lines)
-
-
-def verify(
-    ctx: typer.Context,
-    *,
-    expect_head: Annotated[
-        str | None,
-        typer.Option("--expect-head", metavar="HASH", help="A hash that has to be in the chain; see `head`."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Check every user and agent of the home.")] = False,
-) -> None:
-    """Check that the log is what was written, and memory.json what the log says.
-
-    Example: backstory verify --expect-head HASH
-    """
-    from backstory.cli.answers import VerifiedIn
-    from backstory.cli.stories import verification_lines, verification_table
-    from ledger.errors import UsageError
-
-    session = session_of(ctx)
-    with session.opened() as bs:
-        if not every:
-            result = bs.memory(session.user, session.agent).verify(expect_head=expect_head)
-            session.answer(result, verification_lines)
-            ok = result.ok
-        else:
-            if expect_head is not None:
-                raise UsageError("--expect-head is about one memory: leave out --all")
-            owners = bs.owners()
-            results = []
-            with progress("checking", len(owners)) as step:
-                for number, owner in enumerate(owners, 1):
-                    results.append(VerifiedIn.of(owner, bs.memory(owner.user, owner.agent).verify()))
-                    step(number)
-            session.answer(results, verification_table)
-            ok = all(result.ok for result in results)
-    if not ok:
-        raise typer.Exit(1)
-
-
-def head(ctx: typer.Context) -> None:
-    """Print the number and hash of the last commit, to sign or to pin elsewhere."""
-    from backstory.cli.tables import head_line
-
-    session = session_of(ctx)
-    with session.memory() as memory:
-        session.answer(memory.head(), head_line)

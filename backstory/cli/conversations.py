@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from backstory.cli.answers import ExtractedIn
     from backstory.handle import MemoryHandle
     from backstory.results import Extracted
+    from ledger.arrival import Mode
     from ledger.extraction.recorded import RecordedReply
 
 __all__ = ["discard", "extract", "record", "retry", "status", "threads", "turns"]
@@ -43,6 +44,9 @@ def record(
     ],
     thread: Annotated[str | None, typer.Option(help="The conversation of messages that name no thread_id.")] = None,
     append: Annotated[bool, typer.Option("--append", help="All of it is new, even what was said before.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="It is the whole conversation: what it leaves out stands no longer.")
+    ] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Leave broken messages out and record the rest.")
     ] = False,
@@ -54,8 +58,11 @@ def record(
     from backstory.cli.inputs import read_conversation
     from backstory.cli.tables import recorded_line
     from backstory.results import RecordResult
-    from ledger.errors import InputError
+    from ledger.errors import InputError, UsageError
 
+    if append and replace:
+        raise UsageError("--append and --replace exclude each other: say one of them")
+    mode: Mode = "append" if append else "replace" if replace else "conversation"
     session = session_of(ctx)
     found = read_conversation(file, user=session.user, agent=session.agent, thread=thread)
     if found.broken and not keep_going:
@@ -66,17 +73,18 @@ def record(
         )
     for broken in found.broken:
         session.note(f"left out: {broken}")
-    turns = skipped = 0
+    turns = skipped = superseded = 0
     with session.opened() as bs:
         work = [(bs.memory(g.user, g.agent), g.thread, messages) for g, messages in found.groups.items()]
         with progress("recording", sum(len(messages) for _, _, messages in work), worth=2_000) as step:
             done = 0
             for memory, name, messages in work:
-                result = memory.record(name, messages, mode="append" if append else "conversation")
+                result = memory.record(name, messages, mode=mode)
                 turns, skipped = turns + result.turns, skipped + result.skipped
+                superseded += result.superseded
                 done += len(messages)
                 step(done)
-    session.answer(RecordResult(len(work), turns, skipped), recorded_line)
+    session.answer(RecordResult(len(work), turns, skipped, superseded=superseded), recorded_line)
 
 
 def extract(
@@ -200,18 +208,42 @@ def threads(ctx: typer.Context) -> None:
 def turns(
     ctx: typer.Context,
     thread: Annotated[str, typer.Argument(help="The conversation, see `threads`.")],
+    restored: Annotated[
+        list[str] | None, typer.Argument(metavar="[restore THREAD [TURN...]]", help="Bring superseded turns back.")
+    ] = None,
     *,
     summaries: Annotated[
-        bool, typer.Option("--summaries", help="The summaries that tell a long conversation, instead of its turns.")
+        bool, typer.Option("--summaries", help="Show the summaries of a long conversation instead of its turns.")
+    ] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Show the turns that no longer stand, and why.")
     ] = False,
 ) -> None:
-    """Show what was said in a conversation, as it is kept."""
-    from backstory.cli.tables import summary_lines, turn_lines
+    """Show what was said in a conversation, as it is kept.
+
+    `turns restore THREAD [TURN...]` brings superseded turns back, by the ids that --superseded shows; without ids those
+    that a delivery superseded without proving that it told the whole conversation.
+
+    Example: backstory turns restore monday t3 t4
+    """
+    from backstory.cli.tables import restored_lines, summary_lines, superseded_lines, turn_lines
+    from ledger.errors import UsageError
 
     session = session_of(ctx)
+    if restored:
+        if thread != "restore" or summaries or superseded:
+            raise UsageError("give one thread to show, or `turns restore THREAD [TURN...]`")
+        with session.memory() as memory:
+            result = memory.restore(restored[0], restored[1:] or None)
+        session.answer(result, restored_lines)
+        if not result.restored:
+            raise typer.Exit(1)
+        return
     with session.memory() as memory:
         if summaries:
             session.answer(memory.summaries(thread), summary_lines)
+        elif superseded:
+            session.answer(memory.superseded(thread), superseded_lines)
         else:
             session.answer(memory.transcript(thread), turn_lines)
 

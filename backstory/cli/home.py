@@ -36,12 +36,17 @@ def config(ctx: typer.Context) -> None:
     """
     from backstory.cli.answers import ConfigValue
     from backstory.cli.tables import config_table
+    from backstory.witness.destinations import COMMAND, destination_of
 
     session = session_of(ctx)
     with session.opened() as bs:
         stated = bs.config.settings.model_dump()
         origin = bs.config.origin
         values = {key: ConfigValue(_masked(value), origin[key]) for key, value in stated.items()}
+        witness = stated["witness"]
+        if isinstance(witness, str) and witness.startswith(COMMAND):
+            # Any argument of a command may be a secret.
+            values["witness"] = ConfigValue(f"{destination_of(witness).name} …", origin["witness"])
         session.answer(values, lambda page, told: config_table(page, _spelled(told), str(bs.home)))
 
 

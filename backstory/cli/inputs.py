@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import orjson
 
 from ledger.errors import BackstoryError, ConfigError, InputError
 from ledger.extraction.recorded import RecordedReply, read_replies
+from ledger.json_text import parse_json
 from ledger.messages import read_message
 from ledger.policy import Policy, PolicyValue
 from ledger.scope import Scope
@@ -25,6 +24,7 @@ __all__ = [
     "policy_changes",
     "read_conversation",
     "read_json",
+    "read_text",
     "replies_in",
 ]
 
@@ -73,31 +73,6 @@ def _read(file: str) -> bytes:
     return data.removeprefix(_BOM)
 
 
-def _parsed(data: bytes) -> object:
-    """Parse JSON, strictly and fast; what that refuses and Python's own parser takes is made safe further in.
-
-    Raises:
-        InputError: it is neither; the text says where, if it has several lines.
-    """
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        return json.loads(data.decode())
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        where = f"line {line}: " if b"\n" in data.rstrip() else ""
-        raise InputError(f"{where}it is no UTF-8 (byte {error.start}: 0x{data[error.start]:02x})") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}: " if b"\n" in data.rstrip() else ""
-        raise InputError(f"{where}it is no JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError:
-        raise InputError("it is nested too deep") from None
-    except ValueError as error:
-        raise InputError(f"it is no JSON: {error}") from error
-
-
 def read_json(file: str) -> object:
     """Read a file of one JSON value.
 
@@ -105,9 +80,21 @@ def read_json(file: str) -> object:
         InputError: there is no such file, or it is no JSON.
     """
     try:
-        return _parsed(_read(file))
+        return parse_json(_read(file))
     except InputError as error:
         raise InputError(_named(file, error)) from error
+
+
+def read_text(file: str) -> str:
+    """Read a file of text, or with `-` standard input.
+
+    Raises:
+        InputError: there is no such file, or it is no UTF-8.
+    """
+    try:
+        return _read(file).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no UTF-8 (byte {error.start}): name a file of text") from error
 
 
 def replies_in(file: str | None) -> Sequence[RecordedReply] | None:
@@ -155,7 +142,7 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
 def _items(data: bytes) -> Iterator[tuple[str, object]]:
     """Yield each message and where it stands; what is still bytes is a line to be parsed."""
     if data.lstrip().startswith(b"["):
-        items = _parsed(data)
+        items = parse_json(data)
         for number, item in enumerate(items if isinstance(items, list) else [], 1):
             yield f"message {number}", item
         return
@@ -165,7 +152,7 @@ def _items(data: bytes) -> Iterator[tuple[str, object]]:
 
 
 def _message(item: object) -> dict[str, object]:
-    message = _parsed(item) if isinstance(item, bytes) else item
+    message = parse_json(item) if isinstance(item, bytes) else item
     if not isinstance(message, dict):
         raise InputError("it is no object with role and content")
     return message

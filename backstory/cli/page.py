@@ -27,6 +27,7 @@ __all__ = [
     "one_line",
     "page",
     "show_traceback",
+    "write_as_is",
     "write_json",
 ]
 
@@ -59,6 +60,13 @@ def aside(text: str) -> None:
 def show_traceback(error: BaseException) -> None:
     """Show where an error comes from: for --debug."""
     sys.stderr.write(clean("".join(traceback.format_exception(error))))
+
+
+def write_as_is(text: str) -> None:
+    """Write to standard output what other programs read to the byte, in UTF-8 whatever the terminal's encoding."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
 
 
 def write_json(value: object, *, indented: bool | None = None) -> None:

@@ -261,6 +261,12 @@ def verification_lines(page: Page, result: Verification) -> None:
     else:
         page.line(("NOT ok", "bold red"), f": {counted(len(result.problems), 'finding')} in {checked}")
     page.table(_PROBLEMS, _problem_rows(result.problems))
+    _notes(page, result.notes)
+
+
+def _notes(page: Page, notes: Iterable[str]) -> None:
+    for note in notes:
+        page.line((f"note: {note}", "dim"))
 
 
 def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
@@ -277,3 +283,5 @@ def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
         (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), r.user or "-", r.agent or "-") for r in results),
     )
     page.table(_PROBLEMS, (row for r in results for row in _problem_rows(r.problems)))
+    # Of a witness that cannot be read each scope says the same.
+    _notes(page, dict.fromkeys(note for r in results for note in r.notes))

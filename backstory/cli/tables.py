@@ -8,7 +8,17 @@ from typing import Protocol
 from backstory.cli.answers import ConfigValue, ExtractedIn
 from backstory.cli.page import Column, Page
 from backstory.cli.words import counted, moment, size, whose
-from backstory.results import Extracted, PolicyResult, RecordResult, ScopeSummary, Status, ThreadSummary, TurnView
+from backstory.results import (
+    Extracted,
+    PolicyResult,
+    RecordResult,
+    Restored,
+    ScopeSummary,
+    Status,
+    SupersededTurn,
+    ThreadSummary,
+    TurnView,
+)
 from ledger.commit import Head
 from ledger.events import Fact
 from ledger.policy import POLICY_KEYS
@@ -90,6 +100,12 @@ def recorded_line(page: Page, result: RecordResult) -> None:
     """Say what became of a conversation."""
     skipped = f", {result.skipped} skipped (known already, or nothing to keep)" if result.skipped else ""
     page.line(f"recorded {counted(result.turns, 'turn')} of {counted(result.threads, 'thread')}{skipped}")
+    if result.superseded:
+        stand = "stands" if result.superseded == 1 else "stand"
+        superseded = (
+            f"{counted(result.superseded, 'turn')} {stand} no longer: this delivery edits or replaces what was said"
+        )
+        page.line((f"{superseded}; see `turns THREAD --superseded`", "yellow"))
 
 
 def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
@@ -170,6 +186,25 @@ def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
         name = f" ({turn.name})" if turn.name else ""
         page.line((f"{turn.role}{name}", "bold"), (f"  {turn.id}  {moment(turn.at)}", "dim"))
         page.quote(turn.content, indent=2)
+
+
+def superseded_lines(page: Page, turns: Sequence[SupersededTurn]) -> None:
+    """Show turns that no longer stand, and why."""
+    if not turns:
+        page.line(("Every turn of this conversation stands, or is erased.", "dim"))
+    for turn in turns:
+        why = f"{turn.reason} on {moment(turn.since)}" + ("" if turn.proven else ", without proof")
+        page.line((turn.role, "bold"), (f"  {turn.id}  {moment(turn.at)}  ", "dim"), (why, "yellow"))
+        page.quote(turn.content, indent=2)
+
+
+def restored_lines(page: Page, result: Restored) -> None:
+    """Say which turns stand again."""
+    ids = ", ".join(turn.id for turn in result.restored)
+    told = (
+        f"{counted(len(result.restored), 'turn')} of {result.thread} restored: {ids}" if ids else "nothing to restore"
+    )
+    page.line(told)
 
 
 def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:

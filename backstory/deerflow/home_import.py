@@ -20,7 +20,7 @@ from ledger.errors import CorruptLogError, InputError, ScopeError, UnavailableEr
 from ledger.events import Candidate, CandidateRejected, FactAdded, NewSummary
 from ledger.importing import read_home_if_any, read_import
 from ledger.importing.places import users_folders
-from ledger.scope import Scope
+from ledger.scope import LEDGER, Scope
 
 __all__ = ["agents_in", "bring_over", "settle"]
 
@@ -133,6 +133,10 @@ def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit |
     if not own.taken_over(late=late):
         try:
             candidates = _found(bs, source, scope)
+            if candidates:
+                # Who only reads is here, too: where the log is locked this comes with a later use.
+                with bs.store.locked(scope.stream(LEDGER), wait=False):
+                    pass
             commit = own.take_over(candidates, str(source), late=late) if candidates else None
         except (InputError, UnavailableError, OSError):
             _expect(due)

@@ -12,7 +12,7 @@ import msgspec
 from backstory.handle import MemoryHandle
 from backstory.scoped import live_fact
 from ledger.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
-from ledger.events import DOCUMENT_SECTIONS, Turn
+from ledger.events import DOCUMENT_SECTIONS
 from ledger.memory import Memory
 from ledger.summaries import thread_summaries
 from ledger.writer import Writer
@@ -140,15 +140,14 @@ class HostedMemory(MemoryHandle):
         return msgspec.structs.replace(memory, sections={**memory.sections, **shared}, changed_at=changed_at)
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:
-        with self._writer.state(durable=False) as state:
-            known = state.transcript.threads.get(thread)
-            turns: list[Turn] = [] if known is None else list(known.standing())
         said: list[dict[str, str]] = []
-        for turn in reversed(turns):
-            said.append({"role": turn.role, "content": turn.content})
-            most -= turn.role == "user"
-            if most <= 0:
-                break
+        with self._writer.reader.state() as state:
+            known = state.transcript.threads.get(thread)
+            for turn in () if known is None else known.walk_back():
+                said.append({"role": turn.role, "content": turn.content})
+                most -= turn.role == "user"
+                if most <= 0:
+                    break
         return said[::-1]
 
 

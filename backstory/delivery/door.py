@@ -70,11 +70,13 @@ class Deliveries:
         *,
         at_once: bool = False,
         keep_hidden: KeepHidden | None = None,
+        sent_before: bool = False,
     ) -> RecordResult | None:
         """Record what of a conversation is new, as `MemoryHandle.record`; None where it waits or can never be recorded.
 
         What waits of the same thread is recorded first. A message nobody can read is left out and noted as a fault. A
         memory that has just kept a recorder waiting is not tried, until the background has succeeded in it once.
+        `sent_before` says that the messages may have been recorded already.
         """
         scope = scope_of(memory)
         try:
@@ -90,6 +92,7 @@ class Deliveries:
             at_once=at_once,
             keep_hidden=keep_hidden,
             unreadable=lambda error: self._faults.note(scope, "record", error),
+            sent_before=sent_before,
         )
         return self._waiting.hand_over(parcel)
 

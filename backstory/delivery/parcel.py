@@ -27,7 +27,7 @@ class Parcel:
 
     `memory` opens it, which may fail as well; `unreadable` is told of each message that nobody can read, once. `size`
     is in bytes once it is packed, `number` its place among all that wait, `attempts` how often it failed for a reason
-    nobody foresaw.
+    nobody foresaw. `sent_before`: it may have been recorded already.
     """
 
     def __init__(
@@ -40,11 +40,13 @@ class Parcel:
         at_once: bool,
         keep_hidden: KeepHidden | None,
         unreadable: Callable[[Exception], None],
+        sent_before: bool = False,
     ) -> None:
         self.scope = scope
         self.thread = thread
         self.at_once = at_once
         self.number = self.attempts = self.size = 0
+        self._sent_before = sent_before
         self._memory = memory
         self._messages = messages
         self._sent = len(messages)
@@ -72,7 +74,9 @@ class Parcel:
         memory = self._memory()
         if look_first:
             memory.intake.wait_until_free()
-        if self._kept is None:
+        # What fails may have been written all the same: tried again, it may stand already.
+        tried, self._sent_before = self._sent_before, True
+        if self._kept is None and not tried:
             return memory.record(
                 self.thread,
                 self._messages,
@@ -80,8 +84,10 @@ class Parcel:
                 keep_hidden=self._keep_hidden,
                 unreadable=self._leave_out,
             )
-        taken = memory.intake.take_in(self.thread, self._kept, at_once=self.at_once)
-        return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(self._kept))
+        self.pack()
+        kept = self._kept or []
+        taken = memory.intake.take_in(self.thread, kept, at_once=self.at_once, sent_before=tried)
+        return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:
         """Read it, so that it can wait: whatever becomes of its messages, this is what will be recorded."""

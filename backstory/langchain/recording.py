@@ -70,7 +70,7 @@ class Recorder:
             came = self._deliver(run, [*before_it, *question])
         else:
             # Ids are new in every run: what was said before is known by its words alone.
-            came = self._deliver(run, [_under(message, None) for message in before_it])
+            came = self._deliver(run, [_under(message, None) for message in before_it], sent_before=True)
             came = self._deliver(run, question) and came
         return run if came else msgspec.structs.replace(run, missed=True)
 
@@ -97,11 +97,16 @@ class Recorder:
         self._conversations.answered(run.scope, run.thread, alone, talk, heard=came and not run.missed)
         return msgspec.structs.replace(run, owners=_by_user(talk, owners))
 
-    def _deliver(self, run: Run, messages: Sequence[object], *, at_once: bool = False) -> bool:
+    def _deliver(
+        self, run: Run, messages: Sequence[object], *, at_once: bool = False, sent_before: bool = False
+    ) -> bool:
         """Hand messages over; False where they are not recorded yet, and may never be."""
         if not messages:
             return True
-        return self._deliveries.record(run.scope, run.thread, messages, at_once=at_once) is not None
+        return (
+            self._deliveries.record(run.scope, run.thread, messages, at_once=at_once, sent_before=sent_before)
+            is not None
+        )
 
 
 def _owner(user: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Self
 import msgspec
 
 from backstory import checks
+from backstory.descriptors import translate_verbs
 from backstory.turns.door import Door, action_name, asked_about
 from projections.turns import Lens, Look, TurnView
 
@@ -17,6 +18,7 @@ __all__ = ["ReadingTurns"]
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
+@translate_verbs
 class ReadingTurns:
     """The part of `Turns` that asks; everything is as new as the transcript, whoever wrote to it."""
 

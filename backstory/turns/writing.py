@@ -8,6 +8,7 @@ from itertools import groupby
 import msgspec
 
 from backstory import checks
+from backstory.descriptors import translate_verbs
 from backstory.results import RecordResult
 from backstory.turns.door import Asked, asked_about, thread_of
 from backstory.turns.reading import ReadingTurns
@@ -20,6 +21,7 @@ DEFAULT_THREAD = "turns"
 """The conversation of a message that names none, where nobody else does."""
 
 
+@translate_verbs
 class WritingTurns(ReadingTurns):
     """The part of `Turns` that changes what stands."""
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ledger.commit import Commit
 from ledger.erasure.aim import Aim, aim_at, summary_in
+from ledger.erasure.digest import Seal
 from ledger.erasure.evidence import turn_redacted, turns_of
 from ledger.erasure.parts import Parts
 from ledger.erasure.requests import (
@@ -109,7 +110,13 @@ def _not_there(request: Erasure) -> NotFoundError:
 
 
 def _expired(
-    request: ForgetExpired, memory: Memory, ledger: Walk, transcript: Walk, *, streams: tuple[str, str]
+    request: ForgetExpired,
+    memory: Memory,
+    ledger: Walk,
+    transcript: Walk,
+    *,
+    streams: tuple[str, str],
+    seal: Seal | None,
 ) -> Plan:
     """Plan for turns whose time has come, for the summaries made from them, and for failures that may quote them."""
     ledger_stream, transcript_stream = streams
@@ -120,7 +127,7 @@ def _expired(
         if not request.covered(turn.thread, turn.turn.n):
             waiting.setdefault(turn.thread, set()).add(turn.turn.n)
         elif turn.at < request.before:
-            said.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired")
+            said.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired", seal)
             since.setdefault(turn.thread, turn.seq)
     gone = said.gone()
     told: list[Redacted] = []
@@ -158,21 +165,29 @@ def _may_quote(
 
 
 def plan_erasure(
-    request: Erasure, memory: Memory, *, ledger: Walk, transcript: Walk, ledger_stream: str, transcript_stream: str
+    request: Erasure,
+    memory: Memory,
+    *,
+    ledger: Walk,
+    transcript: Walk,
+    ledger_stream: str,
+    transcript_stream: str,
+    seal: Seal | None = None,
 ) -> Plan:
     """Plan what an erasure takes away from both streams, and what it says again.
 
     `ledger` and `transcript` begin the streams anew each time they are called, `memory` is today's. What is erased
-    already is passed over. Of expired turns there may be none: then the plan is empty.
+    already is passed over. Of expired turns there may be none: then the plan is empty. `seal` makes the keyed digests
+    that stay of turns; without it none do.
 
     Raises:
         UsageError: a text to match that is empty.
         NotFoundError: there is nothing to erase.
     """
     if isinstance(request, ForgetExpired):
-        return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream))
+        return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream), seal=seal)
     aim = aim_at(request, memory, ledger)
-    said = read_transcript(aim, transcript, transcript_stream)
+    said = read_transcript(aim, transcript, transcript_stream, seal)
     aim.turns = said.gone()
     walk = walk_until_settled(aim, ledger, used_in_turns(aim, transcript, said))
     if not walk.slots and not said.redacted:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ledger.erasure.digest import Seal
 from ledger.erasure.requests import Walk
 from ledger.events import (
     Redacted,
@@ -35,11 +36,19 @@ def turns_of(transcript: Walk) -> Iterator[PlacedTurn]:
                 yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
 
 
-def turn_redacted(stream: str, said: PlacedTurn, what: str) -> Redacted:
-    """Say that a turn goes: of it remain its place, its id and its length."""
+def turn_redacted(stream: str, said: PlacedTurn, what: str, seal: Seal | None) -> Redacted:
+    """Say that a turn goes: of it remain its place, its id, its length and, where there is a key, its keyed digest."""
     turn = said.turn
     return Redacted(
-        stream, said.seq, said.index, what, thread=said.thread, n=turn.n, turn=turn.id, size=len(turn.content)
+        stream,
+        said.seq,
+        said.index,
+        what,
+        thread=said.thread,
+        n=turn.n,
+        turn=turn.id,
+        size=len(turn.content),
+        digest=None if seal is None else seal(turn.role, turn.content),
     )
 
 

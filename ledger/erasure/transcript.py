@@ -6,6 +6,7 @@ from itertools import chain
 
 from ledger.content import Words, turn_texts
 from ledger.erasure.aim import Aim
+from ledger.erasure.digest import Seal
 from ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from ledger.erasure.requests import ForgetFact, Walk
 from ledger.events import (
@@ -18,7 +19,8 @@ __all__ = ["Said", "read_transcript", "used_in_turns"]
 class Said:
     """What of the transcript goes, and the turns that were the evidence, gone or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal | None = None) -> None:
+        self._seal = seal
         self.redacted: dict[tuple[int, int], Redacted] = {}
         self.evidence: set[tuple[str, int]] = set()
         self.ids: set[tuple[str, str]] = set()
@@ -36,12 +38,12 @@ class Said:
         self.evidence.add((said.thread, said.turn.n))
         self.ids.add((said.thread, said.turn.id))
         if goes:
-            self.redacted[said.seq, said.index] = turn_redacted(stream, said, "turn")
+            self.redacted[said.seq, said.index] = turn_redacted(stream, said, "turn", self._seal)
 
 
-def read_transcript(aim: Aim, transcript: Walk, stream: str) -> Said:
+def read_transcript(aim: Aim, transcript: Walk, stream: str, seal: Seal | None) -> Said:
     """Find the turns that go, and what they say; nothing is asked of the ledger any more."""
-    said = Said()
+    said = Said(seal)
     if isinstance(aim.request, ForgetFact):
         for turn in turns_of(transcript):
             for sources in aim.sources.values():

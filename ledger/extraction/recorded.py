@@ -9,6 +9,7 @@ import msgspec
 
 from ledger.errors import InputError
 from ledger.extraction.model import Answer, Prompt
+from ledger.json_text import inner_spans, read_number, where_too_deep
 from ledger.sanitize import MAX_NAME, clip, safe_text
 
 __all__ = ["RECORDED", "RecordedReply", "as_reply", "read_replies"]
@@ -37,6 +38,8 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
     """Read JSONL of `{thread_id, reply}`, where reply is an object or the raw text of an answer.
 
     What models say and strict JSON does not allow (NaN, half an emoji) is let through: it costs one item, not a file.
+    So is what Python's parser refuses, a number of thousands of digits or thousands of levels of nesting: it costs one
+    item or one update, as it does when a model answers so.
 
     Raises:
         InputError: a line is something else; the text names it.
@@ -46,29 +49,64 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
-            text = _text(row["reply"]) if thread is not None and "reply" in row else None
+            read = _read(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"line {number} of the replies is no JSON: {str(error)[:200]}") from error
-        if thread is None or text is None:
+        if read is None:
             raise InputError(f'line {number} of the replies is not {{"thread_id": …, "reply": …}}')
-        replies.append(RecordedReply(thread, text))
+        replies.append(read)
     return replies
+
+
+def _read(line: bytes | str) -> RecordedReply | None:
+    """Read one line; None where it is JSON of another kind."""
+    text = line if isinstance(line, str) else line.decode(json.detect_encoding(line), "surrogatepass")
+    text = text.removeprefix("\ufeff")
+    if where_too_deep(text) is not None:
+        return _read_apart(text)
+    try:
+        return _of_row(json.loads(text))
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError):
+        return _read_apart(text)
+
+
+def _of_row(row: object) -> RecordedReply | None:
+    thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
+    return RecordedReply(thread, _text(row["reply"])) if isinstance(row, dict) and thread and "reply" in row else None
+
+
+def _read_apart(line: str) -> RecordedReply | None:
+    """Read a line without parsing what is in brackets in it: such a reply is taken as the text that it is."""
+    flat, texts, end = "", list[str](), 0
+    for begin, stop in inner_spans(line):
+        flat += f"{line[end:begin]}[{len(texts)}]"
+        texts.append(line[begin:stop])
+        end = stop
+    row = json.loads(flat + line[end:], parse_int=read_number)
+    reply = row.get("reply") if isinstance(row, dict) else None
+    return _of_row({**row, "reply": texts[reply[0]]} if isinstance(reply, list) else row)
 
 
 def as_reply(given: RecordedReply | Mapping[str, object]) -> RecordedReply:
     """Take a recorded answer as it is, or as a mapping with `thread_id` and `reply`.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is something else, or its reply cannot be written as JSON.
     """
     if isinstance(given, RecordedReply):
         return given
     thread = _thread(given.get("thread_id")) if isinstance(given, Mapping) else None
     if thread is None or "reply" not in given:
         raise InputError('a recorded reply is a RecordedReply, or {"thread_id": …, "reply": …}')
-    return RecordedReply(thread, _text(given["reply"]))
+    try:
+        return RecordedReply(thread, _text(given["reply"]))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"the recorded reply for thread {thread} cannot be written as JSON ({error}): give plain values, or the "
+            "text of the answer"
+        ) from error
 
 
 def _text(reply: object) -> str:

@@ -15,6 +15,7 @@ from ledger.commands import LISTS, Proposal
 from ledger.errors import ReplyError
 from ledger.events import DOCUMENT_SECTIONS, Candidate, Turn
 from ledger.extraction.items import read_item, read_section, unread
+from ledger.json_text import may_nest_too_deep, read_number, refuse_too_deep
 from ledger.sanitize import safe_text
 
 __all__ = ["first_object", "read_reply", "reply_text"]
@@ -25,7 +26,6 @@ _MARK = re.compile(r'(?P<object>\{\s*["}])|<(?P<end>/?)think(?:ing)?>', re.IGNOR
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MAX_ITEMS = 10_000
 _MAX_BROKEN = 20
-_MAX_DIGITS = 4_000
 
 
 class _Repeating(dict[str, object]):
@@ -44,11 +44,6 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return repeating
 
 
-def _number(digits: str) -> int | float:
-    # Python reads no integer of more than 4,300 digits; as a float it is merely out of every range.
-    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
-
-
 def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object]:
     """Return the first JSON object with a known key outside of thinking.
 
@@ -59,10 +54,11 @@ def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object
     Raises:
         ReplyError: there is none, or it is broken.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number)
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=read_number)
     found: dict[str, object] | None = None
     failure: str | None = None
     position = broken = 0
+    crowded = may_nest_too_deep(text)
     while (mark := _MARK.search(text, position)) is not None:
         position = mark.end()
         if mark["end"]:
@@ -72,6 +68,8 @@ def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object
             position = len(text) if end is None else end.end()
         elif failure is None:
             try:
+                if crowded:
+                    refuse_too_deep(text, mark.start())
                 value, position = decoder.raw_decode(text, mark.start())
             except (ValueError, RecursionError) as error:
                 failure = str(error) if isinstance(error, ValueError) else "nested too deep"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import orjson
-
 from ledger.errors import InputError
+from ledger.json_text import parse_json
 
 __all__ = ["read_json_file"]
 
@@ -27,18 +25,4 @@ def read_json_file(path: Path) -> object:
     except OSError as error:
         hint = "name a memory.json or a DeerFlow folder"
         raise InputError(f"cannot read {path}: {error.strerror or error}; {hint}") from error
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        # Orjson refuses NaN and huge integers, which DeerFlow's own files may hold.
-        return json.loads(data.decode())
-    except UnicodeDecodeError as error:
-        raise InputError(f"it is no UTF-8 (byte {error.start}: 0x{data[error.start]:02x})") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"line {error.lineno}: it is no JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError:
-        raise InputError("it is nested too deep") from None
-    except ValueError as error:
-        raise InputError(f"it is no JSON: {error}") from error
+    return parse_json(data)

@@ -63,6 +63,17 @@ class EventStore(Protocol):
             CorruptLogError: that line is not what was written.
         """
 
+    def durable_head(self, stream: str) -> Head:
+        """Return the newest head that is known to be durable, for a reader: nobody is waited for, nothing is synced.
+
+        What another process has appended and released is in it; what it is still writing is not. Where nothing tells
+        the two apart, as in a log that only older versions wrote, it is what is there.
+
+        Raises:
+            StoreError: it could not be read.
+            CorruptLogError: that line is not what was written.
+        """
+
     def settled_head(self, stream: str) -> Head:
         """Return the head once it can neither be lost nor taken back: whoever is writing is waited for.
 
@@ -81,6 +92,22 @@ class EventStore(Protocol):
         Raises:
             StoreError: it could not be read.
             CorruptLogError: lines that were handed out, or were said to be there, are gone.
+        """
+
+    def key(self, stream: str, *, create: bool = False) -> bytes | None:
+        """Return the secret of a stream, 32 random bytes that are kept outside it; None where there is none.
+
+        With `create` one is made where there is none, durably; of several who make one at once all get the same.
+
+        Raises:
+            StoreError: it could not be read or written.
+        """
+
+    def destroy_key(self, stream: str) -> None:
+        """Destroy the secret of a stream; nothing that was made with it can be recognised any more.
+
+        Raises:
+            StoreError: it could not be destroyed.
         """
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
@@ -106,8 +133,10 @@ class EventStore(Protocol):
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left behind the last whole line, if anything; nobody was ever told it was there."""
 
-    def locked(self, stream: str) -> AbstractContextManager[None]:
+    def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the stream's lock: while it is held nobody else appends; the thread that holds it may, and lock again.
+
+        Without `wait` it is had at once or not at all.
 
         Raises:
             LockTimeoutError: another process keeps it.

@@ -5,6 +5,9 @@ erasure). An append is: lock, check the head, one write, one fdatasync; before a
 folders above it are synced. A last line without its line break was cut short by a crash: whoever holds the lock next
 moves it to `<stream>.torn-<n>` and says so. Damage anywhere else is for a person to judge. An erasure writes a new file
 and puts it in the old one's place. Files stay open between two appends, since to open one costs more than to lock it.
+
+Whoever has synced an append notes the head in the lock file before letting go of the lock. So a reader knows what is
+durable without the lock: the note, and all that is there while nobody holds the lock.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import errno
 import hashlib
 import logging
 import os
+import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
@@ -25,8 +30,8 @@ from ledger.clock import Clock, SystemClock
 from ledger.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
 from ledger.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from ledger.store import Record
-from ledger.store.files import count_lines, last_line, sync_folder, translated, write_whole
-from ledger.store.locks import FileLocks, leased
+from ledger.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
+from ledger.store.locks import FileLocks, kept_free, leased
 
 __all__ = ["JsonlStore"]
 
@@ -35,6 +40,8 @@ _log = logging.getLogger(__name__)
 _FOLLOW_POLL_SECONDS = 0.2
 _KEPT_OPEN = 128
 _REMEMBERED = 4096
+_KEY_BYTES = 32
+_NOTE_BYTES = 128
 _MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
 """What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""
 
@@ -68,6 +75,8 @@ class JsonlStore:
         self._clock = clock or SystemClock()
         self._known: dict[str, _Known] = {}
         self._cursors: dict[str, _Cursor] = {}
+        self._durable: dict[str, Head] = {}
+        """The newest head of each stream that was once known to be durable."""
         self._rooted: dict[str, int] = {}
         self._home_rooted = False
         self._open: dict[str, tuple[int, int]] = {}
@@ -170,6 +179,14 @@ class JsonlStore:
         stat = os.fstat(descriptor)
         self._learn(stream, stat, head)
         _remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+        self._note(stream, head)
+
+    def _note(self, stream: str, head: Head) -> None:
+        """Note a head that is durable, for this process and, in the lock file, for others; the lock is held."""
+        _remember(self._durable, stream, head)
+        # Without a note readers look whether the lock is free: no reason to say that what was synced was not.
+        with suppress(OSError):
+            self._locks.write_note(self._lock_file(stream), _spelled_note(head))
 
     def _forget(self, stream: str) -> None:
         self._known.pop(stream, None)
@@ -296,6 +313,33 @@ class JsonlStore:
             finally:
                 os.close(descriptor)
 
+    def durable_head(self, stream: str) -> Head:
+        """Return the newest head that is known to be durable, and wait for nobody; see `EventStore.durable_head`."""
+        now = self.head(stream)
+        if self._durable.get(stream) == now:
+            return now
+        lock = self._lock_file(stream)
+        noted = _read_note(lock)
+        if noted != now:
+            with kept_free(lock) as free:
+                if free:
+                    # Nobody is writing, so this is neither being synced nor being taken back.
+                    now = self.head(stream)
+            if not free:
+                now = self._durable_of(stream, now, lock)
+        _remember(self._durable, stream, now)
+        return now
+
+    def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
+        """Return what is durable of a stream that somebody may be writing to."""
+        noted = _read_note(lock)
+        if noted is None or noted == now:
+            return now
+        known = self._durable.get(stream, EMPTY)
+        newest = known if known.seq > noted.seq else noted
+        # A note about more than there is, is that of another log.
+        return newest if newest.seq < now.seq else now
+
     def settled_head(self, stream: str) -> Head:
         """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
         path = self._file(stream)
@@ -310,7 +354,9 @@ class JsonlStore:
                 self._root(stream, os.fstat(descriptor).st_ino)
             finally:
                 os.close(descriptor)
-            return self.head(stream)
+            head = self.head(stream)
+            self._note(stream, head)
+            return head
 
     def size(self, stream: str) -> int:
         """Return how many bytes a stream takes."""
@@ -373,9 +419,12 @@ class JsonlStore:
             for descriptor, _ in self._open.values():
                 os.close(descriptor)
 
-    def locked(self, stream: str) -> AbstractContextManager[None]:
+    def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the stream's lock; see `EventStore.locked`."""
-        return self._locks.held(f"{self._prefix}{stream}.lock")
+        return self._locks.held(self._lock_file(stream), wait=wait)
+
+    def _lock_file(self, stream: str) -> str:
+        return f"{self._prefix}{stream}.lock"
 
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
@@ -390,6 +439,32 @@ class JsonlStore:
                 return str(path.stat().st_ino)
             except FileNotFoundError:
                 return ""
+
+    def key(self, stream: str, *, create: bool = False) -> bytes | None:
+        """Return the secret of a stream, from `<stream>.key`; see `EventStore.key`."""
+        path = self.home / f"{stream}.key"
+        with translated(path, "read"):
+            while True:
+                with suppress(FileNotFoundError):
+                    key = path.read_bytes()
+                    if len(key) == _KEY_BYTES:
+                        return key
+                    # A file that somebody cut or wrote over recognises nothing; a new key is as good.
+                    if create:
+                        path.unlink(missing_ok=True)
+                if not create:
+                    return None
+                _make_key(path)
+
+    def destroy_key(self, stream: str) -> None:
+        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+        path = self.home / f"{stream}.key"
+        with translated(path, "remove"):
+            # Who was killed while making one may have left a copy.
+            for copy in (path, *path.parent.glob(f".{path.name}.*")):
+                if copy.exists():
+                    copy.unlink()
+                    sync_folder(path.parent)
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
@@ -437,6 +512,24 @@ def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
     known[stream] = what
 
 
+def _spelled_note(head: Head) -> bytes:
+    """Spell what a lock file says: seq and hash of a durable head, and a checksum, in as many bytes each time."""
+    said = f"{head.seq} {head.hash}"
+    return f"{said} {zlib.crc32(said.encode()):08x}".ljust(_NOTE_BYTES - 1).encode() + b"\n"
+
+
+def _read_note(path: str) -> Head | None:
+    """Read what a lock file says; None where it says nothing, or was read while it was being written."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            seq, digest, checksum = file.read(_NOTE_BYTES).split()
+        if int(checksum, 16) == zlib.crc32(seq + b" " + digest):
+            return Head(int(seq), digest.decode())
+    except (OSError, ValueError):
+        pass
+    return None
+
+
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
     """Whether the line of a seq begins where somebody was once told; an erasure may have moved it since."""
     if not _begins_line(file, byte):
@@ -452,6 +545,22 @@ def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
 
 def _begins_line(file: BufferedReader, byte: int) -> bool:
     return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
+
+
+def _make_key(path: Path) -> None:
+    """Put a new key in place, unless somebody else is quicker."""
+    make_folder(path.parent)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        write_whole(descriptor, os.urandom(_KEY_BYTES))
+        os.fsync(descriptor)
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        os.close(descriptor)
+        fresh.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def _must_be_erasure(stream: str, seq: int, before: bytes, after: bytes) -> None:

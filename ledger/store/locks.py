@@ -10,7 +10,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +18,7 @@ from ledger.clock import Clock
 from ledger.errors import LockTimeoutError
 from ledger.store.files import make_folder, refused, translated
 
-__all__ = ["FileLocks", "leased"]
+__all__ = ["FileLocks", "Lease", "kept_free", "lease", "leased"]
 
 _POLL_SECONDS = (0.0005, 0.02)
 _KEPT_OPEN = 128
@@ -49,23 +49,23 @@ class FileLocks:
         self._open = 0
         self._process = os.getpid()
 
-    def held(self, path: str) -> AbstractContextManager[None]:
-        """Hold the lock.
+    def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold the lock; without `wait` it is had at once or not at all.
 
         Raises:
             LockTimeoutError: somebody else keeps it.
             StoreError: the lock file cannot be made.
         """
-        return _Held(self, path)
+        return _Held(self, path, self._timeout if wait else 0.0)
 
-    def take(self, path: str) -> _Hold:
+    def take(self, path: str, timeout: float) -> _Hold:
         """Take the lock, or take it again; see `held`."""
         hold = self._hold(path)
-        if not hold.lock.acquire(timeout=self._timeout):
-            raise LockTimeoutError(f"{path} is still locked by another thread after {self._timeout:g} s: try again")
+        if not hold.lock.acquire(timeout=timeout):
+            raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
         try:
             if hold.depth == 0:
-                self._lock(path, hold)
+                self._lock(path, hold, timeout)
         except BaseException:
             hold.lock.release()
             raise
@@ -80,6 +80,16 @@ class FileLocks:
                 self._unlock(hold)
         finally:
             hold.lock.release()
+
+    def write_note(self, path: str, note: bytes) -> None:
+        """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        descriptor = self._hold(path).descriptor
+        if descriptor is not None:
+            os.pwrite(descriptor, note, 0)
 
     def close(self) -> None:
         """Close the lock files that nobody holds; they are opened again when they are needed."""
@@ -113,7 +123,7 @@ class FileLocks:
         self._open = 0
         self._process = os.getpid()
 
-    def _lock(self, path: str, hold: _Hold) -> None:
+    def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
         waited, pause = 0.0, _POLL_SECONDS[0]
         while True:
             try:
@@ -121,9 +131,11 @@ class FileLocks:
                     return
             except OSError as error:
                 raise refused(path, "lock", error) from error
-            if waited >= self._timeout:
+            if not timeout:
+                raise LockTimeoutError(f"{path} is held by another process just now: try again")
+            if waited >= timeout:
                 raise LockTimeoutError(
-                    f"{path} is held by another process after {self._timeout:g} s: "
+                    f"{path} is held by another process after {timeout:g} s: "
                     "end that process, or raise file_lock_timeout_seconds"
                 )
             self._clock.sleep(pause)
@@ -168,14 +180,15 @@ class FileLocks:
 class _Held:
     """A lock for the length of a block; plain, since every commit takes one."""
 
-    __slots__ = ("_hold", "_locks", "_path")
+    __slots__ = ("_hold", "_locks", "_path", "_timeout")
 
-    def __init__(self, locks: FileLocks, path: str) -> None:
+    def __init__(self, locks: FileLocks, path: str, timeout: float) -> None:
         self._locks = locks
         self._path = path
+        self._timeout = timeout
 
     def __enter__(self) -> None:
-        self._hold = self._locks.take(self._path)
+        self._hold = self._locks.take(self._path, self._timeout)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,16 +197,69 @@ class _Held:
 
 
 @contextmanager
-def leased(path: Path) -> Iterator[bool]:
-    """Try to hold a lease, once, without waiting; its file is gone when it ends, and harmless where it was left."""
+def kept_free(path: str) -> Iterator[bool]:
+    """Tell whether nobody holds a lock, and keep it so for the length of the block; it never waits.
+
+    A lock file that is not there, or that this process may not open, is held by nobody it could know of.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # Said, not left to closing: a forked process may have the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+class Lease:
+    """A lease that is held; its file is gone when it ends, and harmless where it was left. Any thread may end it."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptors = [descriptor]
+        self._process = os.getpid()
+
+    def end(self) -> None:
+        """Give it back; a second time does nothing, and in a forked child it stays the parent's."""
+        # One thread only gets it out of a list; a lock would be one more thing that a fork may find taken.
+        with suppress(IndexError):
+            descriptor = self._descriptors.pop()
+            if self._process == os.getpid():
+                self._path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def lease(path: Path) -> Lease | None:
+    """Try to take a lease, once, without waiting; None where somebody else holds it.
+
+    Raises:
+        StoreError: its file cannot be made.
+    """
     with translated(path, "lock"):
         descriptor = _take(path)
+    return None if descriptor is None else Lease(path, descriptor)
+
+
+@contextmanager
+def leased(path: Path) -> Iterator[bool]:
+    """Try to hold a lease for the length of a block; see `lease`."""
+    held = lease(path)
     try:
-        yield descriptor is not None
+        yield held is not None
     finally:
-        if descriptor is not None:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+        if held is not None:
+            held.end()
 
 
 def _take(path: Path) -> int | None:

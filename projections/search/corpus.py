@@ -132,8 +132,8 @@ class Turns:
         for thread in self._threads.values():
             yield from map(turn_entry, thread.values())
 
-    def follow(self, until: Head) -> Change:
-        """Go on to a head of the transcript that the scope's writer has vouched for.
+    def follow(self, until: Head | None = None) -> Change:
+        """Go on to a head of the transcript that somebody has vouched for, or as far as it is durable.
 
         Raises:
             CorruptLogError: a line is not what was written.

@@ -37,7 +37,10 @@ _TURN_SECONDS = 5.0
 
 _PAUSES = (1.0, 300.0)
 _IDLE_SECONDS = 60.0
-_END_SECONDS = 5.0
+_END_SECONDS = 1.0
+"""A batch that is done by then is kept when a home is closed; nobody waits longer for a model."""
+
+_EXIT_SECONDS = 5.0
 _NICENESS = 10
 _KEPT = 1024
 
@@ -136,15 +139,18 @@ class Embedding:
             thread.start()
             self._thread = thread
 
-    def close(self) -> None:
-        """End the thread, after the batch that it is at; what is not embedded is embedded another time."""
+    def close(self, patience: float = _END_SECONDS) -> None:
+        """End the thread, after the batch that it is at; what is not embedded is embedded another time.
+
+        Where the model is not done with that batch after so many seconds the thread is left to end by itself.
+        """
         with self._changed:
             self._closed = True
             self._due.clear()
             self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(_END_SECONDS)
+            thread.join(patience)
 
     # The thread.
 
@@ -176,6 +182,9 @@ class Embedding:
             finished = self._bring(scope, seen)
             seen.failures = 0
         except Exception as error:  # noqa: BLE001 the thread outlives whatever one scope does to it
+            if self._closed:
+                # What it worked with was closed under it.
+                return
             self._tell(scope, seen, error)
             finished = False
         seen.looked = self._now()
@@ -279,7 +288,7 @@ def _after_fork_in_child() -> None:
 def _at_exit() -> None:
     # A thread that is in a model's code when the interpreter ends would take the process down with it.
     for embedding in list(_embeddings):
-        embedding.close()
+        embedding.close(_EXIT_SECONDS)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from ledger.commit import Head
 from ledger.errors import UsageError
 from ledger.events import Fact
 from ledger.memory import Memory
@@ -62,9 +61,9 @@ class _Kept:
         """Take in another memory."""
         self._take("facts", self.facts.follow(memory))
 
-    def follow_turns(self, until: Head) -> None:
-        """Take in the transcript up to a head."""
-        self._take("turns", self.turns.follow(until))
+    def follow_turns(self) -> None:
+        """Take in the transcript as far as it is durable."""
+        self._take("turns", self.turns.follow())
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
@@ -214,8 +213,7 @@ class Search:
     def _up_to_date(self, within: str) -> Iterator[_Kept]:
         """Lend what is known, with what is in the logs by now.
 
-        Whoever erases has the writer's lock, and waits for nobody here: so the writer is asked before any lock is
-        taken, and what is lent was known before the writer was asked.
+        Whoever erases waits for nobody here: so what is lent was known before the memory was asked for.
         """
         kept = self._kept
         if within == "facts":
@@ -224,10 +222,8 @@ class Search:
                 kept.follow_facts(memory)
                 yield kept
         else:
-            with self._writer.state() as state:
-                until = state.transcript.head
             with kept.locks[within]:
-                kept.follow_turns(until)
+                kept.follow_turns()
                 yield kept
 
     def purge(self) -> None:

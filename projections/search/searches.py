@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -16,6 +17,7 @@ import msgspec
 from ledger.errors import CorruptLogError, NoModelError
 from ledger.scope import TRANSCRIPT, Scope
 from ledger.store import EventStore
+from ledger.store.files import translated
 from ledger.writer import Writer
 from projections.replay import replay
 from projections.search.bounds import SPACES
@@ -34,6 +36,7 @@ _KEPT = 32
 """So many scopes' words stay in memory."""
 
 _WRITERS = 256
+_SPARE_FILES = 16
 
 T = TypeVar("T")
 
@@ -99,6 +102,7 @@ class Searches:
         with self._mutex:
             search = self._all.get(scope)
             if search is None:
+                _must_have_spare_files()
                 search = self._all[scope] = Search(
                     writer,
                     self._meaning(scope),
@@ -221,6 +225,23 @@ def _keep(kept: OrderedDict[Scope, T], scope: Scope, value: T, most: int) -> Non
     kept.move_to_end(scope)
     if len(kept) > most:
         kept.popitem(last=False)
+
+
+def _must_have_spare_files() -> None:
+    """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
+
+    Raises:
+        StoreError: this process has too many files open.
+    """
+    if "numpy" in sys.modules:
+        return
+    spare: list[int] = []
+    try:
+        with translated(Path(os.devnull), "open"):
+            spare.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE_FILES))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
 
 
 def _nothing() -> None:

@@ -15,7 +15,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -25,7 +25,7 @@ import msgspec
 from ledger.clock import SystemClock
 from ledger.errors import LockTimeoutError, StoreError
 from ledger.store.files import sync_folder, translated, write_whole
-from ledger.store.locks import FileLocks, leased
+from ledger.store.locks import FileLocks, Lease, lease
 
 if TYPE_CHECKING:
     import sqlite3
@@ -99,6 +99,8 @@ class VectorFile:
         self._locks = FileLocks(lock_timeout, SystemClock())
         self._foreign: tuple[str, Stamp] | None = None
         """Whose file was met last, and in which state."""
+        self._leases: list[Lease] = []
+        self._closed = False
 
     # The epoch.
 
@@ -125,10 +127,34 @@ class VectorFile:
         """Hold the lock, which every writer does.
 
         Raises:
-            LockTimeoutError: another process keeps it. StoreError: the lock file cannot be made.
+            LockTimeoutError: another process keeps it. StoreError: the lock file cannot be made, or this is closed.
         """
-        with self._locks.held(str(self._lock_path)):
-            yield
+        self._must_be_open()
+        try:
+            with self._locks.held(str(self._lock_path)):
+                self._must_be_open()
+                yield
+        finally:
+            if self._closed:
+                self._locks.close()
+
+    def close(self) -> None:
+        """Let nothing be written any more, and let go of the lock file and of the lease, whoever holds it here.
+
+        A write that is under way ends first, and closes the lock file itself.
+        """
+        self._closed = True
+        self._locks.close()
+        for held in list(self._leases):
+            held.end()
+
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closed
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path} is not written any more, for its home was closed: open it again")
 
     # Reading.
 
@@ -315,13 +341,22 @@ class VectorFile:
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Tell whether nobody else, in any process, is embedding this scope, and keep it so; nobody waits for it."""
-        with ExitStack() as stack:
-            first = True
-            if self.path.parent.is_dir():
-                # Where that cannot be told, nothing is lost but work that is done twice.
-                with suppress(StoreError):
-                    first = stack.enter_context(leased(self.path.with_suffix(".busy")))
+        held, first = None, True
+        if self.path.parent.is_dir() and not self._closed:
+            # Where that cannot be told, nothing is lost but work that is done twice.
+            with suppress(StoreError):
+                held = lease(self.path.with_suffix(".busy"))
+                first = held is not None
+        if held is not None:
+            self._leases.append(held)
+        try:
+            if held is not None and self._closed:
+                held.end()
             yield first
+        finally:
+            if held is not None:
+                held.end()
+                self._leases.remove(held)
 
 
 def _insert(db: sqlite3.Connection, row: Row) -> int:

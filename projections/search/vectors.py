@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ledger.errors import ModelUnavailableError, StoreError
-from projections.search.embedder import Embedder, Floats
+from projections.search.embedder import Embedder, Floats, passages_by, query_by
 from projections.search.lexical import Scored
 from projections.search.passages import Passage
 from projections.search.space import PARTED, Ident, Space, find_cells, packed
@@ -37,6 +37,9 @@ _BATCH = 16
 """So many texts are embedded before anybody is asked whether to stop: half a second for a model that is local."""
 
 _FAR_BATCH = 64
+_CLOSING_SECONDS = 1.0
+"""So long whoever closes waits for a write, which another process may hold up."""
+
 _QUERIES = 64
 
 Bringing = Callable[[int, int], None]
@@ -174,7 +177,7 @@ class Vectors:
             if vector is not None:
                 self._queries.move_to_end(text)
                 return vector
-        vector = self.embedder.query(text)
+        vector = query_by(self.embedder, text)
         with self._mutex:
             if purged == self._purged:
                 self._queries[text] = vector
@@ -352,7 +355,7 @@ class Vectors:
     def _read(self, texts: list[str], left: float | None, stop: Callable[[], bool]) -> Floats | None:
         """Have the model read a batch; None where it was not done in the time that was left."""
         try:
-            return self.embedder.passages(texts, timeout=left)
+            return passages_by(self.embedder, texts, left)
         except ModelUnavailableError as error:
             if left is None or not stop():
                 raise
@@ -370,7 +373,7 @@ class Vectors:
     def _keep(self, begun: _Moment, space: str, rows: list[Row], gone: Collection[Ident]) -> bool:
         """Keep rows and let go of others; False where something was erased since the moment their texts were read."""
         with self._mutex:
-            if begun.purged != self._purged:
+            if begun.purged != self._purged or self._file.is_closed():
                 return False
             self._must_agree(rows)
             if self._keeps_a_file():
@@ -378,6 +381,8 @@ class Vectors:
                     with self._file.locked():
                         return self._keep_in_file(begun, space, rows, gone)
                 except (UnusableError, StoreError) as error:
+                    if self._file.is_closed():
+                        return False
                     self._go_alone(str(error))
             if self._file.epoch() != begun.epoch:
                 return False
@@ -418,6 +423,8 @@ class Vectors:
     def _begin_anew(self, dimensions: int | None) -> None:
         """Let go of vectors that are not the model's own: its server has another one under the same name since."""
         message = "%s is begun anew: %s makes vectors of %s numbers, and made some of %d"
+        if self._file.is_closed():
+            return
         _log.warning(message, self._file.path, self.embedder.name, dimensions, self._dimensions)
         self._file.erase()
         self._drop()
@@ -485,10 +492,17 @@ class Vectors:
             self._put(rows)
 
     def close(self) -> None:
-        """Let go of what is in memory; the next question reads it again."""
+        """Let go of what is in memory and of the lock files; nothing is written any more.
+
+        Nobody waits for a model that is reading: what it makes of a text by then is not kept.
+        """
         self._here()
-        with self._mutex:
-            self._drop()
+        self._file.close()
+        if self._mutex.acquire(timeout=_CLOSING_SECONDS):
+            try:
+                self._drop()
+            finally:
+                self._mutex.release()
 
 
 def _size(lacks: Iterable[_Lack]) -> int:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from ledger.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
-from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
-from ledger.events import Redacted, Turn, TurnRecorded, TurnSuperseded
+from ledger.errors import CorruptLogError
+from ledger.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from ledger.scope import LEDGER, TRANSCRIPT, Scope
 from ledger.store import EventStore, Record
 from projections.turns.rows import TurnView
@@ -82,6 +82,8 @@ class _Held:
         self._turns: list[TurnView | None] = []
         self._serials: dict[str, array[int]] = {}
         """By thread and ordinal; 0 where nothing stands."""
+        self._superseded: dict[tuple[str, int], tuple[int, TurnView]] = {}
+        """Turns that may be restored, by thread and ordinal: where they stood, and what they said."""
         self._gone: list[Gone] = []
         self._forgotten = 0
         self._awaited: dict[tuple[str, int], int] = {}
@@ -104,12 +106,15 @@ class _Held:
                     self._turns.append(self._view(thread, event.turn, commit.at))
                     serials[n - 1] = len(self._turns)
             elif isinstance(event, TurnSuperseded):
-                self._drop(thread, event.n)
+                self._supersede(thread, event.n)
+            elif isinstance(event, TurnRestored):
+                self._restore(thread, event.n)
 
     def redact(self, event: Redacted) -> None:
         """Let go of a turn, or never take it in, whatever its line says."""
         if event.thread is None or event.n is None:
             return
+        self._superseded.pop((event.thread, event.n), None)
         if event.seq > self.said.head.seq:
             self._awaited[event.thread, event.n] = event.seq
         else:
@@ -119,6 +124,22 @@ class _Held:
         """Note that the transcript was read as far as `said`."""
         if self._awaited:
             self._awaited = {turn: seq for turn, seq in self._awaited.items() if seq > self.said.head.seq}
+
+    def _supersede(self, thread: str, n: int) -> None:
+        serials = self._serials.get(thread, ())
+        serial = serials[n - 1] if 0 < n <= len(serials) else 0
+        view = self._turns[serial - 1] if serial else None
+        if view is not None:
+            self._superseded[thread, n] = serial, view
+            self._drop(thread, n)
+
+    def _restore(self, thread: str, n: int) -> None:
+        """Put a turn back in its place; whoever has looked begins anew, since it comes before what they know."""
+        serial, view = self._superseded.pop((thread, n), (0, None))
+        if view is not None:
+            self._turns[serial - 1] = view
+            self._serials[thread][n - 1] = serial
+            self._reading = next(_numbers)
 
     def _drop(self, thread: str, n: int) -> None:
         serials = self._serials.get(thread, ())
@@ -188,8 +209,8 @@ class Follower:
     def since(self, seen: Seen | None, until: Head | None = None) -> News:
         """Read on, and return what is new to somebody who has seen so much.
 
-        It is read up to `until`, which a writer has vouched for, or to what can neither be lost nor taken back; not
-        less than what anybody was told before.
+        It is read up to `until`, which a writer has vouched for, or as far as it is durable; not less than what
+        anybody was told before. No writer is waited for.
 
         Raises:
             CorruptLogError: a log is damaged.
@@ -204,29 +225,21 @@ class Follower:
     def _catch_up(self, held: _Held, until: Head | None) -> None:
         # The edition first: what is read after it may be newer, never older, and then the next look tells.
         edition, size = self._store.edition(self._transcript), self._store.size(self._transcript)
-        now, learned = self._store.head(self._transcript), self._store.head(self._ledger)
+        learned, now = self._store.durable_head(self._ledger), self._store.durable_head(self._transcript)
         same = held.edition == edition and held.said.head == now
         same = same and (held.size == size or self._is_where_it_was(held))
         if not same or held.learned.head != learned:
-            if until is None:
-                until = now if same else self._settled(now)
+            until = now if until is None else until
             try:
                 if held.edition != edition or not self._reads_on(held, until, learned, same=same):
                     held.begin(edition)
-                    self._learn(held)
+                    self._learn(held, learned)
                     self._read(held, until)
             except BaseException:
                 # A part of it was taken in.
                 held.begin("")
                 raise
         held.size = size
-
-    def _settled(self, now: Head) -> Head:
-        try:
-            return self._store.settled_head(self._transcript)
-        except (StoreError, LockTimeoutError):
-            # A home that cannot be written can be read all the same, and so can one that is being rewritten.
-            return now
 
     def _is_where_it_was(self, held: _Held) -> bool:
         """Whether the last line that was read is still at its place: others may have come behind it, or a part."""
@@ -248,7 +261,7 @@ class Follower:
             if learned != held.learned.head:
                 if learned.seq <= held.learned.head.seq:
                     return False
-                self._learn(held)
+                self._learn(held, learned)
             if held.said.head.seq >= until.seq:
                 return same or self._is_where_it_was(held)
             return self._read(held, until)
@@ -273,14 +286,16 @@ class Follower:
         held.met()
         return True
 
-    def _learn(self, held: _Held) -> None:
-        """Read the ledger on for what it says is erased.
+    def _learn(self, held: _Held, until: Head) -> None:
+        """Read the ledger on, up to a head, for what it says is erased.
 
         Nobody who only looks for turns should decode all that was ever learned: only what follows on the line that was
         read last, what tells of an erasure, and the last line have to be what was written.
         """
         before, last = held.learned.head, None
         for seq, record in enumerate(self._store.read(self._ledger, before.seq, byte=held.learned.end), before.seq):
+            if seq >= until.seq:
+                break
             if last is None or _REDACTED in record.line:
                 after = before if last is None else _head_before(record, seq)
                 for event in unseal(record.line, after, stream=self._ledger, byte=record.byte).events:

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 from backstory.api import Backstory
 from backstory.cli.app import app
+from backstory.config import load_settings
+from backstory.demo import _surroundings
 from backstory.handle import MemoryHandle
 
 
@@ -172,3 +174,13 @@ def test_a_story_that_ends_badly_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backstory.handle.MemoryHandle.facts", lambda _: ())
     summary = json.loads(demo("--json", "demo", code=1).stdout)
     assert not summary["ok"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_the_heads_of_the_story_go_to_nobodys_witness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, live: bool
+) -> None:
+    monkeypatch.setenv("BACKSTORY_WITNESS", str(tmp_path / "heads.jsonl"))
+    with _surroundings(tmp_path / "home", live=live):
+        assert not load_settings({"memory": {"witness": str(tmp_path / "heads.jsonl")}}).settings.witness
+    assert os.environ["BACKSTORY_WITNESS"] == str(tmp_path / "heads.jsonl")

@@ -31,6 +31,10 @@ def contents(cli: Cli, thread: str = "t") -> list[str]:
         ('{"thread_id":"t","role":"user","content":"x","agent_name":""}', "agent name"),
         ('{"thread_id":"t","role":"user","content":"x","user_id":""}', "user id"),
         ("[" * 100_000, "nested too deep"),
+        (
+            '{"thread_id":"t","role":"user","content":"x","id":' + "9" * 5_000 + "}",
+            "a number of more than 4,300 digits",
+        ),
         (b'{"thread_id":"t","role":"user","content":"\xff"}', "UTF-8"),
     ],
 )
@@ -77,7 +81,13 @@ def test_an_array_a_bom_crlf_and_blank_lines_are_read(cli: Cli) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "[]"])
 def test_nothing_is_nothing(cli: Cli, text: str) -> None:
-    assert cli.json("record", "-", piped=text) == {"threads": 0, "turns": 0, "skipped": 0, "backlog": False}
+    assert cli.json("record", "-", piped=text) == {
+        "threads": 0,
+        "turns": 0,
+        "skipped": 0,
+        "backlog": False,
+        "superseded": 0,
+    }
 
 
 def test_what_is_piped_in_is_read(cli: Cli) -> None:

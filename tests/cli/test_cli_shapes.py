@@ -13,15 +13,15 @@ from backstory import __version__
 def test_record_counts_threads_turns_and_what_was_skipped(cli: Cli) -> None:
     rows = [said("t1", "1", "user", "hi"), said("t1", "2", "assistant", "ho"), said("t2", "3", "tool", "42")]
     file = cli.file("c", *rows)
-    assert cli.json("record", file) == {"threads": 2, "turns": 2, "skipped": 1, "backlog": False}
-    assert cli.json("record", file) == {"threads": 2, "turns": 0, "skipped": 3, "backlog": False}
+    assert cli.json("record", file) == {"threads": 2, "turns": 2, "skipped": 1, "backlog": False, "superseded": 0}
+    assert cli.json("record", file) == {"threads": 2, "turns": 0, "skipped": 3, "backlog": False, "superseded": 0}
 
 
 def test_record_with_append_takes_everything_as_new(cli: Cli) -> None:
-    file = cli.file("c", {"role": "user", "content": "again"})
-    for _ in range(2):
-        assert cli.json("record", file, "--thread", "t", "--append")["turns"] == 1
+    file = cli.file("c", {"role": "user", "content": "I live in Oslo"}, {"role": "assistant", "content": "Noted"})
+    assert cli.json("record", file, "--thread", "t", "--append")["turns"] == 2
     assert cli.json("record", file, "--thread", "t")["turns"] == 0
+    assert cli.json("record", file, "--thread", "t", "--append")["turns"] == 2
 
 
 def test_extract_with_replies_names_its_commits(story: Cli) -> None:

@@ -9,7 +9,7 @@ from fakes import open_home, reply
 
 from ledger.errors import InputError
 from ledger.extraction.model import Answer, Prompt
-from ledger.extraction.recorded import RecordedReply, read_replies
+from ledger.extraction.recorded import RecordedReply, as_reply, read_replies
 from ledger.sanitize import MAX_NAME
 
 PROMPT = Prompt(system="s", user="u", digest="0" * 64, schema={})
@@ -55,13 +55,70 @@ def test_a_reply_that_is_no_object_is_kept_to_fail_as_one(value):
         '{"thread_id": ["t"], "reply": {}}',
         '{"thread_id": "", "reply": {}}',
         '{"thread_id": "t", "reply": ' + "[" * 100_000,
-        '{"thread_id": "t", "reply": ' + "9" * 10_000 + "}",
+        '{"thread_id": "t", "reply": ' + "[" * 5_000 + "]" * 4_999 + "}",
+        '{"thread_id": "t", "reply": ' + "[" * 5_000 + "]" * 5_000,
+        '{"thread_id": "t", "reply": ' + "[" * 5_000 + "]" * 5_000 + "} x",
+        '{"thread_id": ["t"], "reply": ' + "[" * 5_000 + "]" * 5_000 + "}",
+        '{"thread_id": "t", "replies": ' + "[" * 5_000 + "]" * 5_000 + "}",
+        '[{"thread_id": "t", "reply": ' + "[" * 5_000 + "]" * 5_000 + "}]",
+        '{"thread_id": ' + "9" * 5_000 + ', "reply": {}}',
     ],
     ids=lambda line: repr(line)[:40],
 )
 def test_a_line_that_is_something_else_is_named(line):
     with pytest.raises(InputError, match="line 3 "):
         read_replies([b'{"thread_id": "t", "reply": {}}', "", line])
+
+
+DEEP = "[" * 5_000 + "]" * 5_000
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (f'{{"thread_id": "t", "reply": {{"newFacts": {DEEP}}}}}', f'{{"newFacts": {DEEP}}}'),
+        (
+            f'{{"reply": {{"a": "]}}\\\\\\"[", "newFacts": {DEEP}}}, "thread_id": "t"}}',
+            f'{{"a": "]}}\\\\\\"[", "newFacts": {DEEP}}}',
+        ),
+        (f'{{"note": {{"x": [1]}}, "thread_id": "t", "reply": {DEEP}, "more": [2]}}', DEEP),
+        (f'{{"note": {DEEP}, "thread_id": "t", "reply": "text"}}', "text"),
+        (f'{{"thread_id": "t", "reply": {{"newFacts": [{LONG}]}}}}', f'{{"newFacts": [{LONG}]}}'),
+        (f'{{"thread_id": "t", "reply": {LONG}}}', "Infinity"),
+        (f'\ufeff{{"thread_id": "t", "reply": {DEEP}}}'.encode(), DEEP),
+    ],
+    ids=["nested", "brackets in a text", "among others", "beside", "digits", "digits alone", "bytes"],
+)
+def test_what_no_parser_takes_is_one_reply_and_not_the_file(line, text):
+    before, reply, after = read_replies(['{"thread_id": "b", "reply": {}}', line, '{"thread_id": "a", "reply": {}}'])
+    assert (before.thread, reply.thread, after.thread) == ("b", "t", "a")
+    assert reply.text == text
+
+
+def test_a_reply_that_nests_too_deep_is_a_failed_update_and_a_number_too_long_a_refused_item(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    for thread in ("deep", "long"):
+        memory.record(thread, [{"role": "user", "content": "I like tea"}, {"role": "ai", "content": "Noted"}])
+    said = [
+        f'{{"thread_id": "deep", "reply": {{"newFacts": {DEEP}}}}}',
+        f'{{"thread_id": "long", "reply": {{"newFacts": [{LONG}, {{"content": "Likes tea", "confidence": 0.9}}]}}}}',
+    ]
+    extracted = memory.extract(read_replies(said))
+    assert (extracted.updates, extracted.failed) == (2, 1)
+    assert [fact.content for fact in memory.facts()] == ["Likes tea"]
+    (parked,) = memory.status().parked
+    assert (parked.thread, parked.turns) == ("deep", 2)
+    assert "nested too deep" in parked.detail
+
+
+@pytest.mark.parametrize("value", [json.loads("[" * 900 + "]" * 900), [10**5000], {1, 2}, {"a": object()}])
+def test_a_reply_from_python_that_is_no_json_is_named(value):
+    nested = value
+    for _ in range(200):
+        nested = [nested]
+    with pytest.raises(InputError, match="the recorded reply for thread t cannot be written as JSON"):
+        as_reply({"thread_id": "t", "reply": nested})
 
 
 def test_what_a_model_may_say_and_strict_json_may_not_costs_one_item_and_no_file():

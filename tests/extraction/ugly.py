@@ -121,6 +121,7 @@ WRONG_SHAPE = (
     _read("facts as strings", '{"newFacts": ["Ada drinks tea", "Ada runs"]}', "!newFacts/0", "!newFacts/1"),
     _read("null for facts", f'{{"newFacts": [null, {FACT}, null]}}', "!newFacts/0", "newFacts/1", "!newFacts/2"),
     _read("lists in lists", f'{{"newFacts": [[{FACT}], []]}}', "!newFacts/0", "!newFacts/1"),
+    _broken("nested thousands of levels deep", '{"newFacts": [' + "[" * 5_000 + "]" * 5_000 + "]}"),
     _read("nested very deep", '{"newFacts": [' + "[" * 300 + "]" * 300 + "]}", "!newFacts/0"),
     _read("sections in a list", '{"user": [{"workContext": "Ada writes Rust"}]}', "!user"),
     _read("sections as one text", '{"history": "Ada moved twice."}', "!history"),

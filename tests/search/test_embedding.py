@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -77,7 +78,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     for embedding in made.all:
-        embedding.close()
+        embedding.close(PATIENCE)
         assert embedding._thread is None or not embedding._thread.is_alive()
 
 
@@ -400,6 +401,93 @@ def test_the_foreground_does_not_wait_for_the_background(bench):
 
 
 # In a home
+
+
+def open_files(folder: Path) -> list[str]:
+    """What of a folder this process has open, where the system tells."""
+    found = []
+    for link in Path("/proc/self/fd").glob("*") if Path("/proc/self/fd").exists() else ():
+        with contextlib.suppress(OSError):
+            found.append(str(link.readlink()))
+    return [path for path in found if path.startswith(str(folder))]
+
+
+def test_closing_a_home_waits_for_no_model_and_leaves_nothing_locked(tmp_path, monkeypatch):
+    folder = tmp_path / "users/ada"
+    embedder = BagOfWords()
+    entered, leave = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def hold(_: Sequence[str]) -> None:
+        if threading.current_thread().name == "backstory-embedding":
+            threads.append(threading.current_thread())
+            entered.set()
+            leave.wait(PATIENCE)
+
+    embedder.before = hold
+    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    home = open_home(tmp_path, background=True)
+    home.memory("ada").add_fact("has a dog")
+    home.memory("ada").search("dog")
+    assert entered.wait(PATIENCE)
+    assert (folder / "vectors.busy").exists()
+    home.close()
+    assert not leave.is_set()
+    assert not (folder / "vectors.busy").exists()
+    assert open_files(folder) == []
+    with open_home(tmp_path) as another:
+        assert another.memory("ada").embed().embedded == 1
+        before = (folder / VECTORS).read_bytes()
+        leave.set()
+        threads[0].join(PATIENCE)
+        assert not threads[0].is_alive()
+        assert (folder / VECTORS).read_bytes() == before
+    assert open_files(folder) == []
+
+
+def test_what_a_model_says_after_its_home_was_closed_is_not_written(tmp_path, monkeypatch, caplog):
+    embedder = BagOfWords()
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold(_: Sequence[str]) -> None:
+        entered.set()
+        leave.wait(PATIENCE)
+
+    embedder.before = hold
+    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    home = open_home(tmp_path)
+    memory = home.memory("ada")
+    memory.add_fact("has a dog")
+    embedding = threading.Thread(target=memory.embed)
+    embedding.start()
+    assert entered.wait(PATIENCE)
+    home.close()
+    leave.set()
+    embedding.join(PATIENCE)
+    assert not embedding.is_alive()
+    assert len(embedder.read) == 1
+    assert not (tmp_path / "users/ada" / VECTORS).exists()
+    assert open_files(tmp_path) == []
+    assert "vectors" not in caplog.text
+
+
+def test_a_thread_that_is_left_behind_complains_about_nothing(bench, caplog):
+    bench.add(ADA)
+    entered, leave = threading.Event(), threading.Event()
+
+    def fail(_: Sequence[str]) -> None:
+        entered.set()
+        leave.wait(PATIENCE)
+        raise ModelUnavailableError("closed under it")
+
+    bench.embedder.before = fail
+    embedding = bench.embedding()
+    embedding.wanted(ADA)
+    assert entered.wait(PATIENCE)
+    embedding.close(0.0)
+    leave.set()
+    embedding.close(PATIENCE)
+    assert "closed under it" not in caplog.text
 
 
 @pytest.mark.parametrize("where", ["here", "in another home object"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bag import BagOfWords
 from fakes import PATIENCE, exchange, open_home, reply
@@ -552,3 +553,62 @@ def test_after_any_history_meaning_brings_in_what_stands_and_is_as_if_embedded_a
             assert [
                 memory.search(query, within=within, top_k=20, min_similarity=-1) for query, within in queries
             ] == before
+
+
+# An embedder that does not keep to its port
+
+
+class Spoilt(Thesaurus):
+    """Once `spoil` is set, what it answers with is made of what it should."""
+
+    spoil: Callable[[Floats], Floats] | None = None
+
+    def query(self, text: str) -> Floats:
+        return super().query(text) if self.spoil is None else self.spoil(super().query(text))
+
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
+        made = super().passages(texts, timeout)
+        return made if self.spoil is None else self.spoil(made)
+
+
+def fail(_: Floats) -> Floats:
+    raise KeyError("I drink matcha")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda made: made * np.nan,
+        lambda made: made * np.inf,
+        lambda made: made[:-1].reshape(-1, made.shape[-1]) if made.ndim > 1 else made[:0],
+        lambda made: made[None],
+        lambda _: None,
+        lambda _: ["many", "words"],
+        fail,
+    ],
+    ids=["nan", "infinite", "one too few", "one axis too many", "nothing", "words", "an error"],
+)
+def test_an_embedder_that_breaks_its_port_costs_meaning_and_nothing_else(tmp_path, monkeypatch, caplog, spoil):
+    embedder = Spoilt()
+    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    with open_home(tmp_path) as home:
+        memory = home.memory("ada")
+        memory.add_fact("plays the violin")
+        memory.embed()
+        memory.add_fact("drinks matcha")
+        embedder.spoil = spoil
+        for _ in range(3):
+            found = memory.search("drinks")
+            assert [hit.content for hit in found] == ["drinks matcha"]
+            assert found.trouble is not None
+            assert found.trouble.startswith("thesaurus ")
+        with pytest.raises(ModelUnavailableError, match=r"^thesaurus "):
+            memory.embed()
+        (fault,) = memory.status().faults
+        assert (fault.doing, fault.count) == ("search", 3)
+        told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert [record.getMessage().partition(":")[0] for record in told] == ["search goes on by words alone"]
+        assert "matcha" not in caplog.text
+        embedder.spoil = None
+        assert memory.embed().embedded == 2
+        assert memory.search("fiddle")[0].content == "plays the violin"

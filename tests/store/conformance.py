@@ -51,6 +51,41 @@ class EventStoreConformance:
         self.test_a_stream_that_nobody_wrote_is_empty(store)
         assert list(engine.open().streams()) == []
 
+    # The key of what was erased.
+
+    def test_a_stream_has_no_key_until_one_is_made(self, engine: Engine, store: EventStore) -> None:
+        assert store.key(STREAM) is None
+        key = store.key(STREAM, create=True)
+        assert key is not None
+        assert len(key) == 32
+        assert store.key(STREAM) == store.key(STREAM, create=True) == engine.open().key(STREAM) == key
+        assert store.key("users/bob/ledger") is None
+        assert list(store.streams()) == []
+
+    def test_a_key_that_was_destroyed_never_comes_back(self, engine: Engine, store: EventStore) -> None:
+        store.destroy_key(STREAM)
+        key = store.key(STREAM, create=True)
+        store.destroy_key(STREAM)
+        assert engine.open().key(STREAM) is None
+        assert store.key(STREAM, create=True) != key
+
+    def test_all_who_make_a_key_at_once_get_the_same(self, engine: Engine) -> None:
+        keys: list[bytes | None] = []
+        ready = threading.Barrier(8)
+
+        def make() -> None:
+            own = engine.open()
+            ready.wait(PATIENCE)
+            keys.append(own.key(STREAM, create=True))
+
+        threads = [threading.Thread(target=make) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(keys) == 8
+        assert len(set(keys)) == 1
+
     # Append and read.
 
     def test_what_is_appended_is_read_to_the_byte(self, engine: Engine, store: EventStore) -> None:
@@ -173,6 +208,32 @@ class EventStoreConformance:
         other = engine.open(lock_timeout=0.01, clock=FakeClock())
         with store.locked(STREAM), pytest.raises(LockTimeoutError):
             other.settled_head(STREAM)
+
+    def test_a_durable_head_is_told_without_waiting(self, engine: Engine, store: EventStore) -> None:
+        assert store.durable_head(STREAM) == EMPTY
+        lines = chain(4)
+        for seq, line in enumerate(lines):
+            store.append(STREAM, line, seq)
+            assert engine.open().durable_head(STREAM) == store.durable_head(STREAM) == head_of(line)
+        clock = FakeClock()
+        other = engine.open(clock=clock)
+        with store.locked(STREAM):
+            assert other.durable_head(STREAM) == engine.open().durable_head(STREAM) == head_of(lines[-1])
+        assert clock.slept == []
+
+    def test_a_lock_that_is_not_waited_for_is_had_at_once_or_not_at_all(
+        self, engine: Engine, store: EventStore
+    ) -> None:
+        clock = FakeClock()
+        other = engine.open(clock=clock)
+        with store.locked(STREAM):
+            with pytest.raises(LockTimeoutError), other.locked(STREAM, wait=False):
+                pass
+            with store.locked(STREAM, wait=False):
+                pass
+        assert clock.slept == []
+        with other.locked(STREAM, wait=False):
+            pass
 
     # Erasing.
 

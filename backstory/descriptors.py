@@ -1,0 +1,56 @@
+"""Translator for open files that ran out while a module was loaded or a file was opened.
+
+What opens our own files translates its errors itself. But modules are loaded when they are first needed, and that opens
+files too, in any verb: so the verbs of a handle are wrapped once, where their class is made.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from functools import wraps
+from inspect import iscoroutinefunction, isfunction
+from typing import ParamSpec, TypeVar
+
+from ledger.errors import StoreError
+
+__all__ = ["translate_verbs"]
+
+_RAN_OUT = (errno.EMFILE, errno.ENFILE)
+_SAID = "Too many open files"
+"""How the system's linker tells of it, in an ImportError without a number."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def translate_verbs(cls: type[T]) -> type[T]:
+    """Wrap the public methods that a class states itself; an async twin runs the method that is wrapped already."""
+    for name, stated in list(vars(cls).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(stated, classmethod):
+            setattr(cls, name, classmethod(_translated(stated.__func__)))
+        elif isfunction(stated) and not iscoroutinefunction(stated):
+            setattr(cls, name, _translated(stated))
+    return cls
+
+
+def _translated(verb: Callable[P, T]) -> Callable[P, T]:
+    @wraps(verb)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return verb(*args, **kwargs)
+        except (OSError, ImportError) as error:
+            if not _ran_out(error):
+                raise
+            raise StoreError(
+                f"cannot {verb.__name__}: this process has too many files open ({error}); close some, or raise the "
+                "limit (ulimit -n), and try again: nothing of memory was lost"
+            ) from error
+
+    return call
+
+
+def _ran_out(error: OSError | ImportError) -> bool:
+    return error.errno in _RAN_OUT if isinstance(error, OSError) else _SAID in str(error)

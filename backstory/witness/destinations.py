@@ -1,0 +1,257 @@
+"""Destinations of witnessed heads: a file, a command, or an http(s) address.
+
+Each takes a batch of lines whole, or says that it did not. What a destination is called, in logs and errors, holds no
+user name, password, path of an address, query or argument, since any of these may be a secret.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ledger.errors import WitnessError
+from ledger.store.files import refused, sync_folder, write_whole
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+__all__ = ["COMMAND", "SECONDS", "CommandWitness", "Destination", "FileWitness", "UrlWitness", "destination_of"]
+
+COMMAND = "command:"
+SECONDS = 5.0
+"""How long a command or an address may take for one batch."""
+
+_SUCCESS = range(200, 300)
+_REDIRECTS = range(300, 400)
+
+
+class Destination(Protocol):
+    """A place that heads are appended to."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs and errors, without secrets."""
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines, so that they outlast this process.
+
+        Raises:
+            WitnessError: that did not happen, or is not known to have happened.
+        """
+
+
+def destination_of(witness: str, *, seconds: float = SECONDS) -> Destination:
+    """Return the destination that the key `witness` names.
+
+    Args:
+        witness: A path in full, `command:` and a command line, or an http or https address.
+        seconds: How long a command or an address may take.
+
+    Raises:
+        ValueError: it names none; the message does not quote it.
+    """
+    if witness.startswith(COMMAND):
+        return CommandWitness(_words(witness.removeprefix(COMMAND)), seconds)
+    scheme = witness.partition("://")[0] if "://" in witness else ""
+    if scheme.lower() in ("http", "https"):
+        return UrlWitness(_address(witness), seconds)
+    path = Path(witness)
+    if witness.startswith("~"):
+        try:
+            path = path.expanduser()
+        except RuntimeError as error:
+            raise ValueError("it names the home of a user that there is not") from error
+    if scheme or not path.is_absolute() or "\0" in witness:
+        raise ValueError("it is a path in full, command:… or an http(s) address")
+    return FileWitness(path)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError("its command line cannot be read: a quotation mark is not closed") from error
+    if not words:
+        raise ValueError("it is command: without a command; write command:PROGRAM ARGUMENT …")
+    return words
+
+
+def _address(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        named = False
+    if not named or any(char.isspace() for char in url):
+        raise ValueError("it is no http(s) address: write https://HOST/PATH")
+    return parts
+
+
+class FileWitness:
+    """A file, made with mode 0600; several processes may append to it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """See `Destination.name`."""
+        return str(self.path)
+
+    def append(self, lines: bytes) -> None:
+        """Append with one write, and sync. A folder that is missing is not made: its disk may not be mounted."""
+        try:
+            born = not self.path.exists()
+            # Without waiting for a reader, should it be a pipe.
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                write_whole(descriptor, b"\n" + lines if _is_torn(descriptor) else lines)
+                os.fsync(descriptor)
+            except OSError as error:
+                # A pipe or a device knows no sync.
+                if error.errno != errno.EINVAL:
+                    raise
+            finally:
+                os.close(descriptor)
+            if born:
+                sync_folder(self.path.parent)
+        except FileNotFoundError as error:
+            told = f"cannot append heads to {self.path}: its folder is not there; mount its disk, or make the folder"
+            raise WitnessError(told, kind="FileNotFoundError") from error
+        except OSError as error:
+            raise WitnessError(str(refused(self.path, "append heads to", error)), kind=type(error).__name__) from error
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Whether the last line has no end: what was cut short must stay a line of its own."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        return False
+    return os.pread(descriptor, 1, status.st_size - 1) != b"\n"
+
+
+class CommandWitness:
+    """A command that is given the lines on standard input, without a shell; exit code 0 says that it has them."""
+
+    def __init__(self, words: list[str], seconds: float) -> None:
+        self._words = words
+        self._seconds = seconds
+
+    @property
+    def name(self) -> str:
+        """See `Destination.name`."""
+        return f"{COMMAND}{self._words[0]}"
+
+    @property
+    def program(self) -> str:
+        """What is run."""
+        return self._words[0]
+
+    def append(self, lines: bytes) -> None:
+        """Run the command, for a bounded time."""
+        import signal
+        import subprocess
+
+        try:
+            process = subprocess.Popen(  # noqa: S603 it is the user's own command, and there is no shell
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, RuntimeError) as error:
+            told = error.strerror if isinstance(error, OSError) else str(error)
+            raise WitnessError(f"{self.name} cannot be run: {told}", kind=type(error).__name__) from error
+        try:
+            process.communicate(lines, timeout=self._seconds)
+        except subprocess.TimeoutExpired:
+            self._kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            # Without a cause: subprocess quotes the arguments in its errors.
+            raise WitnessError(
+                f"{self.name} took longer than {self._seconds:g} s and was ended", kind="TimeoutExpired"
+            ) from None
+        except BaseException:
+            self._kill(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        if process.returncode:
+            raise WitnessError(
+                f"{self.name} ended with exit code {process.returncode}: run it by hand to see why", kind="ExitCode"
+            )
+
+    @staticmethod
+    def _kill(pid: int, signal: int) -> None:
+        """End it and all that it started."""
+        import contextlib
+
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal)
+
+
+class UrlWitness:
+    """An address that the lines are posted to; any status from 200 to 299 says that it has them.
+
+    Written on the standard library's client: it follows no redirects, logs nothing of the address, and needs nothing
+    installed.
+    """
+
+    def __init__(self, parts: SplitResult, seconds: float) -> None:
+        self._parts = parts
+        self._seconds = seconds
+
+    @property
+    def name(self) -> str:
+        """See `Destination.name`."""
+        parts = self._parts
+        port = f":{parts.port}" if parts.port else ""
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        # A path may be a secret as well: those of webhooks are.
+        path = "/…" if parts.path.strip("/") else parts.path
+        return f"{parts.scheme}://{host}{port}{path}"
+
+    def append(self, lines: bytes) -> None:
+        """Post the lines as application/x-ndjson."""
+        from http.client import HTTPException
+
+        target = self._parts.path or "/"
+        if self._parts.query:
+            target = f"{target}?{self._parts.query}"
+        connection = self._connection()
+        try:
+            connection.request("POST", target, lines, self._headers())
+            status = connection.getresponse().status
+        except (OSError, HTTPException, ValueError) as error:
+            # Without a cause, and in our own words: the library may quote the whole address.
+            told = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+            raise WitnessError(f"{self.name} cannot be reached: {told}", kind=type(error).__name__) from None
+        finally:
+            connection.close()
+        if status in _REDIRECTS:
+            raise WitnessError(
+                f"{self.name} answered {status}, a redirect, which is not followed: name the address it leads to",
+                kind="Redirect",
+            )
+        if status not in _SUCCESS:
+            raise WitnessError(f"{self.name} answered {status}", kind="HTTPStatus")
+
+    def _connection(self) -> HTTPConnection:
+        from http.client import HTTPConnection, HTTPSConnection
+
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/x-ndjson", "User-Agent": "backstory"}
+        if self._parts.username is not None:
+            import base64
+
+            pair = f"{unquote(self._parts.username)}:{unquote(self._parts.password or '')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return headers
