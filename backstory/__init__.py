@@ -15,20 +15,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backstory.api import Backstory as Backstory
     from backstory.handle import MemoryHandle as MemoryHandle
-    from ledger.extraction.recorded import RecordedReply as RecordedReply
-    from ledger.observing import Observer as Observer
+    from backstory.home import Backstory as Backstory
+    from backstory.ledger.extraction.recorded import RecordedReply as RecordedReply
+    from backstory.ledger.learning.observing import Observer as Observer
 
 __all__ = ["Backstory", "MemoryHandle", "Observer", "RecordedReply", "__version__"]
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Backstory": "backstory.api",
+    "Backstory": "backstory.home",
     "MemoryHandle": "backstory.handle",
-    "Observer": "ledger.observing",
-    "RecordedReply": "ledger.extraction.recorded",
+    "Observer": "backstory.ledger.learning.observing",
+    "RecordedReply": "backstory.ledger.extraction.recorded",
 }
 
 

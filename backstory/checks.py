@@ -6,9 +6,9 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from ledger.clock import parse_moment, spell_moment
-from ledger.errors import InputError, UsageError
-from projections.replay import Moment, read_moment
+from backstory.ledger.core.errors import InputError, UsageError
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.projections.history.replay import Moment, read_moment
 
 __all__ = ["When", "actions", "commit_or_time", "flag", "messages_in", "number", "span", "text", "time", "whole"]
 

@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import iscoroutinefunction, isfunction
 from typing import ParamSpec, TypeVar
 
-from ledger.errors import StoreError
+from backstory.ledger.core.errors import StoreError
 
 __all__ = ["translate_verbs"]
 

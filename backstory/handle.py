@@ -8,12 +8,12 @@ from functools import cached_property
 import msgspec
 
 from backstory import checks
-from backstory.asynchronous import AsyncTwins
+from backstory.aio import AsyncTwins
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.metagpt import Door, Turns
+from backstory.projections.turns import TurnLog
 from backstory.results import RecordResult
-from backstory.turns import Door, Turns
-from ledger.errors import UsageError
-from ledger.sanitize import MAX_NAME, clip
-from projections.turns import TurnLog
 
 __all__ = ["MemoryHandle"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.erasure import Sharing
-from ledger.events import Fact
-from ledger.policy import Policy
-from projections.history import Diff, Revision, SectionChange
-from projections.reextract import Tally
-from projections.superseded import SupersededTurn
-from projections.turns import TurnView
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.erasure.plan import Sharing
+from backstory.projections.history.history import Diff, Revision, SectionChange
+from backstory.projections.turns import TurnView
+from backstory.projections.turns.superseded import SupersededTurn
+from backstory.projections.what_if.reextract import Tally
 
 __all__ = [
     "ErasedContent",

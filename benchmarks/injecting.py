@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backstory import Backstory, MemoryHandle
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section
+from backstory.ledger.core.memory import Memory
+from backstory.projections.context.block import Shares, fill
+from backstory.projections.context.counting import ESTIMATE, Counter
+from backstory.projections.context.prepared import prepare
+from backstory.projections.context.vocabulary import load_vocabulary
 from benchmarks.rows import Row, ms
-from ledger.events import DOCUMENT_SECTIONS, Fact, Section
-from ledger.memory import Memory
-from projections.context.block import Shares, fill
-from projections.context.counting import ESTIMATE, Counter
-from projections.context.prepared import prepare
-from projections.context.vocabulary import load_vocabulary
 
 __all__ = ["FACTS", "injecting", "remembering"]
 

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.turn_dedup import Mode
+from backstory.projections.index.index import ScopeIndex
 from benchmarks.rows import Row, in_turn, ms
-from ledger.arrival import Mode
-from ledger.extraction.model import Answer, Prompt
-from ledger.messages import Kept
-from ledger.producer import Producer
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.updater import Updater
-from ledger.writer import Writer
-from projections.index import ScopeIndex
 
 __all__ = ["long_threads"]
 

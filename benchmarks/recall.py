@@ -31,9 +31,9 @@ import msgspec
 
 from backstory import Backstory
 from backstory.handle import MemoryHandle
+from backstory.projections.context.counting import ESTIMATE, Counter
+from backstory.projections.context.vocabulary import load_vocabulary
 from benchmarks.rows import Row, ms
-from projections.context.counting import ESTIMATE, Counter
-from projections.context.vocabulary import load_vocabulary
 
 __all__ = ["main", "recall"]
 

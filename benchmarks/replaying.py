@@ -18,11 +18,9 @@ from pathlib import Path
 import msgspec
 import orjson
 
-from benchmarks.rows import Row, in_turn
-from ledger.commands import AddFact, Extract, Proposal
-from ledger.commit import EMPTY, Cause, Draft, Head, head_of, replay_line, seal, unseal
-from ledger.decide import decide
-from ledger.events import (
+from backstory.ledger.core.commands import AddFact, Extract, Proposal
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, replay_line, seal, unseal
+from backstory.ledger.core.events import (
     Access,
     Candidate,
     Consolidation,
@@ -37,10 +35,12 @@ from ledger.events import (
     TurnRange,
     UpdateProposed,
 )
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from ledger.store.jsonl import JsonlStore
-from ledger.view import read_commits
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.log.state import read_commits
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.rules.decide import decide
+from benchmarks.rows import Row, in_turn
 
 __all__ = ["PER_COMMIT", "deciding", "fact", "replaying", "write_ledger"]
 

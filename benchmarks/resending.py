@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from backstory.api import Backstory
+from backstory.home import Backstory
 from benchmarks.rows import Row, ms, times
 
 __all__ = ["resending"]

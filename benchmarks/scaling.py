@@ -11,12 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from backstory.api import Backstory
+from backstory.home import Backstory
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, seal
+from backstory.ledger.core.events import (
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    PolicyChanged,
+    Turn,
+    TurnRange,
+    TurnRecorded,
+)
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
 from benchmarks.rows import Row, in_turn, ms, times
-from ledger.commit import EMPTY, Cause, Draft, Head, head_of, seal
-from ledger.events import Event, Fact, FactAdded, FactRemoved, PolicyChanged, Turn, TurnRange, TurnRecorded
-from ledger.policy import Policy
-from ledger.scope import Scope
 
 __all__ = ["many_scopes", "one_scope"]
 

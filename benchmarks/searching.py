@@ -25,11 +25,11 @@ from unittest import mock
 import msgspec
 
 from backstory import Backstory, MemoryHandle
+from backstory.ledger.core.policy import CATEGORIES
 from benchmarks.rows import Row, ms
-from ledger.policy import CATEGORIES
 
 if TYPE_CHECKING:
-    from projections.search.embedder import Floats
+    from backstory.projections.search.vectors.embedder import Floats
 
 __all__ = ["look", "searching"]
 
@@ -117,7 +117,7 @@ def _opened(folder: Path, *, vectors: bool, facts: int = 100) -> Iterator[Memory
     made = Directions() if vectors else None
     limits = {"max_facts": max(facts, 10), "max_facts_limit": max(facts, 500)}
     with (
-        mock.patch("backstory.embedders.as_embedder", return_value=made),
+        mock.patch("backstory.config.embedder_factory.as_embedder", return_value=made),
         Backstory.open(folder, background=False, **limits) as bs,
     ):
         yield bs.memory("ada")

@@ -9,11 +9,11 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from backstory.api import Backstory
+from backstory.home import Backstory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.turns import Lens, TurnLog
 from benchmarks.rows import Row, ms, times
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.turns import Lens, TurnLog
 
 __all__ = ["turning"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
+from backstory.home import Backstory
+from backstory.ledger.core.scope import Scope
 from benchmarks.rows import Row, ms
-from ledger.scope import Scope
 
 __all__ = ["waiting"]
 

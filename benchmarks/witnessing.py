@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from backstory.api import Backstory
+from backstory.home import Backstory
 from benchmarks.rows import Row, times
 
 __all__ = ["witnessing"]

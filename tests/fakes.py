@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger.errors import ModelRejectedError
-from ledger.extraction.model import Answer, Prompt
+from backstory.ledger.core.errors import ModelRejectedError
+from backstory.ledger.extraction.model import Answer, Prompt
 
 if TYPE_CHECKING:
-    from backstory.api import Backstory
+    from backstory.home import Backstory
 
 PATIENCE = 20.0
 """Seconds after which a test gives up on another thread; never waited for when all is well."""
@@ -127,7 +127,7 @@ def exchange(topic: str, number: int | None = None) -> list[dict[str, object]]:
 
 def open_home(home: Path, model: object = None, *, clock: FakeClock | None = None, **settings: object) -> Backstory:
     """Open a home on a fake clock and counting salts, without workers, a gap between calls, or summaries of threads."""
-    from backstory.api import Backstory  # so that a test of the write side alone needs no door
+    from backstory.home import Backstory  # so that a test of the write side alone needs no door
 
     more: dict[str, object] = {"background": False, "min_seconds_between_calls": 0, "summary_min_turns": 0, **settings}
     return Backstory.open(home, model=model, clock=clock or FakeClock(), salts=CountingSalts(), **more)  # type: ignore[arg-type]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger.arrival import Mode, receive
-from ledger.commit import Cause, Commit
-from ledger.erasure.digest import sealing
-from ledger.events import Redacted, TurnRestored, TurnSuperseded
-from ledger.messages import Kept
-from ledger.transcript import Thread, Transcript
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.events import Redacted, TurnRestored, TurnSuperseded
+from backstory.ledger.erasure.digest import sealing
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.transcript import Thread, Transcript
+from backstory.ledger.threads.turn_dedup import Mode, receive
 
 __all__ = ["AT", "Conversation", "after", "chat", "says", "unnamed"]
 

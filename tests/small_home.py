@@ -8,12 +8,12 @@ from pathlib import Path
 from fakes import CountingSalts, FakeClock, open_home, reply
 from store.sealing import AT, as_file, by_hand, slots
 
-from ledger.commit import Cause, Draft, Head, head_of, seal
-from ledger.events import Redacted
-from ledger.extraction.recorded import RecordedReply
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.verify import Verification, verify
+from backstory.ledger.core.commit import Cause, Draft, Head, head_of, seal
+from backstory.ledger.core.events import Redacted
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.integrity.verify import Verification, verify
 
 USER = "ada"
 SCOPE = Scope(USER)

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from ledger.commands import AddFact, ChangePolicy, Command, Extract, Proposal
-from ledger.decide import decide
-from ledger.events import (
+from backstory.ledger.core.commands import AddFact, ChangePolicy, Command, Extract, Proposal
+from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
     Consolidation,
@@ -26,8 +25,9 @@ from ledger.events import (
     Removal,
     SummaryUpdated,
 )
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.decide import decide
 
 T0 = "2026-01-01T00:00:00.000000Z"
 _START = datetime(2026, 1, 1)  # noqa: DTZ001 spelled by hand below

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from ledger.events import (
+from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     Access,
     Candidate,
@@ -17,9 +17,9 @@ from ledger.events import (
     Removal,
     Unread,
 )
-from ledger.memory import Memory
-from ledger.policy import DEDUP_KEYS, EVICTIONS, Policy
-from ledger.review import fragmented, stale_facts
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, Policy
+from backstory.ledger.rules.review import fragmented, stale_facts
 
 WORDS = (
     "Ada runs",

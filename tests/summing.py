@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from fakes import FakeClock, ScriptedModel, Step, open_home, reply
 
-from ledger.commit import Commit
-from ledger.extraction.model import Answer, Prompt
-from ledger.memory import Memory
-from ledger.summarizer import Summing
-from ledger.writer import read_commits
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.learning.summarizer import Summing
+from backstory.ledger.log.writer import read_commits
 
 if TYPE_CHECKING:
     from backstory.results import Extracted, TurnView
@@ -83,8 +83,8 @@ class Talk:
     def learn(self) -> None:
         """Learn from what is pending, and sum nothing up."""
         engine = self.memory._engine
-        from ledger.next_summary import SummaryLimits
-        from ledger.summarizer import Summarizer
+        from backstory.ledger.learning.next_summary import SummaryLimits
+        from backstory.ledger.learning.summarizer import Summarizer
 
         off = Summarizer(engine.updater.asking, SummaryLimits(min_turns=0))
         self.memory._engine = msgspec.structs.replace(engine, summarizer=off)

@@ -14,7 +14,7 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory import Backstory, MemoryHandle
-from ledger.errors import (
+from backstory.ledger.core.errors import (
     CapError,
     ConfigError,
     CorruptLogError,
@@ -25,10 +25,10 @@ from ledger.errors import (
     ScopeError,
     UsageError,
 )
-from ledger.events import CandidateRejected, PolicyChanged
-from ledger.extraction.openai import OpenAIModel
-from ledger.extraction.recorded import RecordedReply
-from projections.document import render
+from backstory.ledger.core.events import CandidateRejected, PolicyChanged
+from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.document.document import render
 
 
 @pytest.fixture
@@ -383,7 +383,7 @@ def test_closing_closes_the_connections_it_opened_and_no_others(tmp_path, monkey
 
 
 def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.api._RECENT", 3)
+    monkeypatch.setattr("backstory.home._RECENT", 3)
     with open_home(tmp_path) as bs:
         for number in range(20):
             bs.memory(f"user-{number}").record("t", exchange("tea"))
@@ -398,7 +398,7 @@ def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
 
 
 def test_a_scope_whose_memory_json_is_not_written_yet_is_not_let_go_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.api._RECENT", 1)
+    monkeypatch.setattr("backstory.home._RECENT", 1)
     with open_home(tmp_path) as bs:
         bs._engine.keeper._work._delay = 3600
         for number in range(5):

@@ -8,13 +8,13 @@ import json
 import pytest
 from fakes import CountingSalts, exchange, open_home, reply
 
-from ledger.commit import Cause, Draft, erase, seal
-from ledger.errors import NotFoundError, UsageError
-from ledger.events import Fact, PolicyChanged, Redacted
-from ledger.extraction.recorded import RecordedReply
-from ledger.policy import Policy
-from ledger.store.jsonl import JsonlStore
-from projections.history import policy_in_words, revision_in_words, value_in_words
+from backstory.ledger.core.commit import Cause, Draft, erase, seal
+from backstory.ledger.core.errors import NotFoundError, UsageError
+from backstory.ledger.core.events import Fact, PolicyChanged, Redacted
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.history.history import policy_in_words, revision_in_words, value_in_words
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from fakes import exchange, open_home, reply
 from typer.testing import CliRunner
 
-from backstory.api import Backstory
 from backstory.cli.app import app
 from backstory.handle import MemoryHandle
-from ledger.errors import (
+from backstory.home import Backstory
+from backstory.ledger.core.errors import (
     BackstoryError,
     CapError,
     ConfigError,
@@ -24,8 +24,8 @@ from ledger.errors import (
     RefusedError,
     UsageError,
 )
-from ledger.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
-from ledger.extraction.recorded import RecordedReply
+from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
+from backstory.ledger.extraction.recorded import RecordedReply
 
 Act = Callable[[MemoryHandle], object]
 

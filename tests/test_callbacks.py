@@ -13,18 +13,18 @@ import pytest
 from extraction.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
-from backstory.telemetry import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
-from ledger import observing
-from ledger.clock import SystemClock
-from ledger.errors import ConfigError, ModelRejectedError, ModelUnavailableError, NoModelError
-from ledger.events import TurnRange
-from ledger.extraction.model import Answer, Prompt, Usage
-from ledger.extraction.recorded import RecordedReply
-from ledger.messages import keep, read_message
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.updater import Job, Updater
-from ledger.writer import Writer
+from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError, NoModelError
+from backstory.ledger.core.events import TurnRange
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.learning import observing
+from backstory.ledger.learning.updater import Job, Updater
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import keep, read_message
+from backstory.otel import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
 
 PAGE = (Path(__file__).parent.parent / "docs" / "observability.md").read_text(encoding="utf-8")
 

@@ -8,10 +8,10 @@ import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
-from backstory.models import as_model
-from backstory.settings import Settings
-from ledger.errors import ModelUnavailableError
-from ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.config.model_factory import as_model
+from backstory.config.settings import Settings
+from backstory.ledger.core.errors import ModelUnavailableError
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 
 PROMPT = Prompt("rules", "words", "0" * 64, {})
 BILL = {"input_tokens": 30, "output_tokens": 2, "total_tokens": 32}

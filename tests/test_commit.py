@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from store.event_strategies import causes, drafts, events, heads, names_of
 from store.sealing import AT, by_hand, chain, chain_hash, digest, erase, sealed, slots, turn
 
-from ledger import commit as commit_module
-from ledger.commit import (
+from backstory.ledger.core import commit as commit_module
+from backstory.ledger.core.commit import (
     EMPTY,
     FORMAT,
     UNREADABLE,
@@ -33,9 +33,19 @@ from ledger.commit import (
     seal,
     unseal,
 )
-from ledger.errors import CorruptLogError, StoreError
-from ledger.events import Erased, Event, Fact, FactAdded, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateProposed
-from ledger.writer import random_salt
+from backstory.ledger.core.errors import CorruptLogError, StoreError
+from backstory.ledger.core.events import (
+    Erased,
+    Event,
+    Fact,
+    FactAdded,
+    Turn,
+    TurnRange,
+    TurnRecorded,
+    TurnSuperseded,
+    UpdateProposed,
+)
+from backstory.ledger.log.writer import random_salt
 
 FACT = Fact(id="fact_2_0", content="喜欢 Rust “!”\\", category="goal", confidence=0.9, created_at=AT, source="t", seq=2)
 

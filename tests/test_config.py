@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Backstory
-from backstory.config import ModelSettings, Settings, base_folder, load_settings, policy_values
-from backstory.models import as_model
-from backstory.ranges import bounds, kind_of
-from backstory.settings import WITHOUT_EFFECT
-from ledger.errors import ConfigError
-from ledger.extraction.model import Prompt
-from ledger.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy
+from backstory.config.loading import ModelSettings, Settings, base_folder, load_settings, policy_values
+from backstory.config.model_factory import as_model
+from backstory.config.settings import WITHOUT_EFFECT
+from backstory.config.value_ranges import bounds, kind_of
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy
+from backstory.ledger.extraction.model import Prompt
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backstory.config import Loaded, load_settings
-from ledger.errors import ConfigError
+from backstory.config.loading import Loaded, load_settings
+from backstory.ledger.core.errors import ConfigError
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from backstory.config import Loaded, load_settings
-from backstory.config_file import NOT_NEEDED
-from ledger.errors import ConfigError
+from backstory.config.file import NOT_NEEDED
+from backstory.config.loading import Loaded, load_settings
+from backstory.ledger.core.errors import ConfigError
 
 SECRET = "$ecret_0123456789"  # noqa: S105 the secret that must not be told
 

@@ -12,11 +12,11 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.config import DEFAULT_MODEL, ModelSettings, Settings
-from backstory.config_file import NOT_NEEDED
-from backstory.ranges import lies_from
-from backstory.settings import WITHOUT_EFFECT
-from ledger.policy import CATEGORIES, POLICY_KEYS
+from backstory.config.file import NOT_NEEDED
+from backstory.config.loading import DEFAULT_MODEL, ModelSettings, Settings
+from backstory.config.settings import WITHOUT_EFFECT
+from backstory.config.value_ranges import lies_from
+from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROWS = {

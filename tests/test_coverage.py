@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory.handle import MemoryHandle
-from ledger.commit import Cause, Commit, Head
-from ledger.coverage import Coverage, Parked, is_quiet, opening
-from ledger.errors import ModelRejectedError, NoModelError, NotFoundError
-from ledger.events import Event, Redacted, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
-from ledger.extraction.recorded import RecordedReply
-from ledger.transcript import Thread, Transcript
+from backstory.ledger.core.commit import Cause, Commit, Head
+from backstory.ledger.core.errors import ModelRejectedError, NoModelError, NotFoundError
+from backstory.ledger.core.events import Event, Redacted, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.threads.coverage import Coverage, Parked, is_quiet, opening
+from backstory.ledger.threads.transcript import Thread, Transcript
 
 AT = "2026-03-01T12:00:00.000000Z"
 BROKEN = "I would rather not."

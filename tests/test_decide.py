@@ -23,7 +23,7 @@ from story import (
     summary,
 )
 
-from ledger.commands import (
+from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
     Clear,
@@ -32,10 +32,9 @@ from ledger.commands import (
     ImportDocument,
     RemoveFact,
 )
-from ledger.decide import RULES, decide
-from ledger.dedup import dedup_key
-from ledger.errors import CapError, ConfigError, NotFoundError
-from ledger.events import (
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import CapError, ConfigError, NotFoundError
+from backstory.ledger.core.events import (
     Consolidation,
     Edit,
     Extension,
@@ -51,8 +50,9 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.policy import Policy
-from ledger.ranking import Ranking
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.decide import RULES, decide
+from backstory.ledger.rules.ranking import Ranking
 
 SMALL = Policy(max_facts=3)
 
@@ -535,7 +535,7 @@ def test_every_rule_that_refuses_is_in_the_table_of_rules():
     import ast
     import inspect
 
-    from ledger import admission, by_hand, merge, screening
+    from backstory.ledger.rules import admission, by_hand, merge, screening
 
     named: set[str] = set()
     for module in (admission, by_hand, merge, screening):

@@ -18,13 +18,14 @@ from fakes import PATIENCE, FakeClock, exchange, open_home
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.api import Backstory
-from backstory.delivery import Deliveries, Limits, Waiting
-from backstory.delivery.waiting import LOST
-from backstory.intake import Intake
+from backstory.home import Backstory
+from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
+from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.operations.recording import Intake
+from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.outbox import LOST, Waiting
+from backstory.outbox.retry_queue import Limits
 from backstory.results import RecordResult
-from ledger.errors import CorruptLogError, LockTimeoutError, StoreError
-from ledger.scope import TRANSCRIPT, Scope
 
 ADA, BOB = Scope("ada"), Scope("bob")
 EAGER = Limits(shortest_pause=0.001, longest_pause=0.01)
@@ -1004,9 +1005,11 @@ def test_a_program_that_never_closes_its_home_tries_once_more_at_its_end(home: P
     program = """
 import sys
 from backstory import Backstory
-from backstory.delivery import Deliveries, Limits, Waiting
-from ledger.errors import StoreError
-from ledger.scope import Scope
+from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.outbox import Waiting
+from backstory.outbox.retry_queue import Limits
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.scope import Scope
 
 bs = Backstory.open(sys.argv[1])
 write = bs.store.append_all
@@ -1164,7 +1167,7 @@ def test_a_read_that_went_well_has_the_next_fault_logged_again(
 
 
 def test_of_memories_that_are_left_alone_those_of_long_ago_are_let_go_of(door: Deliveries, elapsed: Elapsed) -> None:
-    from backstory.delivery.door import _Unread
+    from backstory.outbox.fail_safe import _Unread
 
     for number in range(1100):
         door._leave_alone(Scope(f"u{number}"), _Unread(elapsed.now + 30, "x"), elapsed.now)

@@ -15,11 +15,11 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted
 from store.sealing import as_file, by_hand, erase
 
-from backstory.mending import doctor
-from ledger.commit import head_of
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.remedies import REMEDIES, Check
+from backstory.ledger.core.commit import head_of
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.operations.maintenance import doctor
+from backstory.projections.integrity.remedies import REMEDIES, Check
 
 MODEL = {"OPENAI_API_KEY": "none"}
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -316,7 +316,7 @@ def test_the_scope_that_is_named_is_verified_once_however_large_it_is(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.put(LEDGER, home.ledger[1:])
-    monkeypatch.setattr("projections.log_check._VERIFIED_BYTES", 10)
+    monkeypatch.setattr("backstory.projections.integrity.log_check._VERIFIED_BYTES", 10)
     assert wrong(examine(home.path)) == []
     assert wrong(examine(home.path, scope=SCOPE)) == ["logs", "missing"]
 
@@ -379,7 +379,8 @@ def test_of_a_large_home_a_part_is_verified_and_it_says_so(home: Home, monkeypat
         home.put(f"users/{name}/ledger", home.file(f"users/{name}/ledger").read_bytes().splitlines()[:1])
     home.put("users/eve/ledger", [b"x"])
     monkeypatch.setattr(
-        "projections.log_check._VERIFIED_BYTES", sum(p.stat().st_size for p in home.path.rglob("*.jsonl")) - 5
+        "backstory.projections.integrity.log_check._VERIFIED_BYTES",
+        sum(p.stat().st_size for p in home.path.rglob("*.jsonl")) - 5,
     )
     checks = examine(home.path)
     assert "2 of the memories" in hint(checks, "logs")
@@ -388,7 +389,7 @@ def test_of_a_large_home_a_part_is_verified_and_it_says_so(home: Home, monkeypat
 
 
 def test_of_many_memories_a_thousand_are_looked_at_and_it_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.mending._FOLDERS", 1)
+    monkeypatch.setattr("backstory.operations.maintenance._FOLDERS", 1)
     with open_home(home.path) as bs:
         for name in ("bob", "eve", "zoe"):
             bs.memory(name).add_fact("sings")

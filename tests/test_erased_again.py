@@ -12,8 +12,8 @@ import pytest
 from fakes import FakeClock, ScriptedModel, open_home, reply
 
 from backstory.handle import MemoryHandle
-from ledger.erasure.digest import sealing
-from ledger.errors import NotFoundError
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.erasure.digest import sealing
 
 SECRET = {"role": "user", "content": "my PIN is 1234"}
 TALK = [

@@ -14,23 +14,21 @@ from story import at, extract, longer, merged, new, removal, summary
 from strategies import WORDS, contents, policies, proposals
 from test_invariants import History, take_step
 
-from ledger.commands import AddFact, ChangePolicy, Clear, EditFact, FailUpdate, RemoveFact, Revert, RollBack
-from ledger.commit import Cause, Commit
-from ledger.content import folded, words_in
-from ledger.decide import decide
-from ledger.dedup import dedup_key
-from ledger.erasure import (
-    Erasure,
-    ForgetEverything,
-    ForgetExpired,
-    ForgetFact,
-    ForgetMatching,
-    ForgetThread,
-    Plan,
-    plan_erasure,
+from backstory.ledger.core.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    EditFact,
+    FailUpdate,
+    RemoveFact,
+    Revert,
+    RollBack,
 )
-from ledger.errors import ConflictError, NotFoundError, UsageError
-from ledger.events import (
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.content import folded, words_in
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import ConflictError, NotFoundError, UsageError
+from backstory.ledger.core.events import (
     CandidateRejected,
     Edit,
     Erased,
@@ -49,11 +47,22 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from projections.preview import preview_revert, preview_rollback, revert_command, rollback_command
-from projections.replay import fold
-from projections.what_if import decide_again
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.erasure.plan import (
+    Erasure,
+    ForgetEverything,
+    ForgetExpired,
+    ForgetFact,
+    ForgetMatching,
+    ForgetThread,
+    Plan,
+    plan_erasure,
+)
+from backstory.ledger.rules.decide import decide
+from backstory.projections.history.preview import preview_revert, preview_rollback, revert_command, rollback_command
+from backstory.projections.history.replay import fold
+from backstory.projections.what_if.what_if import decide_again
 
 thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 WORK = "user.workContext"

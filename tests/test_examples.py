@@ -16,7 +16,7 @@ import yaml
 from extraction.misbehaving import MisbehavingServer, Request, Response, completion
 
 from backstory import Backstory, MemoryHandle
-from ledger.events import FactAdded, FactRemoved
+from backstory.ledger.core.events import FactAdded, FactRemoved
 
 ROOT = Path(__file__).parent.parent
 LOOP, AGENT = "openai_loop", "langchain_agent"

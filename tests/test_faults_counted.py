@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 
-from backstory.api import Backstory
-from backstory.faults import Faults, ModelFaults
-from backstory.results import FaultCount
-from ledger.clock import SystemClock, spell_moment
-from ledger.errors import (
+from backstory.home import Backstory
+from backstory.ledger.core.errors import (
     CorruptLogError,
     InputError,
     LockTimeoutError,
@@ -24,11 +21,15 @@ from ledger.errors import (
     ModelUnavailableError,
     StoreError,
 )
-from ledger.events import TurnRange
-from ledger.observing import CallEnded, CallStarted
-from ledger.scope import Scope
-from ledger.store.files import refused
-from ledger.store.locks import FileLocks
+from backstory.ledger.core.events import TurnRange
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.observing import CallEnded, CallStarted
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store.files import refused
+from backstory.ledger.log.store.locks import FileLocks
+from backstory.outbox.faults import Faults, ModelFaults
+from backstory.results import FaultCount
 
 ADA, BOB = Scope("ada"), Scope("bob")
 DAY = 86_400.0
@@ -186,7 +187,7 @@ def refuse_value(error: Exception) -> None:
 
 
 def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
-    from backstory.delivery import Deliveries
+    from backstory.outbox.fail_safe import Deliveries
 
     with open_home(tmp_path) as bs:
         door = Deliveries(bs)
@@ -203,7 +204,7 @@ def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_is_quoted_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from backstory.delivery import Deliveries
+    from backstory.outbox.fail_safe import Deliveries
 
     with open_home(tmp_path) as bs:
         Deliveries(bs).record(ADA, "t", [("my PIN is 4711", "human"), {"role": "user", "content": "x", "at": "4711"}])

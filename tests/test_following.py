@@ -17,16 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_home import resealed
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.commit import EMPTY, Cause, Draft, Head, seal
-from ledger.errors import CorruptLogError, NotFoundError, StoreError
-from ledger.events import Fact, FactAdded, Redacted, Turn, TurnRecorded
-from ledger.scope import Scope
-from ledger.store import Record
-from ledger.store.jsonl import JsonlStore
-from projections.search.corpus import Turns
-from projections.turns import Board, Follower, Followers, Lens, News, Seen, TurnLog, TurnLogs, TurnView
+from backstory.home import Backstory
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, seal
+from backstory.ledger.core.errors import CorruptLogError, NotFoundError, StoreError
+from backstory.ledger.core.events import Fact, FactAdded, Redacted, Turn, TurnRecorded
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import Record
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.search.corpus import Turns
+from backstory.projections.turns import Board, Follower, Followers, Lens, News, Seen, TurnLog, TurnLogs, TurnView
 
 ADA = Scope("ada")
 TRANSCRIPT = ADA.stream("transcript")
@@ -170,7 +170,7 @@ def test_a_home_follows_each_transcript_once(bs: Backstory, memory: MemoryHandle
 def test_who_has_not_looked_for_long_begins_anew(
     memory: MemoryHandle, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.turns.follower._REMEMBERED", 2)
+    monkeypatch.setattr("backstory.projections.turns.follower._REMEMBERED", 2)
     say(memory, *(f"word {number}" for number in range(12)))
     late = Reader(reader.store)
     late.follower = reader.follower
@@ -653,7 +653,7 @@ def test_an_index_that_was_interrupted_takes_in_the_rest_all_the_same(
         if not number:
             assert memory.search("tea")
             assert memory.search("tea", within="turns")
-    monkeypatch.setattr("projections.search.lexical.Lexical.put", _interrupted)
+    monkeypatch.setattr("backstory.projections.search.lexical.index.Lexical.put", _interrupted)
     for within in ("facts", "turns"):
         with pytest.raises(KeyboardInterrupt):
             memory.search("tea", within=within)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
+from backstory.home import Backstory
+from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, StoreError, UsageError
+from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.results import Forgotten
-from ledger.errors import ModelRejectedError, NotFoundError, StoreError, UsageError
-from ledger.extraction.recorded import RecordedReply
 
 REPLY = {
     "user": {"workContext": {"summary": "Zanzibar keeps her busy.", "shouldUpdate": True}},

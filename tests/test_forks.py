@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
-from ledger.commands import AddFact
-from ledger.commit import Cause, Commit
-from ledger.due import Timing
-from ledger.errors import UsageError
-from ledger.events import Access, NewFact
-from ledger.group import Ticket
-from ledger.memory import Memory
-from ledger.messages import Kept
-from ledger.producer import Producer
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.updater import Updater
-from ledger.writer import Writer, read_commits
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Access, NewFact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.group_commit import Ticket
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.due import Timing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

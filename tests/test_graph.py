@@ -16,16 +16,15 @@ from fakes import FakeClock, open_home
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.commit import Cause, Commit
-from ledger.errors import NotFoundError, UsageError
-from ledger.events import Fact, FactAdded, NewFact, Redacted, Turn
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.scope import Scope
-from projections.audit import Removed
-from projections.graph import (
+from backstory.home import Backstory
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import NotFoundError, UsageError
+from backstory.ledger.core.events import Fact, FactAdded, NewFact, Redacted, Turn
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.graph import (
     Choice,
     Edge,
     FactNode,
@@ -39,13 +38,14 @@ from projections.graph import (
     graph_of,
     letters_of,
 )
-from projections.graph.ink import SVG_BEGINS, asset
-from projections.graph.layout import GONE, LIVE, THREADS, UPDATES, lay_out
-from projections.graph.legend import samples
-from projections.graph.model import KINDS
-from projections.graph.page import PAGE_BEGINS
-from projections.graph.words import cut, line, safe, width, wrapped
-from projections.replay import fold
+from backstory.projections.graph.ink import SVG_BEGINS, asset
+from backstory.projections.graph.layout import GONE, LIVE, THREADS, UPDATES, lay_out
+from backstory.projections.graph.legend import samples
+from backstory.projections.graph.model import KINDS
+from backstory.projections.graph.page import PAGE_BEGINS
+from backstory.projections.graph.words import cut, line, safe, width, wrapped
+from backstory.projections.history.audit import Removed
+from backstory.projections.history.replay import fold
 
 SVG = "{http://www.w3.org/2000/svg}"
 HTML = "{http://www.w3.org/1999/xhtml}"

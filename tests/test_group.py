@@ -12,18 +12,18 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock
 from store.sealing import chain
 
-from ledger.commands import AddFact, Clear
-from ledger.commit import EMPTY, Cause, Commit, head_of, unseal
-from ledger.desk import _Decided
-from ledger.errors import StoreError, WrongExpectedVersionError
-from ledger.events import FactAdded, NewFact
-from ledger.group import Group
-from ledger.memory import Memory
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer, read_commits
-from projections.replay import replay
+from backstory.ledger.core.commands import AddFact, Clear
+from backstory.ledger.core.commit import EMPTY, Cause, Commit, head_of, unseal
+from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
+from backstory.ledger.core.events import FactAdded, NewFact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.group_commit import Group
+from backstory.ledger.log.pipeline import _Decided
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.messages import Kept
+from backstory.projections.history.replay import replay
 
 ADA = Scope("ada")
 

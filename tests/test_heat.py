@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, exchange, open_home, reply
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from backstory.mending import doctor
-from ledger.clock import SystemClock
-from ledger.errors import StoreError
-from ledger.events import Access, FactRemoved
-from ledger.extraction.recorded import RecordedReply
-from ledger.scope import Scope
-from ledger.store.locks import FileLocks
-from projections.heat import Heat
+from backstory.home import Backstory
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.events import Access, FactRemoved
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store.locks import FileLocks
+from backstory.operations.maintenance import doctor
+from backstory.projections.document.usage import Heat
 
 DAY = 86_400.0
 ADA = Scope("ada")

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from fakes import FakeClock, open_home
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import InputError
-from ledger.events import CandidateRejected, Fact, FactAdded, NewFact, Unread
-from ledger.importing import read_document
+from backstory.home import Backstory
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.events import CandidateRejected, Fact, FactAdded, NewFact, Unread
+from backstory.ledger.importing import read_document
 
 T0 = "2026-01-01T00:00:00Z"
 

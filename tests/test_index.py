@@ -18,24 +18,34 @@ from fakes import CountingSalts, FakeClock, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.commit import EMPTY, Cause, Draft, erase, seal
-from ledger.coverage import Coverage
-from ledger.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
-from ledger.events import FactAdded, FactRevised, Redacted, TurnRange
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.scope import LEDGER, TRANSCRIPT, Scope
-from ledger.snapshot import Place
-from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Transcript
-from ledger.turn_columns import Trace
-from ledger.writer import read_commits
-from projections.history import concerns
-from projections.index import ScopeIndex
-from projections.index_file import IndexFile
-from projections.places import VERSION, Checkpoint, Mark, Said, ThreadState, Tip, beginning, name_of, named
-from projections.replay import memories_when, memory_at
-from projections.shelf import DamagedError, Shelf
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, seal
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
+from backstory.ledger.core.events import FactAdded, FactRevised, Redacted, TurnRange
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.snapshot import Place
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import read_commits
+from backstory.ledger.threads.coverage import Coverage
+from backstory.ledger.threads.transcript import Transcript
+from backstory.ledger.threads.turn_columns import Trace
+from backstory.projections.history.history import concerns
+from backstory.projections.history.replay import memories_when, memory_at
+from backstory.projections.index.index import ScopeIndex
+from backstory.projections.index.index_file import IndexFile
+from backstory.projections.index.kv import DamagedError, Shelf
+from backstory.projections.index.schema import (
+    VERSION,
+    Checkpoint,
+    Mark,
+    Said,
+    ThreadState,
+    Tip,
+    beginning,
+    name_of,
+    named,
+)
 
 ADA = Scope("ada")
 
@@ -44,12 +54,12 @@ ADA = Scope("ada")
 def tiny_pages():
     """Small logs get a file with many leaves, marks and checkpoints."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("projections.index_file._AT_ONCE_BYTES", 6_000)
-        patch.setattr("projections.intake._MARK_BYTES", 700)
-        patch.setattr("projections.intake._CHECKPOINT_BYTES", 2_500)
-        patch.setattr("projections.intake._FLUSH_BYTES", 3_000)
-        patch.setattr("projections.shelf._LEAF_BYTES", 400)
-        patch.setattr("projections.index._AT_ONCE", 3)
+        patch.setattr("backstory.projections.index.index_file._AT_ONCE_BYTES", 6_000)
+        patch.setattr("backstory.projections.index.builder._MARK_BYTES", 700)
+        patch.setattr("backstory.projections.index.builder._CHECKPOINT_BYTES", 2_500)
+        patch.setattr("backstory.projections.index.builder._FLUSH_BYTES", 3_000)
+        patch.setattr("backstory.projections.index.kv._LEAF_BYTES", 400)
+        patch.setattr("backstory.projections.index.index._AT_ONCE", 3)
         yield
 
 
@@ -298,7 +308,7 @@ def test_an_index_that_caught_up_by_and_by_is_the_one_that_is_built_at_once(tmp_
 
 
 def contents(path):
-    from projections.places import Space
+    from backstory.projections.index.schema import Space
 
     shelf = Shelf(path)
     return {space: list(shelf.ascending(space)) for space in Space}
@@ -500,13 +510,13 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path, tiny, mo
             raise OSError(30, "Read-only file system")
         return real(path, flags, *more, **others)
 
-    monkeypatch.setattr("projections.index_file.os.open", refuse)
+    monkeypatch.setattr("backstory.projections.index.index_file.os.open", refuse)
     index = index_of(tmp_path)
     assert index.memory_at(3) == memory_at(JsonlStore(tmp_path), ADA, 3)
     assert "Read-only file system" in caplog.text
-    monkeypatch.setattr("projections.index_file.os.open", real)
+    monkeypatch.setattr("backstory.projections.index.index_file.os.open", real)
     index_of(tmp_path).catch_up()
-    monkeypatch.setattr("projections.index_file.os.open", refuse)
+    monkeypatch.setattr("backstory.projections.index.index_file.os.open", refuse)
     assert index_of(tmp_path).origin() is not None
 
 
@@ -541,7 +551,7 @@ def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny,
 
 @pytest.mark.parametrize("what", ["LEARNED", "FACTS", "CHECKPOINTS", "THREADS", "SAID", "TIMES"])
 def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, what):
-    from projections.places import Space
+    from backstory.projections.index.schema import Space
 
     life = Life(tmp_path).live(40)
     life.learn("tea")
@@ -585,8 +595,8 @@ def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_pa
 
 
 def rewrite_tip(path, **changes):
-    from projections.index_file import tip_of
-    from projections.places import Space, pack
+    from backstory.projections.index.index_file import tip_of
+    from backstory.projections.index.schema import Space, pack
 
     shelf = Shelf(path)
     shelf.write({Space.TIP: {b"": pack(msgspec.structs.replace(tip_of(shelf), **changes))}})
@@ -622,7 +632,7 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
 
 
 def test_a_line_that_is_not_the_one_meant_is_never_told(tmp_path, tiny, caplog):
-    from projections.places import Mark, Space, pack
+    from backstory.projections.index.schema import Mark, Space, pack
 
     Life(tmp_path).live(60)
     index = index_of(tmp_path)
@@ -912,7 +922,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, tiny):
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
     schema = msgspec.json.encode(msgspec.json.schema_components([Checkpoint, Tip, Mark, Said, ThreadState, Trace])[1])
     assert (VERSION, zlib.crc32(schema)) == (4, 414693267), (
-        "raise VERSION in projections/places.py, then note the new sum here"
+        "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home
 
-from ledger.commands import AddFact, RemoveFact
-from ledger.commit import Cause
-from ledger.erasure import ForgetMatching, ForgetThread
-from ledger.errors import BackstoryError, NotFoundError, StoreError
-from ledger.events import NewFact
-from ledger.messages import Kept
-from ledger.policy import Policy
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
-from projections.replay import replay
+from backstory.ledger.core.commands import AddFact, RemoveFact
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.errors import BackstoryError, NotFoundError, StoreError
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.plan import ForgetMatching, ForgetThread
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
+from backstory.projections.history.replay import replay
 
 ADA = Scope("ada")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from story import Story, extract
 from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits
 
-from ledger.commands import (
+from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
     Clear,
@@ -25,11 +25,10 @@ from ledger.commands import (
     SaveDocument,
     candidates_of,
 )
-from ledger.commit import Cause, Commit
-from ledger.decide import RULES, decide
-from ledger.dedup import dedup_key
-from ledger.errors import ConflictError, RefusedError
-from ledger.events import (
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import ConflictError, RefusedError
+from backstory.ledger.core.events import (
     CandidateRejected,
     Edit,
     FactAdded,
@@ -40,9 +39,10 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.memory import Fold, Memory, evolve
-from ledger.undo import plan_revert
-from projections.what_if import decide_again
+from backstory.ledger.core.memory import Fold, Memory, evolve
+from backstory.ledger.rules.decide import RULES, decide
+from backstory.ledger.rules.undo import plan_revert
+from backstory.projections.what_if.what_if import decide_again
 
 thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

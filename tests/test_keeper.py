@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, open_home
 
-from ledger.commands import AddFact
-from ledger.commit import Cause
-from ledger.errors import StoreError
-from ledger.events import NewFact
-from ledger.memory import Memory
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
-from projections.document import DocumentFile, render
-from projections.keeper import DELAY_SECONDS, Keeper
-from projections.replay import memories_when, replay
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.projections.document.document import DocumentFile, render
+from backstory.projections.document.projector import DELAY_SECONDS, Keeper
+from backstory.projections.history.replay import memories_when, replay
 
 SCOPE = Scope("ada")
 NEVER = 3600.0
@@ -137,7 +137,7 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
     commit, memory = object(), Memory()
     for name in ("head", "size", "locked", "read"):
         monkeypatch.setattr(JsonlStore, name, lambda *_: pytest.fail("the store was asked"))
-    monkeypatch.setattr("projections.keeper.render", lambda *_: pytest.fail("it was rendered"))
+    monkeypatch.setattr("backstory.projections.document.projector.render", lambda *_: pytest.fail("it was rendered"))
     for _ in range(3):
         bench.keeper.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
     monkeypatch.undo()
@@ -242,7 +242,7 @@ def test_an_edited_file_is_moved_aside_with_the_next_commit_and_not_before(bench
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that is to catch up whenever the logs have grown by 64 KiB."""
-    monkeypatch.setattr("projections.keeper._INDEX_BYTES", 1 << 16)
+    monkeypatch.setattr("backstory.projections.document.projector._INDEX_BYTES", 1 << 16)
 
 
 @pytest.mark.usefixtures("soon")
@@ -306,7 +306,7 @@ def test_what_cannot_be_written_at_the_end_is_logged_and_not_raised(
 
 
 def test_a_fault_does_not_end_the_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.keeper.render", lambda _: 1 / 0)
+    monkeypatch.setattr("backstory.projections.document.projector.render", lambda _: 1 / 0)
     bench.add("runs")
     assert not bench.keeper.flush(bench.writer)
     monkeypatch.undo()
@@ -408,7 +408,7 @@ def test_where_nothing_can_be_written_a_reader_is_not_told(
         raise StoreError("cannot lock: Read-only file system")
 
     monkeypatch.setattr(JsonlStore, "locked", refuse)
-    with caplog.at_level(logging.DEBUG, "projections.keeper"):
+    with caplog.at_level(logging.DEBUG, "backstory.projections.document.projector"):
         bench.keeper.close()
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
     assert "Read-only" in caplog.text
@@ -435,7 +435,7 @@ STORY = """
 import os, sys, threading
 from pathlib import Path
 from backstory import Backstory
-from projections.document import DocumentFile, render
+from backstory.projections.document.document import DocumentFile, render
 
 home = Path(sys.argv[1])
 memory = Backstory.open(home, background=False).memory("ada")

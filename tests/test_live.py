@@ -13,14 +13,9 @@ from extraction.misbehaving import MisbehavingServer, accepting, completion, fai
 from fakes import exchange, reply
 from rich.console import Console
 
-from benchmarks.live import __main__ as live
-from benchmarks.live.options import PROMPTS, Options, parse
-from benchmarks.live.report import Report, Update, report_of, rows
-from benchmarks.live.server import Server, ServerError, command, free_port
-from benchmarks.live.wire import Call, Wire
-from ledger.commit import Cause
-from ledger.errors import InputError
-from ledger.events import (
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.events import (
     CandidateRejected,
     Fact,
     FactAdded,
@@ -30,8 +25,13 @@ from ledger.events import (
     SummaryUpdated,
     UpdateFailed,
 )
-from ledger.extraction.model import Prompt
-from ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.openai import OpenAIModel
+from benchmarks.live import __main__ as live
+from benchmarks.live.options import PROMPTS, Options, parse
+from benchmarks.live.report import Report, Update, report_of, rows
+from benchmarks.live.server import Server, ServerError, command, free_port
+from benchmarks.live.wire import Call, Wire
 
 AT = "2026-03-01T12:00:00.000000Z"
 TEA = Fact(id="fact_2_0", content="tea", category="context", confidence=0.9, created_at=AT, source="t", seq=2)

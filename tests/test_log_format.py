@@ -22,12 +22,12 @@ from msgspec import inspect as types
 from store.event_strategies import drafts, names_of
 from store.sealing import as_file, by_hand, chain, digest, erase, offsets
 
-from ledger.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
-from ledger.decide import RULES
-from ledger.errors import CorruptLogError
-from ledger.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
-from ledger.extraction.recorded import RecordedReply
-from ledger.policy import CATEGORIES, Policy
+from backstory.ledger.core.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
+from backstory.ledger.core.policy import CATEGORIES, Policy
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.rules.decide import RULES
 
 PAGE = Path(__file__).parents[1] / "docs" / "log-format.md"
 TEXT = PAGE.read_text(encoding="utf-8")

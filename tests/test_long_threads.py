@@ -16,25 +16,25 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from test_coverage import recorded
 
-from ledger.clock import spell_moment
-from ledger.commit import EMPTY, Cause, Draft, sealed
-from ledger.coverage import Coverage
-from ledger.due import Timing, due_at, due_runs, retry_at
-from ledger.errors import BackstoryError, CorruptLogError, ModelRejectedError, ModelUnavailableError
-from ledger.events import Turn, TurnRange, TurnRecorded
-from ledger.extraction.model import Prompt
-from ledger.messages import Kept
-from ledger.producer import Producer
-from ledger.scope import TRANSCRIPT, Scope
-from ledger.snapshot import Origin, RecordedLines, ThreadSnapshot
-from ledger.store import Record
-from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Thread
-from ledger.turn_columns import Column, Trace
-from ledger.updater import Updater
-from ledger.view import View
-from ledger.writer import Writer
-from projections.index import ScopeIndex
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, sealed
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.snapshot import Origin, RecordedLines, ThreadSnapshot
+from backstory.ledger.log.state import View
+from backstory.ledger.log.store import Record
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.coverage import Coverage
+from backstory.ledger.threads.due import Timing, due_at, due_runs, retry_at
+from backstory.ledger.threads.transcript import Thread
+from backstory.ledger.threads.turn_columns import Column, Trace
+from backstory.projections.index.index import ScopeIndex
 
 ADA = Scope("ada")
 THREADS = ("t", "u")
@@ -58,10 +58,10 @@ def refresh(view: View) -> None:
 @contextmanager
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ledger.earlier_turns.BLOCK_TURNS", 3)
-        patch.setattr("ledger.view.BLOCK_TURNS", 3)
-        patch.setattr("ledger.earlier_turns._MOST_TURNS", 12)
-        patch.setattr("projections.shelf._LEAF_BYTES", 400)
+        patch.setattr("backstory.ledger.log.earlier_turns.BLOCK_TURNS", 3)
+        patch.setattr("backstory.ledger.log.state.BLOCK_TURNS", 3)
+        patch.setattr("backstory.ledger.log.earlier_turns._MOST_TURNS", 12)
+        patch.setattr("backstory.projections.index.kv._LEAF_BYTES", 400)
         yield
 
 
@@ -460,7 +460,9 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
         return stands(thread, n)
 
     monkeypatch.setattr(Thread, "stands", counted)
-    monkeypatch.setattr("ledger.coverage.merge", lambda *ranges: begun.append(ranges) or merge(*ranges))
+    monkeypatch.setattr(
+        "backstory.ledger.threads.coverage.merge", lambda *ranges: begun.append(ranges) or merge(*ranges)
+    )
     streams = recorded(6000)
     # What stood between the ranges was replaced: nothing covers it, and nothing waits there.
     streams.record(1, superseding=tuple(range(3, 6000, 3)))

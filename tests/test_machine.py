@@ -22,24 +22,24 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from backstory.api import Backstory
+from backstory.home import Backstory
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import CapError, DuplicateFactError, RefusedError
+from backstory.ledger.core.events import CandidateRejected, Event, UpdateFailed, UpdateProposed
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.summaries import thread_summaries
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.writer import read_commits
+from backstory.ledger.rules.review import fragmented
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import memory_at, replay
+from backstory.projections.what_if.what_if import decide_again
 from backstory.results import Extracted
-from ledger.clock import Clock
-from ledger.commit import Commit
-from ledger.dedup import dedup_key
-from ledger.errors import CapError, DuplicateFactError, RefusedError
-from ledger.events import CandidateRejected, Event, UpdateFailed, UpdateProposed
-from ledger.extraction.model import Answer, Prompt
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
-from ledger.review import fragmented
-from ledger.scope import Scope
-from ledger.summaries import thread_summaries
-from ledger.writer import read_commits
-from projections.document import render
-from projections.replay import memory_at, replay
-from projections.what_if import decide_again
 
 pytestmark = pytest.mark.timeout(400)
 """Thousands of synced writes: on a busy machine they take longer than any other test may."""

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from fakes import PATIENCE, exchange
 
-from backstory.api import Backstory
+from backstory.home import Backstory
+from backstory.ledger.core.commands import FailUpdate
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.events import TurnRange
 from benchmarks.conversing import Findings, Message, StandIn, Talk, compared, deliver, generated, opened, real, talked
-from ledger.commands import FailUpdate
-from ledger.commit import Cause
-from ledger.events import TurnRange
 
 THREADS = 16
 _DATA = os.environ.get("BACKSTORY_DATA")

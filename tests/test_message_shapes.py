@@ -41,8 +41,8 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel, computed_field
 
-from ledger.errors import InputError
-from ledger.messages import Kept, keep, read_message
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.messages import Kept, keep, read_message
 
 Said = tuple[str, str, str | None]
 

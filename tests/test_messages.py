@@ -13,9 +13,9 @@ from fakes import open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.errors import InputError
-from ledger.messages import Kept, Message, abridge, keep, read_message
-from ledger.sanitize import MAX_CONTENT, MAX_NAME
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME
+from backstory.ledger.messages import Kept, Message, abridge, keep, read_message
 
 UPLOAD = "<uploaded_files>\n/mnt/report.pdf\n</uploaded_files>"
 MEMORY = "<memory>\nUser Context:\n- Work: Rust\n</memory>"

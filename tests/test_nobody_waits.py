@@ -14,17 +14,17 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, exchange, open_home, reply
 from stuck import LOGS, Stuck, held, returned, stuck_writers
 
-from backstory.asynchronous import AsyncTwins
+from backstory.aio import AsyncTwins
 from backstory.handle import MemoryHandle
-from backstory.signing import new_key
-from backstory.turns import Turns
-from ledger.commands import AddFact
-from ledger.commit import Cause, Draft, Head, seal
-from ledger.errors import CorruptLogError
-from ledger.events import NewFact
-from ledger.extraction.recorded import RecordedReply
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import Cause, Draft, Head, seal
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.metagpt import Turns
+from backstory.witness.signing import new_key
 
 ADA = Scope("ada")
 KEY = new_key("auditor").private
@@ -126,7 +126,7 @@ def home(written: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypa
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(file.read_bytes())
     if request.param == "indexed":
-        monkeypatch.setattr("projections.index_file.IndexFile._small", lambda _: False)
+        monkeypatch.setattr("backstory.projections.index.index_file.IndexFile._small", lambda _: False)
         with open_home(tmp_path) as bs:
             bs.memory("ada").log()
         assert (tmp_path / ADA.folder / "index.sqlite").exists()
@@ -435,7 +435,7 @@ class _Napping(FakeClock):
 
 def test_status_takes_no_lock_that_a_record_needs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While `status` is in the middle of its work a record is made, and another status looks at it."""
-    from ledger.backlog import Backlog
+    from backstory.ledger.log.backlog import Backlog
 
     with open_home(home) as bs:
         memory = bs.memory("ada")
@@ -457,7 +457,7 @@ def test_status_takes_no_lock_that_a_record_needs(home: Path, monkeypatch: pytes
 
 
 def test_status_works_out_again_only_what_something_came_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger.backlog import Backlog
+    from backstory.ledger.log.backlog import Backlog
 
     seen: list[str] = []
     worked_out = Backlog._waiting

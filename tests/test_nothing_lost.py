@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from one_thread import Conversation
 
-from ledger.messages import Kept
+from backstory.ledger.messages import Kept
 
 Style = Literal["pairs", "singles", "whole", "window", "summarised", "question first"]
 STYLES: tuple[Style, ...] = ("pairs", "singles", "whole", "window", "summarised", "question first")
@@ -276,7 +276,8 @@ def test_what_is_sent_twice_in_a_row_is_recorded_once(
 
 def test_the_property_sees_a_rule_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the old rule did: whatever begins as the thread does takes the standing away from the rest."""
-    from ledger import arrival, resent
+    from backstory.ledger.threads import resend as resent
+    from backstory.ledger.threads import turn_dedup as arrival
 
     def careless(thread: object, messages: Sequence[Kept], seal: object = None, **_: object) -> resent.Alignment:
         return resent.align_whole(thread, messages, seal)  # type: ignore[arg-type]

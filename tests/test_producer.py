@@ -16,19 +16,25 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.due import Timing, answered
-from ledger.errors import ConfigError, CorruptLogError, ModelRejectedError, ModelUnavailableError, StoreError
-from ledger.events import Turn, TurnRange
-from ledger.extraction.model import Answer, Prompt
-from ledger.extraction.signals import Signals, load_signals
-from ledger.messages import keep, read_message
-from ledger.producer import Producer
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.updater import Updater
-from ledger.writer import Writer, read_commits
+from backstory.home import Backstory
+from backstory.ledger.core.errors import (
+    ConfigError,
+    CorruptLogError,
+    ModelRejectedError,
+    ModelUnavailableError,
+    StoreError,
+)
+from backstory.ledger.core.events import Turn, TurnRange
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.signals import Signals, load_signals
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.messages import keep, read_message
+from backstory.ledger.threads.due import Timing, answered
 
 ACK = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "Anything else?"}]
 
@@ -1306,7 +1312,7 @@ class Stream:
 def test_a_thread_that_another_process_is_at_keeps_no_other_waiting_and_is_not_asked_for_all_the_time(
     started, monkeypatch, workers
 ):
-    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr("backstory.ledger.learning.producer._LOOK_AGAIN_SECONDS", 3600.0)
     stream = Stream(lambda shop: len(shop.asked()) == 20)
     shop = stream.shop = started(stream, workers=workers)
     shop.store.elsewhere.add("held")
@@ -1331,7 +1337,7 @@ def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, m
             shop.store.elsewhere.clear()
         return wait(seconds)
 
-    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("backstory.ledger.learning.producer._LOOK_AGAIN_SECONDS", 0.02)
     monkeypatch.setattr(shop.producer._changed, "wait", waiting)
     began = time.monotonic()
     shop.say("held", at_once=True)
@@ -1344,7 +1350,7 @@ def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, m
 
 
 def test_a_thread_that_another_process_was_at_has_its_turn_though_others_keep_coming(started, monkeypatch):
-    monkeypatch.setattr("ledger.producer._LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("backstory.ledger.learning.producer._LOOK_AGAIN_SECONDS", 0.02)
 
     def enough(shop: Shop) -> bool:
         if shop.store.tries["held"]:

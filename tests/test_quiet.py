@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.quiet import is_acknowledgement
+from backstory.ledger.text.acknowledgements import is_acknowledgement
 
 QUIET = [
     "ok",

@@ -18,11 +18,11 @@ import pytest
 from fakes import FakeClock, ScriptedModel, open_home, reply
 
 from backstory.handle import MemoryHandle
+from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.extraction.recorded import read_replies
+from backstory.projections.document.document import render
+from backstory.projections.what_if.what_if import decide_again
 from backstory.results import TurnView, WhatIf
-from ledger.extraction.recorded import read_replies
-from ledger.policy import PolicyValue
-from projections.document import render
-from projections.what_if import decide_again
 
 _DATA = os.environ.get("BACKSTORY_DATA")
 pytestmark = pytest.mark.skipif(

@@ -9,11 +9,11 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.handle import MemoryHandle
-from ledger.errors import ConfigError, ModelUnavailableError, NoModelError, NotFoundError, UsageError
-from ledger.extraction.model import Answer, Prompt, Usage
-from ledger.extraction.recorded import RecordedReply
-from ledger.observing import CallStarted, Observer, UpdateSettled
-from projections.reextract import Tally
+from backstory.ledger.core.errors import ConfigError, ModelUnavailableError, NoModelError, NotFoundError, UsageError
+from backstory.ledger.extraction.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.learning.observing import CallStarted, Observer, UpdateSettled
+from backstory.projections.what_if.reextract import Tally
 
 DOWN = ModelUnavailableError("the server is down")
 

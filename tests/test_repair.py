@@ -14,16 +14,16 @@ from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted, resealed
 from store.sealing import as_file, by_hand, erase, sealed
 
-from ledger.commit import Cause, Head, head_of, inspect
-from ledger.errors import LockTimeoutError, StoreError
-from ledger.events import PolicyChanged
-from ledger.policy import Policy
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.document import render
-from projections.remedies import Check
-from projections.repair import repair
-from projections.replay import replay
+from backstory.ledger.core.commit import Cause, Head, head_of, inspect
+from backstory.ledger.core.errors import LockTimeoutError, StoreError
+from backstory.ledger.core.events import PolicyChanged
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import replay
+from backstory.projections.integrity.remedies import Check
+from backstory.projections.integrity.repair import repair
 
 
 @pytest.fixture(scope="session")

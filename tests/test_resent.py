@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_thread import Conversation, says
 
-from ledger.events import Turn
-from ledger.messages import Kept
-from ledger.resent import has_substance
-from ledger.transcript import Thread, Trace
+from backstory.ledger.core.events import Turn
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.resend import has_substance
+from backstory.ledger.threads.transcript import Thread, Trace
 
 WORDS = {
     "a": "I live in Oslo with my sister",

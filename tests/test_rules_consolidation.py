@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from story import Story, added, given, merged, new, news, refusals, reinforcement, removal, removed, stale
 
-from ledger.commands import EditFact, Revert, candidates_of
-from ledger.errors import ConflictError
-from ledger.events import Edit, Fact, FactAdded, FactRemoved
-from ledger.policy import Policy
-from ledger.review import fragmented, is_stale
+from backstory.ledger.core.commands import EditFact, Revert, candidates_of
+from backstory.ledger.core.errors import ConflictError
+from backstory.ledger.core.events import Edit, Fact, FactAdded, FactRemoved
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.review import fragmented, is_stale
 
 ON = Policy(consolidation_enabled=True)
 

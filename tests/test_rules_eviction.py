@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from story import added, at, day, extract, given, new, news, refusals, reinforcement, removal, removed
 from test_invariants import History
 
-from ledger.commands import AddFact, ChangePolicy
-from ledger.events import Access, Fact, FactRemoved
-from ledger.memory import Memory
-from ledger.policy import Policy
-from ledger.ranking import Ranking
-from projections.what_if import decide_again
+from backstory.ledger.core.commands import AddFact, ChangePolicy
+from backstory.ledger.core.events import Access, Fact, FactRemoved
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.ranking import Ranking
+from backstory.projections.what_if.what_if import decide_again
 
 HYBRID = Policy(fact_eviction_policy="hybrid", eviction_correction_reserved_max=0)
 

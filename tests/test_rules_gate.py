@@ -23,9 +23,16 @@ from story import (
     summary,
 )
 
-from ledger.commands import candidates_of
-from ledger.events import Candidate, CandidateRejected, FactAdded, FactRemoved, LedgerEvent, SummaryUpdated
-from ledger.policy import Policy
+from backstory.ledger.core.commands import candidates_of
+from backstory.ledger.core.events import (
+    Candidate,
+    CandidateRejected,
+    FactAdded,
+    FactRemoved,
+    LedgerEvent,
+    SummaryUpdated,
+)
+from backstory.ledger.core.policy import Policy
 
 OPEN = Policy(consolidation_enabled=True, consolidation_min_facts=2, staleness_min_candidates=1)
 FITTING = {"scope": "user", "durability": "durable", "authority": "descriptive"}

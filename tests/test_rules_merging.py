@@ -12,9 +12,9 @@ import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.handle import MemoryHandle
-from ledger.events import DOCUMENT_SECTIONS, CandidateRejected, FactRemoved, SummaryUpdated, UpdateFailed
-from ledger.extraction.recorded import RecordedReply
-from ledger.policy import Policy, PolicyValue
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, CandidateRejected, FactRemoved, SummaryUpdated, UpdateFailed
+from backstory.ledger.core.policy import Policy, PolicyValue
+from backstory.ledger.extraction.recorded import RecordedReply
 
 
 @pytest.fixture

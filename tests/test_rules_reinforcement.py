@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from story import at, extract, given, merged, new, news, refusals, reinforcement, removal, stale
 
-from ledger.commands import EditFact, Revert, candidates_of
-from ledger.decide import decide
-from ledger.events import CandidateRejected, Edit, FactRevised, Reinforcement
-from ledger.memory import Fold
-from ledger.policy import Policy
-from ledger.review import is_stale
+from backstory.ledger.core.commands import EditFact, Revert, candidates_of
+from backstory.ledger.core.events import CandidateRejected, Edit, FactRevised, Reinforcement
+from backstory.ledger.core.memory import Fold
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.decide import decide
+from backstory.ledger.rules.review import is_stale
 
 
 def test_a_confirmation_counts_and_is_dated_and_changes_nothing_else() -> None:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from story import Story, added, day, given, longer, new, news, refusals, reinforcement, removal, removed, stale
 
-from ledger.commands import EditFact, Revert, candidates_of
-from ledger.events import Edit, Extension, FactAdded, FactRemoved, FactRevised, UpdateProposed
-from ledger.policy import Policy
-from ledger.review import is_stale, lifetime, stale_facts
+from backstory.ledger.core.commands import EditFact, Revert, candidates_of
+from backstory.ledger.core.events import Edit, Extension, FactAdded, FactRemoved, FactRevised, UpdateProposed
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.review import is_stale, lifetime, stale_facts
 
 ONE = Policy(staleness_min_candidates=1)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from story import Story, at, given, new, news, refusals, removal, removed, summary
 
-from ledger.commands import ImportDocument, SaveDocument, candidates_of
-from ledger.commit import Cause, Commit
-from ledger.decide import decide
-from ledger.errors import ConflictError
-from ledger.events import (
+from backstory.ledger.core.commands import ImportDocument, SaveDocument, candidates_of
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ConflictError
+from backstory.ledger.core.events import (
     Candidate,
     Edit,
     FactAdded,
@@ -21,9 +20,10 @@ from ledger.events import (
     Removal,
     Unread,
 )
-from ledger.importing import changes_since, read_document
-from ledger.policy import Policy
-from projections.what_if import decide_again
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.importing import changes_since, read_document
+from backstory.ledger.rules.decide import decide
+from backstory.projections.what_if.what_if import decide_again
 
 ROOMY = Policy(max_facts=100, fact_confidence_threshold=0, dedup_key="exact")
 

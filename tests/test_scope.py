@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.errors import ScopeError
-from ledger.scope import LEDGER, TRANSCRIPT, Scope, stream_folder
+from backstory.ledger.core.errors import ScopeError
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope, stream_folder
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60) | st.text(
     "aAbB_-./\\\0 %~é", min_size=1, max_size=8

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from backstory.signing import HeadNote, head_text, new_key, open_note, read_head_text, sign_text
-from ledger.commit import EMPTY, Head
-from ledger.errors import ConfigError, InputError
-from ledger.scope import Scope
+from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.errors import ConfigError, InputError
+from backstory.ledger.core.scope import Scope
+from backstory.witness.signing import HeadNote, head_text, new_key, open_note, read_head_text, sign_text
 
 # The example of golang.org/x/mod/sumdb/note; Ed25519 is deterministic, so the note has to be this one to the byte.
 PRIVATE = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from fakes import open_home
 
-from backstory.config import load_settings
-from backstory.stores import open_store
-from ledger.errors import ConfigError, StoreError
-from ledger.store.jsonl import JsonlStore
+from backstory.config.loading import load_settings
+from backstory.config.store_factory import open_store
+from backstory.ledger.core.errors import ConfigError, StoreError
+from backstory.ledger.log.store.jsonl import JsonlStore
 
 MODULE = """
 from pathlib import Path
-from ledger.errors import StoreError
-from ledger.store import EventStore
-from ledger.store.jsonl import JsonlStore
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.jsonl import JsonlStore
 
 class Own(JsonlStore):
     def __init__(self, home: Path) -> None:
@@ -105,7 +105,7 @@ def test_without_one_it_is_the_jsonl_engine(tmp_path: Path) -> None:
         ("own_engines.engine:Choosy", "could not be made with the home folder alone (TypeError)"),
         ("own_engines.engine:Broken", "could not be made with the home folder alone (RuntimeError): no such"),
         ("own_engines.engine:Changeling", "is no event store: it lacks append, "),
-        ("ledger.store:EventStore", "could not be made with the home folder alone (TypeError)"),
+        ("backstory.ledger.log.store:EventStore", "could not be made with the home folder alone (TypeError)"),
         (
             "builtins:dict",
             "is no event store: it lacks append, append_all, read, head, durable_head, settled_head, streams",

@@ -9,18 +9,18 @@ import pytest
 from fakes import open_home, reply
 from summing import Talk
 
-from ledger.commands import Summarize
-from ledger.commit import Cause, Commit
-from ledger.coverage import Coverage
-from ledger.errors import ModelRejectedError, ModelUnavailableError
-from ledger.events import DOCUMENT_SECTIONS, Section, SummaryUpdated, TurnRange, UpdateFailed
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.next_summary import SummaryLimits, next_group
-from ledger.summaries import Summed, live_summaries, thread_summaries
-from ledger.transcript import Thread
-from projections.document import render
-from projections.replay import replay
+from backstory.ledger.core.commands import Summarize
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, SummaryUpdated, TurnRange, UpdateFailed
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import Summed, live_summaries, thread_summaries
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.learning.next_summary import SummaryLimits, next_group
+from backstory.ledger.threads.coverage import Coverage
+from backstory.ledger.threads.transcript import Thread
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import replay
 
 # When
 
@@ -453,7 +453,7 @@ def test_a_large_home_that_is_opened_anew_knows_what_was_summed_up(tmp_path):
 
 
 def test_who_watches_is_told_that_a_call_is_for_a_summary(tmp_path):
-    from ledger.observing import CallStarted, Observer
+    from backstory.ledger.learning.observing import CallStarted, Observer
 
     calls: list[CallStarted] = []
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from summing import Talk
 
-from ledger.errors import ModelRejectedError, ModelUnavailableError
-from ledger.events import Redacted, SummaryUpdated, TurnRange, UpdateFailed
-from ledger.extraction.model import Prompt
-from ledger.memory import Memory
-from ledger.summaries import Summed, live_summaries
-from projections.replay import replay
+from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import Redacted, SummaryUpdated, TurnRange, UpdateFailed
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import Summed, live_summaries
+from backstory.ledger.extraction.model import Prompt
+from backstory.projections.history.replay import replay
 
 
 def quoting(prompt: Prompt) -> str:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from summing import Talk
 
-from ledger.errors import ModelRejectedError
-from ledger.events import DOCUMENT_SECTIONS, Section, TurnRange
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Fold, Memory
-from ledger.summaries import Summed, live_summaries, told_elsewhere
-from projections.document import render
-from projections.replay import replay
-from projections.what_if import decide_again
+from backstory.ledger.core.errors import ModelRejectedError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, TurnRange
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.summaries import Summed, live_summaries, told_elsewhere
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import replay
+from backstory.projections.what_if.what_if import decide_again
 
 THREADS = ("t", "1-2/t")
 

@@ -12,16 +12,16 @@ from one_thread import Conversation, chat, says
 
 from backstory import Backstory
 from backstory.handle import MemoryHandle
-from backstory.mending import doctor
-from ledger.arrival import Arrival
-from ledger.errors import NotFoundError
-from ledger.extraction.model import Prompt
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Thread
-from ledger.writer import Writer
-from projections.superseded import superseded_turns
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.transcript import Thread
+from backstory.ledger.threads.turn_dedup import Arrival
+from backstory.operations.maintenance import doctor
+from backstory.projections.turns.superseded import superseded_turns
 
 TALK = [
     {"role": "user", "content": "I live in Oslo with Bo"},
@@ -204,7 +204,8 @@ def test_restoring_undoes_a_withdrawal_and_a_replacement(steps: list[tuple[str, 
 
 def cut_by_the_old_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six turns of which a repeated greeting takes all but the first away, as versions before did."""
-    from ledger import arrival, writer
+    from backstory.ledger.log import writer
+    from backstory.ledger.threads import turn_dedup as arrival
 
     def old(thread: Thread, messages: list[Kept], at: str, **_: object) -> Arrival:
         turns = thread.standing()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes import ScriptedModel, exchange, open_home, reply
 
-from ledger.errors import InputError, UsageError
+from backstory.ledger.core.errors import InputError, UsageError
 
 
 def test_nothing_is_recorded_or_learned_where_memory_is_off(tmp_path: Path) -> None:

@@ -20,14 +20,15 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from backstory import __version__, telemetry
-from backstory.config import DEFAULT_MODEL
-from backstory.telemetry import CallEnded, CallStarted, HostTelemetry, OpenTelemetryObserver, Refusal, UpdateSettled
-from ledger.errors import ConfigError, ModelRejectedError, ModelUnavailableError
-from ledger.events import TurnRange
-from ledger.extraction.model import Answer, Prompt, Usage
-from ledger.extraction.openai import OpenAIModel
-from ledger.scope import Scope
+from backstory import __version__
+from backstory import otel as telemetry
+from backstory.config.loading import DEFAULT_MODEL
+from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import TurnRange
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.otel import CallEnded, CallStarted, HostTelemetry, OpenTelemetryObserver, Refusal, UpdateSettled
 
 PAGE = (Path(__file__).parent.parent / "docs" / "observability.md").read_text(encoding="utf-8")
 

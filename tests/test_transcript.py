@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from one_thread import AT, Conversation, after, chat, says, unnamed
 
-from ledger.arrival import Mode, receive
-from ledger.errors import StoreError, WrongExpectedVersionError
-from ledger.events import TurnRange, TurnRecorded, TurnSuperseded
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Recorded, Writer
+from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
+from backstory.ledger.core.events import TurnRange, TurnRecorded, TurnSuperseded
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Recorded, Writer
+from backstory.ledger.messages import Kept
+from backstory.ledger.threads.turn_dedup import Mode, receive
 
 OPENED = ["I live in Oslo with my sister", "Oslo is a fine place to live"]
 OPENING = chat(*OPENED)

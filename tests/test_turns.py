@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from backstory import Backstory
-from backstory.turns import DEFAULT_THREAD, Turns
-from ledger.errors import InputError, NotFoundError, UsageError
-from ledger.extraction.recorded import RecordedReply
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.index_file import SMALL_BYTES
-from projections.turns import TurnLog, TurnView
-from projections.turns.rows import Row, Series
+from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.metagpt import DEFAULT_THREAD, Turns
+from backstory.projections.index.index_file import SMALL_BYTES
+from backstory.projections.turns import TurnLog, TurnView
+from backstory.projections.turns.rows import Row, Series
 
 Message = dict[str, object]
 

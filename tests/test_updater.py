@@ -13,20 +13,28 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
 from backstory.handle import MemoryHandle
-from ledger.commands import AddFact, Clear, Command, Revert
-from ledger.commit import Cause, Commit
-from ledger.erasure import ForgetMatching
-from ledger.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError, StoreError
-from ledger.events import CandidateRejected, FactAdded, FactRemoved, NewFact, TurnRange, UpdateFailed, UpdateProposed
-from ledger.extraction.model import Answer, Prompt, Usage
-from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.size import estimate_tokens
-from ledger.memory import Memory
-from ledger.messages import keep, read_message
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.updater import Job, Outcome, Updater
-from ledger.writer import Writer, read_commits
+from backstory.ledger.core.commands import AddFact, Clear, Command, Revert
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError, StoreError
+from backstory.ledger.core.events import (
+    CandidateRejected,
+    FactAdded,
+    FactRemoved,
+    NewFact,
+    TurnRange,
+    UpdateFailed,
+    UpdateProposed,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.plan import ForgetMatching
+from backstory.ledger.extraction.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.size import estimate_tokens
+from backstory.ledger.learning.updater import Job, Outcome, Updater
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.messages import keep, read_message
 
 BUSY = ModelUnavailableError("busy")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.blocks import strip_memory_blocks, strip_upload_blocks
-from ledger.uploads import is_upload_event, scrub_uploads
+from backstory.ledger.text.blocks import strip_memory_blocks, strip_upload_blocks
+from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
 
 LONG = 100_000
 

@@ -14,16 +14,16 @@ from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, answer, redacted, resealed, said
 from store.sealing import AT, as_file, by_hand, chain, erase, offsets, sealed, turn
 
-from ledger.commit import Cause, Draft, head_of, inspect, seal
-from ledger.errors import StoreError
-from ledger.events import PolicyChanged, Redacted, TurnRange
-from ledger.policy import Policy
-from ledger.scope import Scope
-from ledger.store import Record
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
-from projections.stream_check import StreamCheck
-from projections.verify import Verification, verify
+from backstory.ledger.core.commit import Cause, Draft, head_of, inspect, seal
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.events import PolicyChanged, Redacted, TurnRange
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import Record
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.projections.integrity.stream_check import StreamCheck
+from backstory.projections.integrity.verify import Verification, verify
 
 
 @pytest.fixture(scope="session")
@@ -493,7 +493,7 @@ def test_a_number_far_out_costs_no_time(home: Home) -> None:
 def test_a_thousand_findings_of_a_kind_are_told_and_the_others_counted(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.stream_check._MOST_TOLD", 2)
+    monkeypatch.setattr("backstory.projections.integrity.stream_check._MOST_TOLD", 2)
     home.put(LEDGER, [*home.ledger[:1], b"a", b"b", b"c", b"d", b"e"])
     home.put(TRANSCRIPT, [b"a", b"b"])
     found = [problem for problem in home.verify().problems if problem.kind == "altered"]

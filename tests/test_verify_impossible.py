@@ -14,9 +14,9 @@ from fakes import CountingSalts, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home
 from store.sealing import AT, erase, offsets, turn
 
-from ledger.commit import Cause, Draft, Head, decode, head_of, seal
-from ledger.dedup import dedup_key
-from ledger.events import (
+from backstory.ledger.core.commit import Cause, Draft, Head, decode, head_of, seal
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.events import (
     CandidateRejected,
     Event,
     Fact,
@@ -34,10 +34,10 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.policy import Policy
-from ledger.store.jsonl import JsonlStore
-from projections.replay import replay
-from projections.verify import verify
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.history.replay import replay
+from backstory.projections.integrity.verify import verify
 
 WORK = "user.workContext"
 EMPTY = Section()

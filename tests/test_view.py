@@ -9,12 +9,12 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.handle import MemoryHandle
-from ledger.commit import Head
-from ledger.errors import CorruptLogError, ModelRejectedError
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.view import View
-from projections.index import ScopeIndex
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import CorruptLogError, ModelRejectedError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.state import View
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.index.index import ScopeIndex
 
 ADA = Scope("ada")
 

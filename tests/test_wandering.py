@@ -12,13 +12,13 @@ import pytest
 from faults.sizes import PATIENT, sized
 from wandering import Wanderer
 
-from ledger.events import PolicyChanged
-from ledger.policy import POLICY_KEYS
-from ledger.scope import LEDGER
-from ledger.writer import read_commits
-from projections.document import render
-from projections.replay import replay
-from projections.what_if import decide_again
+from backstory.ledger.core.events import PolicyChanged
+from backstory.ledger.core.policy import POLICY_KEYS
+from backstory.ledger.core.scope import LEDGER
+from backstory.ledger.log.writer import read_commits
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import replay
+from backstory.projections.what_if.what_if import decide_again
 
 FIRST = int(os.environ.get("SEED") or 0)
 """Read once, as the tests are collected: the environment that a test sees is emptied of settings."""

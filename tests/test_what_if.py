@@ -14,7 +14,7 @@ from story import at, extract, merged, new, news, removal, stale, summary
 from strategies import policies
 from test_invariants import History, histories, roll, thorough
 
-from ledger.commands import (
+from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
     Clear,
@@ -25,14 +25,14 @@ from ledger.commands import (
     Revert,
     SaveDocument,
 )
-from ledger.commit import Commit
-from ledger.errors import ConfigError, NotFoundError, UsageError
-from ledger.events import Access, Edit, Erased, NewFact, PolicyChanged, UpdateProposed
-from ledger.extraction.recorded import RecordedReply
-from ledger.policy import POLICY_KEYS, Policy, PolicyValue
-from projections.alternative import Alternative
-from projections.document import render
-from projections.what_if import decide_again, overrides_for
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.errors import ConfigError, NotFoundError, UsageError
+from backstory.ledger.core.events import Access, Edit, Erased, NewFact, PolicyChanged, UpdateProposed
+from backstory.ledger.core.policy import POLICY_KEYS, Policy, PolicyValue
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.document.document import render
+from backstory.projections.what_if.counterfactual import Alternative
+from backstory.projections.what_if.what_if import decide_again, overrides_for
 
 WORK = "user.workContext"
 

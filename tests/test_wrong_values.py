@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from backstory.api import Backstory
 from backstory.checks import commit_or_time, messages_in, span, time, whole
 from backstory.handle import MemoryHandle
-from ledger.clock import parse_moment, spell_moment
-from ledger.errors import InputError, NotFoundError, UsageError
-from ledger.extraction.recorded import RecordedReply
+from backstory.home import Backstory
+from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.extraction.recorded import RecordedReply
 
 HUGE = 10**30
 ENDLESS = 10**5000

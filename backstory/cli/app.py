@@ -9,23 +9,16 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli import (
-    asking,
-    changing,
-    conversations,
-    facts,
-    forgetting,
-    home,
-    injecting,
-    mending,
-    picture,
-    proving,
-    reextraction,
-    searching,
-)
-from backstory.cli.group import Root
-from backstory.cli.page import aside, show_traceback
+from backstory.cli.pages.page import aside, show_traceback
+from backstory.cli.root_group import Root
 from backstory.cli.session import Session
+from backstory.cli.verbs import changing, conversations, facts, forgetting, home, reextraction
+from backstory.cli.verbs import context as injecting
+from backstory.cli.verbs import graph as picture
+from backstory.cli.verbs import history as asking
+from backstory.cli.verbs import maintenance as mending
+from backstory.cli.verbs import proofs as proving
+from backstory.cli.verbs import search as searching
 
 __all__ = ["app"]
 
@@ -146,7 +139,7 @@ def _listen(ctx: typer.Context, *, debug: bool) -> None:
     if any(isinstance(handler, _OneLine) for handler in root.handlers):
         return  # the demo runs verbs inside a verb
     handler = _OneLine(debug=debug)
-    loggers = [logging.getLogger(name) for name in ("ledger", "projections", "backstory")]
+    loggers = [logging.getLogger("backstory")]
     before = [logger.level for logger in loggers]
     root.addHandler(handler)
     for logger in loggers:

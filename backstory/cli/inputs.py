@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ledger.errors import BackstoryError, ConfigError, InputError
-from ledger.extraction.recorded import RecordedReply, read_replies
-from ledger.json_text import parse_json
-from ledger.messages import read_message
-from ledger.policy import Policy, PolicyValue
-from ledger.scope import Scope
+from backstory.ledger.core.errors import BackstoryError, ConfigError, InputError
+from backstory.ledger.core.policy import Policy, PolicyValue
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply, read_replies
+from backstory.ledger.messages import read_message
+from backstory.ledger.text.json_text import parse_json
 
 __all__ = [
     "Broken",
@@ -178,7 +178,7 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
         ConfigError: it is no KEY=VALUE, there is no such key, or the value cannot be read so; ranges are checked
             further in.
     """
-    from backstory.scoped import known_policy
+    from backstory.operations.scope_base import known_policy
 
     kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     changes: dict[str, PolicyValue] = {}
@@ -197,8 +197,8 @@ def configurable(changes: Mapping[str, PolicyValue], max_facts_limit: int) -> No
     Raises:
         ConfigError: it says which key, and what it may be.
     """
-    from backstory.config import load_settings
-    from backstory.settings import WEIGHTS
+    from backstory.config.loading import load_settings
+    from backstory.config.settings import WEIGHTS
 
     # The weights have no other range than the ledger's, and what they come to is told beside those in force.
     values = {key: value for key, value in changes.items() if key not in WEIGHTS}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from backstory.cli.page import Page, aside, page, write_json
+from backstory.cli.pages.page import Page, aside, page, write_json
 
 if TYPE_CHECKING:
-    from backstory.api import Backstory
     from backstory.handle import MemoryHandle
-    from backstory.scoped import Progress
+    from backstory.home import Backstory
+    from backstory.operations.scope_base import Progress
 
 __all__ = ["Session", "counting", "progress", "session_of"]
 
@@ -43,7 +43,7 @@ class Session:
     def opened(self) -> Iterator[Backstory]:
         """Open the home; nothing is learned in the background, and nothing is created before something is written."""
         from backstory import Backstory
-        from ledger.errors import UsageError
+        from backstory.ledger.core.errors import UsageError
 
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.config import Settings, base_folder, load_settings
-from ledger.errors import ConfigError
+from backstory.config.loading import Settings, base_folder, load_settings
+from backstory.ledger.core.errors import ConfigError
 
 __all__ = ["Configured", "read_backend_config"]
 

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from backstory.api import Backstory
-from ledger.commit import Commit
-from ledger.errors import CorruptLogError, InputError, ScopeError, UnavailableError
-from ledger.events import Candidate, CandidateRejected, FactAdded, NewSummary
-from ledger.importing import read_home_if_any, read_import
-from ledger.importing.places import users_folders
-from ledger.scope import LEDGER, Scope
+from backstory.home import Backstory
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.errors import CorruptLogError, InputError, ScopeError, UnavailableError
+from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded, NewSummary
+from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.importing import read_home_if_any, read_import
+from backstory.ledger.importing.deerflow_paths import users_folders
 
 __all__ = ["agents_in", "bring_over", "settle"]
 

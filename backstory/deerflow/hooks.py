@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from ledger.errors import ConfigError
-from ledger.messages import KeepHidden
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.messages import KeepHidden
 
 __all__ = ["HOOKS", "Callbacks", "Hooks", "Metrics", "TraceContext", "read_hooks"]
 

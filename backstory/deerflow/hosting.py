@@ -9,20 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from backstory.api import Backstory
-from backstory.deerflow.choosing import choose_model
+from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, settle
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import HostedMemory
-from backstory.deerflow.watching import Traces, Watch
-from backstory.delivery import Deliveries
-from backstory.models import as_model
-from ledger.errors import BackstoryError, UsageError
-from ledger.events import Event
-from ledger.messages import KeepHidden
-from ledger.sanitize import bounded_name
-from ledger.scope import Scope
+from backstory.deerflow.model_selection import choose_model
+from backstory.deerflow.observers import Traces, Watch
+from backstory.home import Backstory
+from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.ledger.core.events import Event
+from backstory.ledger.core.sanitize import bounded_name
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.messages import KeepHidden
+from backstory.outbox.fail_safe import Deliveries
 
 __all__ = ["Hosting", "scope_named"]
 

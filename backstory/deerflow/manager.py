@@ -13,13 +13,13 @@ from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
 from backstory.deerflow.memory import Document, HostedMemory
-from ledger.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
-from ledger.policy import CATEGORIES
+from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
+from backstory.ledger.core.policy import CATEGORIES
 
 try:
     from deerflow.agents.memory.manager import MemoryManager
 
-    from backstory.deerflow.translating import translated
+    from backstory.deerflow.errors import translated
 except ImportError as error:
     raise ConfigError(
         "BackstoryMemoryManager needs a DeerFlow that has memory managers, and there is none here: install DeerFlow; "

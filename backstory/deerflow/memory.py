@@ -10,15 +10,15 @@ from typing import Self
 import msgspec
 
 from backstory.handle import MemoryHandle
-from backstory.scoped import live_fact
-from ledger.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
-from ledger.events import DOCUMENT_SECTIONS
-from ledger.memory import Memory
-from ledger.summaries import thread_summaries
-from ledger.writer import Writer
-from projections.context import Context, last_words
-from projections.context.lines import CLOSING, OPENING
-from projections.document import document_of
+from backstory.ledger.core.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import thread_summaries
+from backstory.ledger.log.writer import Writer
+from backstory.operations.scope_base import live_fact
+from backstory.projections.context import Context, last_words
+from backstory.projections.context.fact_lines import CLOSING, OPENING
+from backstory.projections.document.document import document_of
 
 __all__ = ["Document", "HostedMemory"]
 

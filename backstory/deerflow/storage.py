@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.api import Backstory
 from backstory.deerflow.home_import import agents_in, settle
-from backstory.deerflow.lending import Lent, is_very_one, lend, lent
-from backstory.deerflow.places import Places, places_of
-from backstory.own import Own
-from ledger.clock import SystemClock, spell_moment
-from ledger.errors import BackstoryError, ScopeError
-from ledger.events import Candidate
-from ledger.importing import changes_since, read_document
-from ledger.scope import Scope
-from projections.document import Document
+from backstory.deerflow.paths import Places, places_of
+from backstory.deerflow.tracked_document import Lent, is_very_one, lend, lent
+from backstory.home import Backstory
+from backstory.ledger.core.errors import BackstoryError, ScopeError
+from backstory.ledger.core.events import Candidate
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.importing import changes_since, read_document
+from backstory.ledger.log.clock import SystemClock
+from backstory.operations.document_access import Own
+from backstory.projections.document.document import Document
 
 __all__ = ["LedgerMemoryStorage"]
 

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backstory.api import Backstory
+    from backstory.home import Backstory
 
 __all__ = ["Closing"]
 

@@ -17,8 +17,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages import RemoveMessage as Removal
 
-from ledger.sanitize import safe_text
-from ledger.scope import Scope
+from backstory.ledger.core.sanitize import safe_text
+from backstory.ledger.core.scope import Scope
 
 __all__ = ["NOBODY", "Conversations", "Talk"]
 

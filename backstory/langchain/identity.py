@@ -8,9 +8,9 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.errors import ScopeError
-from ledger.sanitize import bounded_name
-from ledger.scope import Scope
+from backstory.ledger.core.errors import ScopeError
+from backstory.ledger.core.sanitize import bounded_name
+from backstory.ledger.core.scope import Scope
 
 __all__ = ["Identity", "MemoryScope", "Who"]
 

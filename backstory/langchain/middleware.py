@@ -16,21 +16,21 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from backstory import checks
-from backstory.api import Backstory
-from backstory.delivery import Deliveries
 from backstory.handle import MemoryHandle
-from backstory.langchain.beside import beside
+from backstory.home import Backstory
 from backstory.langchain.closing import Closing
 from backstory.langchain.identity import Identity, MemoryScope
-from backstory.langchain.injecting import with_block
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
+from backstory.langchain.system_message import with_block
+from backstory.langchain.threads import beside
 from backstory.langchain.tools import Calls, memory_tools
-from ledger.errors import ScopeError, UsageError
-from ledger.scope import Scope
+from backstory.ledger.core.errors import ScopeError, UsageError
+from backstory.ledger.core.scope import Scope
+from backstory.outbox.fail_safe import Deliveries
 
 if TYPE_CHECKING:
-    from backstory.models import ModelLike
+    from backstory.config.model_factory import ModelLike
 
 __all__ = ["BackstoryMiddleware"]
 

@@ -20,8 +20,8 @@ from backstory.langchain.conversations import NOBODY, Conversations, Talk
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
-    from backstory.delivery import Deliveries
     from backstory.langchain.identity import Who
+    from backstory.outbox.fail_safe import Deliveries
 
 __all__ = ["Recorder"]
 

@@ -12,7 +12,7 @@ import msgspec
 from langchain.agents.middleware import AgentState
 from langchain.agents.middleware.types import PrivateStateAttr
 
-from ledger.scope import Scope
+from backstory.ledger.core.scope import Scope
 
 __all__ = ["Run", "RunState", "RunUpdate", "from_tool", "is_kept", "is_node", "part_of"]
 

@@ -13,14 +13,14 @@ import orjson
 from langchain.tools import ToolRuntime, tool
 from langchain_core.tools import BaseTool
 
-from backstory.delivery import Deliveries
 from backstory.handle import MemoryHandle
-from ledger.errors import RefusedError, UsageError
-from ledger.policy import CATEGORIES
-from ledger.sanitize import Json, safe_json
-from ledger.scope import Scope
-from projections.audit import Why
-from projections.search.found import Hit
+from backstory.ledger.core.errors import RefusedError, UsageError
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.sanitize import Json, safe_json
+from backstory.ledger.core.scope import Scope
+from backstory.outbox.fail_safe import Deliveries
+from backstory.projections.history.audit import Why
+from backstory.projections.search.results import Hit
 
 __all__ = ["Calls", "Opens", "memory_tools"]
 

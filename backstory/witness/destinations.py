@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from ledger.errors import WitnessError
-from ledger.store.files import refused, sync_folder, write_whole
+from backstory.ledger.core.errors import WitnessError
+from backstory.ledger.log.store.files import refused, sync_folder, write_whole
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection

@@ -22,11 +22,11 @@ from rich.table import Table
 
 from backstory import Backstory
 from backstory.cli.inputs import read_conversation
+from backstory.ledger.core.errors import BackstoryError, InputError, UsageError
 from benchmarks.live.options import PROMPTS, Options, parse
 from benchmarks.live.report import Report, Update, report_of, rows
 from benchmarks.live.server import NAME, Server, ServerError, command, free_port
 from benchmarks.live.wire import Wire
-from ledger.errors import BackstoryError, InputError, UsageError
 
 _THREAD = "conversation"
 """What the thread of lines that name none is called."""

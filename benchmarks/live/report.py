@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.events import (
+    CandidateRejected,
+    Event,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    SummaryUpdated,
+    UpdateFailed,
+)
 from benchmarks.live.wire import Call
-from ledger.commit import Cause
-from ledger.events import CandidateRejected, Event, FactAdded, FactRemoved, FactRevised, SummaryUpdated, UpdateFailed
 
 __all__ = ["Report", "Update", "report_of", "rows"]
 

@@ -6,14 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ledger.erasure.digest import Seal
-from ledger.erasure.requests import Walk
-from ledger.events import (
-    Redacted,
-    Turn,
-    TurnRange,
-    TurnRecorded,
-)
+from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRecorded
+from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.requests import Walk
 
 __all__ = ["PlacedTurn", "Sources", "turn_redacted", "turns_of"]
 

@@ -7,11 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from ledger.commit import Commit
-from ledger.events import (
-    LedgerEvent,
-    Redacted,
-)
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.events import LedgerEvent, Redacted
 
 __all__ = [
     "Erasure",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from ledger.content import Words, turn_texts
-from ledger.erasure.aim import Aim
-from ledger.erasure.digest import Seal
-from ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
-from ledger.erasure.requests import ForgetFact, Walk
-from ledger.events import (
-    Redacted,
-)
+from backstory.ledger.core.content import Words, turn_texts
+from backstory.ledger.core.events import Redacted
+from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
+from backstory.ledger.erasure.requests import ForgetFact, Walk
+from backstory.ledger.erasure.target import Aim
 
 __all__ = ["Said", "read_transcript", "used_in_turns"]
 

@@ -6,12 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ledger.commit import Commit
-from ledger.content import Words, about, fact_texts
-from ledger.erasure.aim import Aim, said_of_fact, summary_in
-from ledger.erasure.parts import Parts
-from ledger.erasure.requests import Walk
-from ledger.events import (
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.content import Words, about, fact_texts
+from backstory.ledger.core.events import (
     CandidateRejected,
     Event,
     Fact,
@@ -25,7 +22,10 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.summaries import Summed
+from backstory.ledger.core.summaries import Summed
+from backstory.ledger.erasure.requests import Walk
+from backstory.ledger.erasure.summary_sources import Parts
+from backstory.ledger.erasure.target import Aim, said_of_fact, summary_in
 
 __all__ = ["LedgerWalk", "walk_until_settled"]
 

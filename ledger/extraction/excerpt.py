@@ -10,11 +10,11 @@ from html import escape
 
 import msgspec
 
-from ledger.events import DOCUMENT_SECTIONS, Fact
-from ledger.extraction.size import cut_to, estimate_tokens
-from ledger.memory import Memory
-from ledger.ranking import Ranking
-from ledger.review import days_since, fragmented, lifetime, review_from, stale_facts
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.extraction.size import cut_to, estimate_tokens
+from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.review import days_since, fragmented, lifetime, review_from, stale_facts
 
 __all__ = ["FEWEST_MERGED", "Excerpt", "excerpt", "line_size", "on_one_line", "set_in", "squeezed"]
 

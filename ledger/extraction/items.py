@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from ledger.events import (
+from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     Candidate,
     Consolidation,
@@ -23,7 +23,7 @@ from ledger.events import (
     Removal,
     Unread,
 )
-from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
 
 __all__ = ["read_item", "read_section", "reply_schema", "unread"]
 

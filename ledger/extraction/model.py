@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.sanitize import Json
+from backstory.ledger.core.sanitize import Json
 
 __all__ = ["Answer", "Model", "Prompt", "Usage"]
 

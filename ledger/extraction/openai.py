@@ -15,10 +15,10 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from ledger.errors import ModelError, ModelRejectedError, ModelUnavailableError
-from ledger.extraction.model import Answer, Prompt, Usage
-from ledger.extraction.secrecy import redacted, showable
-from ledger.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.extraction.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.secrecy import redacted, showable
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI

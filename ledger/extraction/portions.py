@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ledger.events import Turn
+from backstory.ledger.core.events import Turn
 
 __all__ = ["portions"]
 

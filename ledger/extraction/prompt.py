@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.errors import ConfigError
-from ledger.events import Turn
-from ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
-from ledger.extraction.items import reply_schema
-from ledger.extraction.model import Prompt
-from ledger.extraction.portions import portions
-from ledger.extraction.signals import SIGNALS
-from ledger.extraction.templates import fill, load_templates
-from ledger.memory import Memory
-from ledger.messages import abridge
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.events import Turn
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
+from backstory.ledger.extraction.items import reply_schema
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.portions import portions
+from backstory.ledger.extraction.signals import SIGNALS
+from backstory.ledger.extraction.templates import fill, load_templates
+from backstory.ledger.messages import abridge
 
 __all__ = ["MAX_TOKENS", "Frame", "Question", "build_prompt", "conversation", "first_portion", "when"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ledger.errors import InputError
-from ledger.extraction.model import Answer, Prompt
-from ledger.json_text import inner_spans, read_number, where_too_deep
-from ledger.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.text.json_text import inner_spans, read_number, where_too_deep
 
 __all__ = ["RECORDED", "RecordedReply", "as_reply", "read_replies"]
 

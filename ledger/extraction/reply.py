@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from ledger.commands import LISTS, Proposal
-from ledger.errors import ReplyError
-from ledger.events import DOCUMENT_SECTIONS, Candidate, Turn
-from ledger.extraction.items import read_item, read_section, unread
-from ledger.json_text import may_nest_too_deep, read_number, refuse_too_deep
-from ledger.sanitize import safe_text
+from backstory.ledger.core.commands import LISTS, Proposal
+from backstory.ledger.core.errors import ReplyError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Candidate, Turn
+from backstory.ledger.core.sanitize import safe_text
+from backstory.ledger.extraction.items import read_item, read_section, unread
+from backstory.ledger.text.json_text import may_nest_too_deep, read_number, refuse_too_deep
 
 __all__ = ["first_object", "read_reply", "reply_text"]
 

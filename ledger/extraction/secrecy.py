@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.sanitize import clip
+from backstory.ledger.core.sanitize import clip
 
 __all__ = ["redacted", "showable"]
 

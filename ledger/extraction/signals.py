@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from ledger.errors import ConfigError
-from ledger.events import Turn
-from ledger.extraction.statements import simplified, statements
-from ledger.quiet import is_acknowledgement
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.events import Turn
+from backstory.ledger.extraction.statements import simplified, statements
+from backstory.ledger.text.acknowledgements import is_acknowledgement
 
 __all__ = ["SIGNALS", "Signals", "load_signals"]
 

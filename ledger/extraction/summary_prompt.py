@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger.errors import ConfigError, ReplyError
-from ledger.events import Section, Turn
-from ledger.extraction.excerpt import line_size, on_one_line, squeezed
-from ledger.extraction.model import Prompt
-from ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion, when
-from ledger.extraction.reply import first_object, reply_text
-from ledger.extraction.size import estimate_tokens
-from ledger.extraction.templates import fill, load_summary_templates
-from ledger.sanitize import Json, safe_text
+from backstory.ledger.core.errors import ConfigError, ReplyError
+from backstory.ledger.core.events import Section, Turn
+from backstory.ledger.core.sanitize import Json, safe_text
+from backstory.ledger.extraction.excerpt import line_size, on_one_line, squeezed
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion, when
+from backstory.ledger.extraction.reply import first_object, reply_text
+from backstory.ledger.extraction.size import estimate_tokens
+from backstory.ledger.extraction.templates import fill, load_summary_templates
 
 __all__ = ["SummaryFrame", "cut_at_sentence", "read_summary"]
 

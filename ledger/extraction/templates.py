@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.errors import ConfigError
-from ledger.extraction.signals import SIGNALS
-from ledger.extraction.size import estimate_tokens
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.extraction.signals import SIGNALS
+from backstory.ledger.extraction.size import estimate_tokens
 
 __all__ = ["NAMES", "SUMMARY_NAMES", "Templates", "fill", "load_summary_templates", "load_templates"]
 

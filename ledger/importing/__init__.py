@@ -11,13 +11,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ledger.errors import InputError
-from ledger.events import Candidate
-from ledger.importing.changes import changes_since
-from ledger.importing.deerflow import read_home, read_home_if_any
-from ledger.importing.document import read_document
-from ledger.importing.files import read_json_file
-from ledger.scope import Scope
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.events import Candidate
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.importing.changes import changes_since
+from backstory.ledger.importing.deerflow import read_home, read_home_if_any
+from backstory.ledger.importing.document import read_document
+from backstory.ledger.importing.json_file import read_json_file
 
 __all__ = ["changes_since", "read_document", "read_home_if_any", "read_import"]
 

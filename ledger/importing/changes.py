@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from ledger.events import Candidate, NewFact, NewSummary, Removal
-from ledger.importing.document import read_document
-from ledger.policy import CATEGORIES
-from ledger.sanitize import MAX_NAME, clip
+from backstory.ledger.core.events import Candidate, NewFact, NewSummary, Removal
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.importing.document import read_document
 
 __all__ = ["changes_since"]
 

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.errors import InputError
-from ledger.events import Candidate, Unread
-from ledger.importing.document import fact_candidate, is_document, section_candidates, unread
-from ledger.importing.fact_file import read_fact_file
-from ledger.importing.files import read_json_file
-from ledger.importing.places import (
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.events import Candidate, Unread
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.importing.deerflow_paths import (
     MEMORY,
     Place,
     find,
@@ -25,7 +23,9 @@ from ledger.importing.places import (
     must_be_settled,
     users_folders,
 )
-from ledger.scope import Scope
+from backstory.ledger.importing.document import fact_candidate, is_document, section_candidates, unread
+from backstory.ledger.importing.fact_file import read_fact_file
+from backstory.ledger.importing.json_file import read_json_file
 
 __all__ = ["read_home", "read_home_if_any"]
 

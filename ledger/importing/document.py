@@ -8,10 +8,10 @@ from datetime import date, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from ledger.clock import parse_moment, spell_moment
-from ledger.errors import InputError
-from ledger.events import DOCUMENT_SECTIONS, Candidate, NewFact, NewSummary, Unread
-from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, clip, safe_json
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Candidate, NewFact, NewSummary, Unread
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, clip, safe_json
 
 __all__ = ["fact_candidate", "is_document", "read_document", "section_candidates", "unread"]
 

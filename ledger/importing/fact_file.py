@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger.errors import InputError
+from backstory.ledger.core.errors import InputError
 
 if TYPE_CHECKING:
     import yaml

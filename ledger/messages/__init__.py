@@ -10,8 +10,8 @@ only call tools, upload blocks and our own injected memory are not; the rest is 
     keeping     what of a conversation is kept
 """
 
-from ledger.messages.hidden import KeepHidden
-from ledger.messages.keeping import Kept, abridge, keep
-from ledger.messages.reading import Message, read_message
+from backstory.ledger.messages.hidden import KeepHidden
+from backstory.ledger.messages.keeping import Kept, abridge, keep
+from backstory.ledger.messages.reading import Message, read_message
 
 __all__ = ["KeepHidden", "Kept", "Message", "abridge", "keep", "read_message"]

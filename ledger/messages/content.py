@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ledger.errors import InputError
+from backstory.ledger.core.errors import InputError
 
 __all__ = ["Spoken", "block_fields", "plain", "spoken"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ledger.errors import InputError
+from backstory.ledger.core.errors import InputError
 
 __all__ = ["KeepHidden", "is_answer_of_a_person", "is_hidden"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ledger.blocks import strip_memory_blocks, strip_upload_blocks
-from ledger.messages.reading import Message
-from ledger.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, clip, safe_text
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, clip, safe_text
+from backstory.ledger.messages.reading import Message
+from backstory.ledger.text.blocks import strip_memory_blocks, strip_upload_blocks
 
 __all__ = ["Kept", "abridge", "keep"]
 

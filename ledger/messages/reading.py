@@ -7,12 +7,12 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.clock import parse_moment, spell_moment
-from ledger.errors import InputError
-from ledger.messages.content import Spoken, block_fields, plain, spoken
-from ledger.messages.hidden import KeepHidden, is_hidden
-from ledger.messages.shapes import fields_of, is_call, is_item, kind_of
-from ledger.sanitize import safe_json
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.sanitize import safe_json
+from backstory.ledger.messages.content import Spoken, block_fields, plain, spoken
+from backstory.ledger.messages.hidden import KeepHidden, is_hidden
+from backstory.ledger.messages.shapes import fields_of, is_call, is_item, kind_of
 
 __all__ = ["Message", "read_message"]
 

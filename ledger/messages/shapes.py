@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ledger.errors import InputError
+from backstory.ledger.core.errors import InputError
 
 __all__ = ["AS_SENT", "fields_of", "is_call", "is_item", "kind_of"]
 

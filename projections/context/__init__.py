@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from projections.context.block import Context, Shares
-from projections.context.blocks import Blocks
-from projections.context.relevance import last_words
-from projections.context.vocabulary import tokens_for
+from backstory.projections.context.block import Context, Shares
+from backstory.projections.context.blocks import Blocks
+from backstory.projections.context.relevance import last_words
+from backstory.projections.context.vocabulary import tokens_for
 
 __all__ = ["Blocks", "Context", "Shares", "last_words", "tokens_for"]

@@ -12,11 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ledger.events import Fact
-from ledger.summaries import ThreadSummaryText
-from projections.context.counting import Counter
-from projections.context.lines import CLOSING, CONVERSATION, FACTS, OPENING, PARTS, SECTIONS, summary_line
-from projections.context.prepared import Line, Prepared
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.projections.context.counting import Counter
+from backstory.projections.context.fact_lines import (
+    CLOSING,
+    CONVERSATION,
+    FACTS,
+    OPENING,
+    PARTS,
+    SECTIONS,
+    summary_line,
+)
+from backstory.projections.context.prepared import Line, Prepared
 
 __all__ = ["Context", "Shares", "fill"]
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from ledger.memory import Memory
-from ledger.scope import Scope
-from ledger.summaries import ThreadSummaryText
-from projections.context.block import Context, Shares, fill
-from projections.context.counting import Counter
-from projections.context.later import Later
-from projections.context.prepared import Prepared, prepare
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.projections.context.background_load import Later
+from backstory.projections.context.block import Context, Shares, fill
+from backstory.projections.context.counting import Counter
+from backstory.projections.context.prepared import Prepared, prepare
 
 __all__ = ["Blocks"]
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from ledger.events import Fact
-from ledger.memory import Memory
-from projections.context.counting import Counter
-from projections.context.lines import CLOSING, OPENING, PARTS, SECTIONS, fact_line, heading_line, section_line
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.projections.context.counting import Counter
+from backstory.projections.context.fact_lines import (
+    CLOSING,
+    OPENING,
+    PARTS,
+    SECTIONS,
+    fact_line,
+    heading_line,
+    section_line,
+)
 
 __all__ = ["Line", "Prepared", "prepare"]
 

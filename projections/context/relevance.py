@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger.blocks import strip_memory_blocks
-from ledger.errors import InputError
-from ledger.sanitize import safe_text
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.sanitize import safe_text
+from backstory.ledger.text.blocks import strip_memory_blocks
 
 if TYPE_CHECKING:
-    from ledger.messages import KeepHidden, Message
+    from backstory.ledger.messages import KeepHidden, Message
 
 __all__ = ["last_words"]
 
@@ -48,7 +48,7 @@ def last_words(
         return ""
     if isinstance(messages, str):
         return _gist(strip_memory_blocks(safe_text(_ends(messages))))
-    from ledger.messages import keep, read_message
+    from backstory.ledger.messages import keep, read_message
 
     said: list[Message] = []
     listed = messages if isinstance(messages, Sequence) else list(messages)

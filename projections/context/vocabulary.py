@@ -14,8 +14,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from projections.context.counting import ESTIMATE, Counter, Vocabulary
-from projections.context.later import Later
+from backstory.projections.context.background_load import Later
+from backstory.projections.context.counting import ESTIMATE, Counter, Vocabulary
 
 __all__ = ["DEFAULT_VOCABULARY", "load_vocabulary", "tokens_for"]
 

@@ -11,10 +11,10 @@ what they do. Those to be had without another program (`dot`, a browser) lay out
 
 from __future__ import annotations
 
-from projections.graph.building import graph_of
-from projections.graph.choosing import Choice
-from projections.graph.letters import Letters, Route, letters_of
-from projections.graph.model import Edge, FactNode, Graph, LeftOut, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.builder import graph_of
+from backstory.projections.graph.message_flow import Letters, Route, letters_of
+from backstory.projections.graph.model import Edge, FactNode, Graph, LeftOut, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.selection import Choice
 
 __all__ = [
     "Choice",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.graph.asking import command, owner
-from projections.graph.ink import Ink, new_picture, written
-from projections.graph.layout import FONT, GONE, LIVE, SMALL, THREADS, UPDATES, Box, Layout, lay_out
-from projections.graph.legend import CATEGORIES, draw_legend, legend_height, samples
-from projections.graph.lines import draw_edge, tips
-from projections.graph.model import KINDS, Edge, FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
-from projections.graph.tags import reason_in_words, tag
-from projections.graph.words import cut, day, line, moment, safe
+from backstory.projections.graph.commands import command, owner
+from backstory.projections.graph.ink import Ink, new_picture, written
+from backstory.projections.graph.layout import FONT, GONE, LIVE, SMALL, THREADS, UPDATES, Box, Layout, lay_out
+from backstory.projections.graph.legend import CATEGORIES, draw_legend, legend_height, samples
+from backstory.projections.graph.lines import draw_edge, tips
+from backstory.projections.graph.model import KINDS, Edge, FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.tags import reason_in_words, tag
+from backstory.projections.graph.words import cut, day, line, moment, safe
 
 __all__ = ["svg_of"]
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from functools import cache
 from importlib.resources import files
 
-from projections.graph.words import safe
+from backstory.projections.graph.words import safe
 
 __all__ = ["SVG_BEGINS", "Ink", "asset", "new_picture", "written"]
 

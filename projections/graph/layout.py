@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from projections.graph.model import FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
-from projections.graph.tags import tag
-from projections.graph.words import cut, line, width, wrapped
+from backstory.projections.graph.model import FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.tags import tag
+from backstory.projections.graph.words import cut, line, width, wrapped
 
 __all__ = ["FONT", "GONE", "LIVE", "SMALL", "THREADS", "UPDATES", "Box", "Column", "Layout", "lay_out"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from projections.graph.ink import Ink
-from projections.graph.layout import SMALL
-from projections.graph.lines import css_class
-from projections.graph.model import Kind
-from projections.graph.words import width
+from backstory.projections.graph.ink import Ink
+from backstory.projections.graph.layout import SMALL
+from backstory.projections.graph.lines import css_class
+from backstory.projections.graph.model import Kind
+from backstory.projections.graph.words import width
 
 __all__ = ["CATEGORIES", "Sample", "draw_legend", "legend_height", "samples"]
 

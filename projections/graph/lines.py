@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from projections.graph.ink import Ink
-from projections.graph.layout import GONE, LIVE, THREADS, UPDATES, Box, Layout
-from projections.graph.model import Edge, FactNode, Kind, Node, SectionNode
-from projections.graph.words import line
+from backstory.projections.graph.ink import Ink
+from backstory.projections.graph.layout import GONE, LIVE, THREADS, UPDATES, Box, Layout
+from backstory.projections.graph.model import Edge, FactNode, Kind, Node, SectionNode
+from backstory.projections.graph.words import line
 
 __all__ = ["ROUTE_TIP", "css_class", "draw_edge", "tips"]
 

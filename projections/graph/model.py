@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from projections.audit import Removed
+from backstory.projections.history.audit import Removed
 
 __all__ = [
     "KINDS",
@@ -153,12 +153,12 @@ class Graph(msgspec.Struct, frozen=True):
 
     def svg(self) -> str:
         """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
-        from projections.graph.drawing import svg_of
+        from backstory.projections.graph.drawing import svg_of
 
         return svg_of(self)
 
     def html(self) -> str:
         """Draw it on a page of its own: a fact that is pointed at shows its path, its words and how to ask why."""
-        from projections.graph.page import page_of
+        from backstory.projections.graph.page import page_of
 
         return page_of(self.svg(), "memory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from projections.graph.ink import asset
+from backstory.projections.graph.ink import asset
 
 __all__ = ["PAGE_BEGINS", "page_of"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from projections.graph.model import FactNode
-from projections.graph.words import cut, line
+from backstory.projections.graph.model import FactNode
+from backstory.projections.graph.words import cut, line
 
 __all__ = ["reason_in_words", "tag"]
 

@@ -12,14 +12,14 @@ from itertools import compress
 
 import msgspec
 
-from ledger.commit import Head
-from ledger.events import Fact
-from ledger.memory import Memory
-from ledger.scope import Scope
-from ledger.store import EventStore
-from projections.search.filed import Filed
-from projections.search.lexical import Entry
-from projections.turns import Follower, News, Seen, TurnView
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import EventStore
+from backstory.projections.search.fact_filter import Filed
+from backstory.projections.search.lexical.index import Entry
+from backstory.projections.turns import Follower, News, Seen, TurnView
 
 __all__ = ["Change", "Facts", "Turns", "fact_entry", "turn_entry"]
 

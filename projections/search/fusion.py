@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from projections.search.lexical import Scored
+from backstory.projections.search.lexical.index import Scored
 
 __all__ = ["Fused", "fused"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from projections.turns.board import TO_ALL, Board
-from projections.turns.follower import Follower, Followers, Gone, News, Seen
-from projections.turns.log import Lens, Look, TurnLog, TurnLogs
-from projections.turns.rows import Row, TurnView, Words, same_words, words_of
+from backstory.projections.turns.follower import Follower, Followers, Gone, News, Seen
+from backstory.projections.turns.log import Lens, Look, TurnLog, TurnLogs
+from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
+from backstory.projections.turns.turn_index import TO_ALL, Board
 
 __all__ = [
     "TO_ALL",

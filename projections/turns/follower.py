@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ledger.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
-from ledger.errors import CorruptLogError
-from ledger.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
-from ledger.scope import LEDGER, TRANSCRIPT, Scope
-from ledger.store import EventStore, Record
-from projections.turns.rows import TurnView
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.store import EventStore, Record
+from backstory.projections.turns.rows import TurnView
 
 __all__ = ["Follower", "Followers", "Gone", "News", "Seen"]
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import msgspec
 
-from ledger.scope import Scope
-from ledger.store import EventStore
-from projections.turns.board import Board
-from projections.turns.follower import Follower, Followers, Gone, News, Seen
-from projections.turns.rows import Row, TurnView, Words
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import EventStore
+from backstory.projections.turns.follower import Follower, Followers, Gone, News, Seen
+from backstory.projections.turns.rows import Row, TurnView, Words
+from backstory.projections.turns.turn_index import Board
 
 __all__ = ["Lens", "Look", "TurnLog", "TurnLogs"]
 

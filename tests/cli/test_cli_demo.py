@@ -11,11 +11,11 @@ import pytest
 from commandline import Cli, fact
 from typer.testing import CliRunner, Result
 
-from backstory.api import Backstory
 from backstory.cli.app import app
-from backstory.config import load_settings
-from backstory.demo import _surroundings
+from backstory.cli.demo import _surroundings
+from backstory.config.loading import load_settings
 from backstory.handle import MemoryHandle
+from backstory.home import Backstory
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 from commandline import Cli, said
 from typer.testing import CliRunner
 
-from backstory.api import Backstory
 from backstory.cli.app import app
+from backstory.home import Backstory
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_read_model_that_fails_is_a_warning_of_one_line(story: Cli) -> None:
 
 
 def test_nothing_is_left_behind_in_the_process(story: Cli) -> None:
-    before = [*logging.getLogger().handlers], logging.getLogger("ledger").level
+    before = [*logging.getLogger().handlers], logging.getLogger("backstory").level
     story.run("--debug", "show")
-    assert ([*logging.getLogger().handlers], logging.getLogger("ledger").level) == before
+    assert ([*logging.getLogger().handlers], logging.getLogger("backstory").level) == before
 
 
 def test_a_document_edited_by_hand_is_reported(story: Cli) -> None:

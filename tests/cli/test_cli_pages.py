@@ -14,12 +14,12 @@ import pytest
 from commandline import Cli, fact, reply, said
 from rich.console import Console
 
-from backstory.cli.page import Column, PlainPage, RichPage, clean, one_line
-from backstory.cli.stories import refusal_table, why_story
-from backstory.cli.words import cause_in_words
-from ledger.commit import Cause
-from ledger.events import Fact
-from projections.audit import Birth, Evidence, Why
+from backstory.cli.pages.labels import cause_in_words
+from backstory.cli.pages.page import Column, PlainPage, RichPage, clean, one_line
+from backstory.cli.pages.stories import refusal_table, why_story
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.events import Fact
+from backstory.projections.history.audit import Birth, Evidence, Why
 
 EVIL = "\x1b]0;owned\x07\x1b[2J[red]no[/red] [/] :smile: \x9b31m\x7f\u202eabc\rover\tend"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commandline import Cli
 
-from backstory.signing import open_note
+from backstory.witness.signing import open_note
 
 NAME = "example.com/ada"
 

@@ -11,7 +11,7 @@ from commandline import Cli, fact, reply, said
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.scope import Scope
+from backstory.ledger.core.scope import Scope
 
 OWNERS = [(None, None), ("ada", None), ("ada", "bot"), ("Ünï/..", None), ("u" * 300, None)]
 

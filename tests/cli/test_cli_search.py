@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from commandline import Cli, said
 
-from ledger.errors import ModelUnavailableError
-from projections.search.embedder import Floats
+from backstory.ledger.core.errors import ModelUnavailableError
+from backstory.projections.search.vectors.embedder import Floats
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ class Model:
 
 @pytest.fixture
 def embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: Model())
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: Model())
 
 
 @pytest.mark.usefixtures("embedder")
@@ -214,7 +214,7 @@ def test_all_of_a_home_shares_the_time(story: Cli, monkeypatch: pytest.MonkeyPat
 
     now = [0.0]
     monkeypatch.setattr(Model, "passages", passages)
-    monkeypatch.setattr("backstory.cli.searching.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("backstory.cli.verbs.search.time", SimpleNamespace(monotonic=lambda: now[0]))
     told = story.run("embed", "--all", "--timeout", "70").stderr
     assert "stopped after 70 s with 6 of 7 read" in told
     assert len(given) == 2

@@ -6,7 +6,7 @@ import pytest
 from commandline import Cli, said
 from summing import Talk
 
-from ledger.scope import Scope
+from backstory.ledger.core.scope import Scope
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_the_log_says_what_was_summed_up(told: Cli) -> None:
 
 
 def test_extract_tells_of_summaries_apart_from_updates(tmp_path, capsys) -> None:
-    from backstory.cli.answers import ExtractedIn
-    from backstory.cli.page import PlainPage
-    from backstory.cli.tables import extracted_lines, extracted_table
+    from backstory.cli.pages.answers import ExtractedIn
+    from backstory.cli.pages.page import PlainPage
+    from backstory.cli.pages.tables import extracted_lines, extracted_table
     from backstory.results import Extracted
 
     page = PlainPage()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ledger.events import DOCUMENT_SECTIONS, Fact, Section
-from ledger.memory import Memory
-from ledger.summaries import ThreadSummaryText
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import ThreadSummaryText
 
 HEADINGS = ("User Context", "History", "Conversation so far", "Facts")
 

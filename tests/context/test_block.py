@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memories import fact, memories, memory_of, read, summaries
 
-from ledger.blocks import strip_memory_blocks
-from ledger.events import Fact
-from ledger.memory import Memory
-from ledger.messages import keep, read_message
-from ledger.summaries import ThreadSummaryText
-from projections.context.block import Context, Shares, fill
-from projections.context.counting import ESTIMATE
-from projections.context.lines import SECTIONS, fact_line, section_line, summary_line
-from projections.context.prepared import prepare
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.ledger.messages import keep, read_message
+from backstory.ledger.text.blocks import strip_memory_blocks
+from backstory.projections.context.block import Context, Shares, fill
+from backstory.projections.context.counting import ESTIMATE
+from backstory.projections.context.fact_lines import SECTIONS, fact_line, section_line, summary_line
+from backstory.projections.context.prepared import prepare
 
 budgets = st.sampled_from([1, 8, 20, 60, 150]) | st.integers(1, 600)
 NOTHING_LEFT_OUT = 100_000

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from memories import fact, memory_of
 
-from ledger.scope import Scope
-from projections.context import Blocks, Shares
-from projections.context.counting import ESTIMATE
-from projections.context.later import Later
+from backstory.ledger.core.scope import Scope
+from backstory.projections.context import Blocks, Shares
+from backstory.projections.context.background_load import Later
+from backstory.projections.context.counting import ESTIMATE
 
 ADA, BOB = Scope("ada"), Scope("bob")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from memories import read
 
 from backstory import Backstory, MemoryHandle
-from ledger.errors import InputError, UsageError
-from ledger.extraction.recorded import RecordedReply
-from projections.context.counting import ESTIMATE
-from projections.context.later import Later
-from projections.context.vocabulary import load_vocabulary
+from backstory.ledger.core.errors import InputError, UsageError
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.context.background_load import Later
+from backstory.projections.context.counting import ESTIMATE
+from backstory.projections.context.vocabulary import load_vocabulary
 
 PATIENCE = 20.0
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from memories import categories, confidences, fact, memory_of, read, texts
 
-from ledger.events import Section
-from ledger.summaries import ThreadSummaryText
-from projections.context.lines import fact_line, inline, section_line, summary_line
+from backstory.ledger.core.events import Section
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.projections.context.fact_lines import fact_line, inline, section_line, summary_line
 
 
 @given(text=texts)

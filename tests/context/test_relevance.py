@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from ledger.errors import InputError
-from projections.context import last_words
+from backstory.ledger.core.errors import InputError
+from backstory.projections.context import last_words
 
 
 def user(text: object, **more: object) -> dict[str, object]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from vocabularies import unpack
 
-from projections.context.counting import ESTIMATE, Counter
-from projections.context.vocabulary import load_vocabulary, tokens_for
+from backstory.projections.context.counting import ESTIMATE, Counter
+from backstory.projections.context.vocabulary import load_vocabulary, tokens_for
 
 PATIENCE = 20.0
 
@@ -106,7 +106,7 @@ def test_a_process_has_one_for_each_model() -> None:
 
 
 def test_counting_by_characters_never_loads_anything(bare: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
-    monkeypatch.setattr("projections.context.vocabulary.load_vocabulary", lambda model: 1 / 0)
+    monkeypatch.setattr("backstory.projections.context.vocabulary.load_vocabulary", lambda model: 1 / 0)
     assert tokens_for("some-model").wait(PATIENCE) is ESTIMATE
     assert "cannot be loaded" in caplog.text
     caplog.clear()
@@ -116,6 +116,9 @@ def test_counting_by_characters_never_loads_anything(bare: Path, monkeypatch: py
 
 @pytest.mark.parametrize("delay", [0.0, 0.01, 0.05, 0.1, 0.2])
 def test_a_process_may_end_in_the_middle_of_a_load(delay: float) -> None:
-    code = f"import time; from projections.context import tokens_for; tokens_for(None).begin(); time.sleep({delay})"
+    code = (
+        "import time; from backstory.projections.context import tokens_for;"
+        f"tokens_for(None).begin(); time.sleep({delay})"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")

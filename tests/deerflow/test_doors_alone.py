@@ -14,17 +14,17 @@ import pytest
 TESTS = Path(__file__).parent.parent
 DOORS = (
     "backstory",
-    "backstory.api",
+    "backstory.home",
     "backstory.cli",
     "backstory.deerflow",
     "backstory.deerflow.manager",
     "backstory.deerflow.storage",
-    "backstory.delivery",
-    "backstory.faults",
+    "backstory.outbox",
+    "backstory.outbox.faults",
     "backstory.langchain",
-    "backstory.own",
-    "ledger.messages",
-    "projections.document",
+    "backstory.operations.document_access",
+    "backstory.ledger.messages",
+    "backstory.projections.document.document",
 )
 FOREIGN = ("langchain.agents", "msgspec", "numpy", "openai", "pydantic_settings", "rich.table", "typer")
 """Loaded once before: they know nothing of us, and take the most time."""
@@ -75,7 +75,7 @@ def test_each_door_opens_first_in_a_fresh_interpreter(tmp_path):
 
 @pytest.mark.slow
 def test_a_module_that_cannot_be_loaded_is_noticed(tmp_path):
-    failed, told = failing(tmp_path, "backstory.faults", "backstory.no_such_door")
+    failed, told = failing(tmp_path, "backstory.outbox.faults", "backstory.no_such_door")
     assert failed == "backstory.no_such_door"
     assert "No module named 'backstory.no_such_door'" in told
 
@@ -88,5 +88,9 @@ def test_so_does_every_module(tmp_path):
         for module in pkgutil.walk_packages([str(TESTS.parent / package)], f"{package}.")
         if not module.name.endswith("__main__")
     ]
-    assert {"ledger.writer", "projections.search.search", "backstory.own"} <= set(names)
+    assert {
+        "backstory.ledger.log.writer",
+        "backstory.projections.search.query",
+        "backstory.operations.document_access",
+    } <= set(names)
     assert failing(tmp_path, *names) == ("", "")

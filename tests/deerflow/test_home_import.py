@@ -17,11 +17,11 @@ import yaml
 from fakes import FakeClock, open_home
 from older import Installed, created, empty, fact, open_storage
 
-from backstory.api import Backstory
 from backstory.deerflow.home_import import bring_over, settle
-from ledger.errors import InputError, StoreError
-from ledger.events import CandidateRejected, FactAdded
-from ledger.scope import Scope
+from backstory.home import Backstory
+from backstory.ledger.core.errors import InputError, StoreError
+from backstory.ledger.core.events import CandidateRejected, FactAdded
+from backstory.ledger.core.scope import Scope
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 
@@ -264,7 +264,7 @@ def test_who_comes_second_between_reading_and_writing_writes_nothing(bs, deer):
 
 
 def _first_candidates(deer: Path) -> tuple[object, ...]:
-    from ledger.importing import read_import
+    from backstory.ledger.importing import read_import
 
     return read_import(deer / "users/ada/memory.json", None)  # type: ignore[arg-type]
 
@@ -375,7 +375,7 @@ def test_what_our_own_disk_kept_out_at_first_comes_after_what_was_learned_meanwh
         raise StoreError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("backstory.own.Own.taken_over", refused)
+        patch.setattr("backstory.operations.document_access.Own.taken_over", refused)
         with pytest.raises(StoreError):
             settle(bs, deer, Scope("ada"))
     bs.memory("ada").add_fact("Was learned meanwhile")

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 import backstory.deerflow
 from backstory import Backstory
-from ledger.scope import Scope
-from ledger.summaries import ThreadSummaryText
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.summaries import ThreadSummaryText
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = {"user": {"workContext": {"summary": "Builds bridges", "shouldUpdate": True}}}
@@ -47,7 +47,7 @@ def test_a_name_that_is_not_there_is_told_as_python_does():
 def test_without_deerflow_importing_the_package_costs_nothing_and_asking_for_the_manager_says_what_is_missing():
     script = (
         "import backstory.deerflow, sys\n"
-        "assert 'backstory.api' not in sys.modules\n"
+        "assert 'backstory.home' not in sys.modules\n"
         "try:\n    backstory.deerflow.BackstoryMemoryManager\n"
         "except Exception as error:\n    print(type(error).__name__, error)\n"
     )

@@ -8,7 +8,7 @@ import pytest
 from hosts import ChatModel, talk
 
 from backstory.deerflow.config import read_backend_config
-from ledger.errors import ConfigError
+from backstory.ledger.core.errors import ConfigError
 
 EVERY_KEY = {
     "storage_path": "",

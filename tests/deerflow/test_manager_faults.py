@@ -19,9 +19,9 @@ from hosts import ChatModel, Host, contents, learned, learning, talk
 from langchain_core.messages import AIMessage, HumanMessage
 
 from backstory.deerflow.memory import HostedMemory
-from ledger.errors import StoreError, WrongExpectedVersionError
-from ledger.scope import Scope
-from ledger.writer import Writer
+from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.writer import Writer
 
 
 def folder_of(host: Host, user: str = "ada") -> Path:

@@ -12,7 +12,7 @@ from deerflow.agents.memory.manager import MemoryCallbacks
 from hosts import ChatModel, contents, learned, learning, talk
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from ledger.errors import ConfigError
+from backstory.ledger.core.errors import ConfigError
 
 
 class Told(MemoryCallbacks):
@@ -253,8 +253,8 @@ def test_callbacks_without_the_later_of_the_two_hooks_will_do(host):
 
 
 def test_callbacks_are_told_of_a_model_of_our_own_too(host, monkeypatch):
-    from ledger.extraction.model import Answer, Usage
-    from ledger.extraction.openai import OpenAIModel
+    from backstory.ledger.extraction.model import Answer, Usage
+    from backstory.ledger.extraction.openai import OpenAIModel
 
     def ask(self, prompt):
         return Answer(learning("Likes tea"), "gpt-real", Usage(11, 3))
@@ -335,8 +335,8 @@ def test_a_binding_that_fails_changes_nothing(host, where, caplog):
 
 def test_the_oldest_traces_are_forgotten_where_there_are_many():
     from backstory.deerflow.hooks import Hooks
-    from backstory.deerflow.watching import Traces
-    from ledger.scope import Scope
+    from backstory.deerflow.observers import Traces
+    from backstory.ledger.core.scope import Scope
 
     traces = Traces(Hooks())
     for number in range(5000):

@@ -32,9 +32,9 @@ from older import (
 )
 
 import backstory
-from backstory.api import Backstory
-from ledger.errors import CorruptLogError
-from ledger.events import CandidateRejected, FactAdded, FactRemoved, FactRevised, SummaryUpdated
+from backstory.home import Backstory
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised, SummaryUpdated
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 

@@ -11,17 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from older import Installed, empty, fact, open_storage, said
 
-from backstory.deerflow.lending import lend, lent
-from ledger.clock import SystemClock, spell_moment
-from ledger.commands import ChangePolicy, SaveDocument, candidates_of
-from ledger.commit import Cause
-from ledger.decide import decide
-from ledger.events import LedgerEvent
-from ledger.importing import changes_since
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from ledger.scope import Scope
-from projections.document import document_of
+from backstory.deerflow.tracked_document import lend, lent
+from backstory.ledger.core.commands import ChangePolicy, SaveDocument, candidates_of
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.events import LedgerEvent
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.importing import changes_since
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.rules.decide import decide
+from backstory.projections.document.document import document_of
 
 ADA = Scope("ada")
 SECTIONS = (("user", "workContext"), ("history", "recentMonths"))

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from fakes import CountingSalts
 from story import Story, given, new, summary
 
-from ledger.commands import AddFact, ChangePolicy, Clear, Command, Extract, FailUpdate, candidates_of
-from ledger.commit import EMPTY, Cause, Draft, Head, replay_line, sealed, unseal
-from ledger.decide import RULES
-from ledger.dedup import dedup_key
-from ledger.errors import ReplyError
-from ledger.events import (
+from backstory.ledger.core.commands import AddFact, ChangePolicy, Clear, Command, Extract, FailUpdate, candidates_of
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, replay_line, sealed, unseal
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import ReplyError
+from backstory.ledger.core.events import (
     CandidateRejected,
     Fact,
     FactAdded,
@@ -32,10 +31,11 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.extraction.reply import read_reply
-from ledger.memory import Fold, Memory
-from ledger.policy import CATEGORIES, DEDUP_KEYS, EVICTIONS, Policy
-from ledger.sanitize import MAX_FACT, MAX_NAME, clip
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import CATEGORIES, DEDUP_KEYS, EVICTIONS, Policy
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, clip
+from backstory.ledger.extraction.reply import read_reply
+from backstory.ledger.rules.decide import RULES
 
 BROKEN = "broken"
 READ = "read"

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from mutating import SPOILERS, spoiled
 from ugly import HEALTHY, UGLY, Ugly
 
-from ledger.errors import ReplyError
-from ledger.events import DOCUMENT_SECTIONS, Unread
-from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.reply import read_reply
-from ledger.policy import CATEGORIES, Policy
+from backstory.ledger.core.errors import ReplyError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Unread
+from backstory.ledger.core.policy import CATEGORIES, Policy
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.reply import read_reply
 
 pytestmark = PATIENT
 

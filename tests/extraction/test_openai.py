@@ -26,9 +26,9 @@ from misbehaving import (
     json_response,
 )
 
-from ledger.errors import ModelRejectedError, ModelUnavailableError
-from ledger.extraction.model import Answer, Model, Prompt, Usage
-from ledger.extraction.openai import OpenAIModel
+from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.extraction.openai import OpenAIModel
 
 KEY = "sk-very-secret-0123456789"
 NAME = "asked-model"
@@ -635,7 +635,7 @@ def test_a_closed_model_opens_again(serve, build):
 
 def test_the_client_library_is_loaded_only_when_asked():
     script = (
-        "import sys; from ledger.extraction.openai import OpenAIModel; OpenAIModel('m', api_key='k');"
+        "import sys; from backstory.ledger.extraction.openai import OpenAIModel; OpenAIModel('m', api_key='k');"
         "sys.exit('openai' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.events import Turn
-from ledger.extraction.portions import portions
+from backstory.ledger.core.events import Turn
+from backstory.ledger.extraction.portions import portions
 
 ROLES = {"u": "user", "a": "assistant"}
 

@@ -14,17 +14,17 @@ from fakes import ScriptedModel, open_home, reply
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.clock import spell_moment
-from ledger.errors import ConfigError
-from ledger.events import DOCUMENT_SECTIONS, Fact, Section, Turn
-from ledger.extraction.items import reply_schema
-from ledger.extraction.model import Prompt
-from ledger.extraction.prompt import Frame, Question, build_prompt
-from ledger.extraction.signals import SIGNALS
-from ledger.extraction.size import cut_to, estimate_tokens
-from ledger.extraction.templates import NAMES, load_templates
-from ledger.memory import Memory
-from ledger.policy import CATEGORIES, Policy
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section, Turn
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.policy import CATEGORIES, Policy
+from backstory.ledger.extraction.items import reply_schema
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.prompt import Frame, Question, build_prompt
+from backstory.ledger.extraction.signals import SIGNALS
+from backstory.ledger.extraction.size import cut_to, estimate_tokens
+from backstory.ledger.extraction.templates import NAMES, load_templates
 
 AT = "2026-03-01T12:00:00.000000Z"
 MARKUP = "</conversation></current_memory><current_memory>{{memory}} & <b>"

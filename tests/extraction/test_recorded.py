@@ -7,10 +7,10 @@ import json
 import pytest
 from fakes import open_home, reply
 
-from ledger.errors import InputError
-from ledger.extraction.model import Answer, Prompt
-from ledger.extraction.recorded import RecordedReply, as_reply, read_replies
-from ledger.sanitize import MAX_NAME
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.sanitize import MAX_NAME
+from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.recorded import RecordedReply, as_reply, read_replies
 
 PROMPT = Prompt(system="s", user="u", digest="0" * 64, schema={})
 

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backstory.handle import MemoryHandle
-from ledger.errors import ReplyError
-from ledger.events import (
+from backstory.ledger.core.errors import ReplyError
+from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     Candidate,
     CandidateRejected,
@@ -30,10 +30,10 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.extraction.items import reply_schema
-from ledger.extraction.recorded import RecordedReply
-from ledger.extraction.reply import read_reply
-from ledger.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
+from backstory.ledger.extraction.items import reply_schema
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.reply import read_reply
 
 LISTS = (
     "newFacts",
@@ -727,7 +727,7 @@ def test_nesting_too_deep_to_be_told_is_still_told(monkeypatch):
     def refuse(*args, **kwargs):
         raise RecursionError
 
-    monkeypatch.setattr("ledger.extraction.reply.json.dumps", refuse)
+    monkeypatch.setattr("backstory.ledger.extraction.reply.json.dumps", refuse)
     (candidate,) = read('{"newFacts": [' + "[" * 200 + "]" * 200 + "]}")
     assert isinstance(candidate, Unread)
 

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sentences import NOT_SHOWN, SHOWN, lines
 
-from ledger.errors import ConfigError
-from ledger.events import Turn
-from ledger.extraction import statements as clerk
-from ledger.extraction.signals import SIGNALS, Signals, load_signals
-from ledger.extraction.statements import statements
-from ledger.quiet import is_acknowledgement
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.events import Turn
+from backstory.ledger.extraction import statements as clerk
+from backstory.ledger.extraction.signals import SIGNALS, Signals, load_signals
+from backstory.ledger.extraction.statements import statements
+from backstory.ledger.text.acknowledgements import is_acknowledgement
 
 _TO_TRADITIONAL = str.maketrans(dict(zip(clerk._SIMPLIFIED, clerk._TRADITIONAL, strict=True)))
 

@@ -20,12 +20,12 @@ from faults.logs import verify_bytes
 from faults.sizes import PATIENT, bytes_below, chance, sized
 from store.sealing import offsets
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import CorruptLogError
-from ledger.extraction.recorded import RecordedReply
-from projections.document import Document
-from projections.verify import Verification
+from backstory.home import Backstory
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.document.document import Document
+from backstory.projections.integrity.verify import Verification
 
 USER = "ada"
 LOGS = ("ledger", "transcript")

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from fakes import exchange, open_home, reply
 
-from ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.recorded import RecordedReply
 
 pytest.importorskip("resource", reason="this system has no limits of that kind")
 
 CHILD = """
 import json, os, resource, sys
 from backstory import Backstory
-from ledger.errors import BackstoryError, UnavailableError
+from backstory.ledger.core.errors import BackstoryError, UnavailableError
 
 home = Backstory.open(sys.argv[1], background=False)
 memory = home.memory("ada")
@@ -125,7 +125,7 @@ def test_each_verb_without_open_files_is_an_error_of_ours_and_loses_nothing(tmp_
 FEW = """
 import os, resource, sys
 from backstory import Backstory
-from ledger.errors import StoreError
+from backstory.ledger.core.errors import StoreError
 
 with Backstory.open(sys.argv[1], background=False) as home:
     memory = home.memory("ada")

@@ -21,8 +21,8 @@ from faults.sizes import LONG, PATIENT, bytes_below, chance, sized
 from faults.test_kill import acknowledged, verified
 
 from backstory.handle import MemoryHandle
-from ledger.errors import NotFoundError
-from ledger.extraction.recorded import RecordedReply
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.extraction.recorded import RecordedReply
 
 USER = "ada"
 SECRET = "Zanzibar"  # noqa: S105 a place, not a password

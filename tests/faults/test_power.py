@@ -21,7 +21,7 @@ from faults.power import Power
 from faults.sizes import PATIENT, chance, sized
 
 from backstory.handle import MemoryHandle
-from ledger.extraction.model import Prompt
+from backstory.ledger.extraction.model import Prompt
 
 pytestmark = [pytest.mark.slow, PATIENT]
 

@@ -26,9 +26,9 @@ from faults.sizes import cannot
 from store.test_jsonl_faults import Disk
 
 from backstory.handle import MemoryHandle
-from ledger.errors import BackstoryError, StoreError, UnavailableError
-from ledger.extraction.model import Prompt
-from ledger.extraction.recorded import RecordedReply
+from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError
+from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.recorded import RecordedReply
 
 USER = "ada"
 
@@ -120,8 +120,8 @@ def test_a_small_disk_fills_up_and_is_freed(small_disk: Path) -> None:
 
 LIMITED = """
 import json, resource, sys
-from backstory.api import Backstory
-from ledger.errors import StoreError
+from backstory.home import Backstory
+from backstory.ledger.core.errors import StoreError
 
 home, most = sys.argv[1], int(sys.argv[2])
 backstory = Backstory.open(home, background=False)
@@ -245,8 +245,8 @@ def test_a_document_that_cannot_be_written_fails_no_commit(disk: Disk, caplog: p
 
 READER = """
 import ctypes, json, sys
-from backstory.api import Backstory
-from ledger.errors import BackstoryError
+from backstory.home import Backstory
+from backstory.ledger.core.errors import BackstoryError
 
 home = sys.argv[1]
 if sys.argv[2] == "modest":  # root without its capabilities is an owner like any other: modes hold for it

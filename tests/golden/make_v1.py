@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.commit import EMPTY, Cause, Draft, Head, head_of, seal, unseal
-from ledger.events import (
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, seal, unseal
+from backstory.ledger.core.events import (
     CandidateRejected,
     Edit,
     Fact,
@@ -37,9 +37,9 @@ from ledger.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from projections.document import render
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.projections.document.document import render
 
 HERE = Path(__file__).parent
 LEDGER, TRANSCRIPT, DOCUMENT = HERE / "v1.jsonl", HERE / "v1.transcript.jsonl", HERE / "v1.memory.json"

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 from golden.make_v1 import ANSWER, HERE, THREAD, at, chain, learned
 
-from ledger.commit import EMPTY, Cause, Draft, unseal
-from ledger.events import (
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, unseal
+from backstory.ledger.core.events import (
     Access,
     CandidateRejected,
     Consolidation,
@@ -32,9 +32,9 @@ from ledger.events import (
     SummaryUpdated,
     UpdateProposed,
 )
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from projections.document import render
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.projections.document.document import render
 
 RULES, RULES_DOCUMENT = HERE / "v1.rules.jsonl", HERE / "v1.rules.memory.json"
 

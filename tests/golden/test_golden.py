@@ -24,9 +24,9 @@ from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT, build
 from golden.make_v1_rules import ledger as ledger_of_rules
 from store.event_strategies import names_of
 
-from ledger.commands import candidates_of
-from ledger.commit import FORMAT, Commit, head_of
-from ledger.events import (
+from backstory.ledger.core.commands import candidates_of
+from backstory.ledger.core.commit import FORMAT, Commit, head_of
+from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
     Consolidation,
@@ -37,16 +37,16 @@ from ledger.events import (
     PolicyChanged,
     TurnRestored,
 )
-from ledger.importing import read_document
-from ledger.memory import Fold, Memory
-from ledger.policy import Policy
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.transcript import Transcript
-from ledger.writer import read_commits
-from projections.document import render
-from projections.replay import memory_at
-from projections.verify import verify
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.importing import read_document
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import read_commits
+from backstory.ledger.threads.transcript import Transcript
+from backstory.projections.document.document import render
+from backstory.projections.history.replay import memory_at
+from backstory.projections.integrity.verify import verify
 
 
 @pytest.fixture

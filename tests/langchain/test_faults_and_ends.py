@@ -22,9 +22,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from backstory import Backstory
 from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
-from ledger.errors import ModelUnavailableError, StoreError
-from ledger.scope import Scope
-from ledger.writer import Writer
+from backstory.ledger.core.errors import ModelUnavailableError, StoreError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.writer import Writer
 
 ADA = Scope("ada")
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
 from backstory.langchain.identity import Identity
-from ledger.errors import ScopeError, UsageError
-from ledger.sanitize import bounded_name
-from ledger.scope import Scope
+from backstory.ledger.core.errors import ScopeError, UsageError
+from backstory.ledger.core.sanitize import bounded_name
+from backstory.ledger.core.scope import Scope
 
 
 @dataclass

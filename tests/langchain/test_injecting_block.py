@@ -17,10 +17,10 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from backstory.delivery import Deliveries
 from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.injecting import with_block
+from backstory.langchain.system_message import with_block
+from backstory.outbox.fail_safe import Deliveries
 
 
 @pytest.fixture

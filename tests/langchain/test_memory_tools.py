@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
-from ledger.errors import StoreError
+from backstory.ledger.core.errors import StoreError
 
 NAMES = ["memory_search", "memory_add", "memory_update", "memory_delete", "memory_why"]
 
@@ -171,7 +171,7 @@ def test_a_memory_in_other_hands_says_whose_they_are(bs):
     assert found[-1][0] != "agent:lead"
     assert memory.threads() == ()
     assert memory.verify().ok
-    from ledger.errors import UsageError
+    from backstory.ledger.core.errors import UsageError
 
     with pytest.raises(UsageError, match="the actor is empty"):
         memory.by(" ")

@@ -22,9 +22,9 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from backstory import Backstory
-from backstory.delivery import Deliveries
 from backstory.langchain import BackstoryMiddleware
 from backstory.langchain.conversations import Talk, _Recent
+from backstory.outbox.fail_safe import Deliveries
 
 
 @tool

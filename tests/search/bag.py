@@ -9,8 +9,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from projections.search.embedder import Floats
-from projections.search.passages import Passage
+from backstory.projections.search.vectors.embedder import Floats
+from backstory.projections.search.vectors.passages import Passage
 
 
 class BagOfWords:

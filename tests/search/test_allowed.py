@@ -13,13 +13,15 @@ from fakes import FakeClock, open_home
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.events import Fact
-from ledger.memory import Memory
-from projections.search import bounds, lexical, space
-from projections.search.allowed import Allowed
-from projections.search.bounds import Bounds
-from projections.search.corpus import Facts
-from projections.search.lexical import Entry, Lexical
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.projections.search import filters as bounds
+from backstory.projections.search.corpus import Facts
+from backstory.projections.search.filters import Bounds
+from backstory.projections.search.lexical import index as lexical
+from backstory.projections.search.lexical.index import Entry, Lexical
+from backstory.projections.search.lexical.lazy_filter import Allowed
+from backstory.projections.search.vectors import vector_space as space
 
 DAY = 86_400.0
 
@@ -274,7 +276,7 @@ def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ba
     if request.param:
         pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
     made = BagOfWords() if request.param else None
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: made)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: made)
     return made
 
 

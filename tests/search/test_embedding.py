@@ -14,11 +14,11 @@ import pytest
 from fakes import PATIENCE, open_home
 from search.bag import BagOfWords, passage
 
-from ledger.errors import ModelUnavailableError, StoreError
-from ledger.scope import Scope
-from projections.search.embedding import Embedding, Reached, Source
-from projections.search.passages import Passage
-from projections.search.vectors import VECTORS, Vectors
+from backstory.ledger.core.errors import ModelUnavailableError, StoreError
+from backstory.ledger.core.scope import Scope
+from backstory.projections.search.vectors.background_embedding import Embedding, Reached, Source
+from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
 import numpy as np
@@ -215,7 +215,7 @@ def test_what_goes_wrong_is_told_once_and_tried_again(bench, caplog):
 def test_the_pauses_after_what_goes_wrong_grow_up_to_a_bound(bench):
     bench.add(ADA)
     embedding = bench.embedding(pauses=(1.0, 300.0))
-    from projections.search.embedding import _Seen
+    from backstory.projections.search.vectors.background_embedding import _Seen
 
     assert [embedding._pause(_Seen(0.0, failures=number)) for number in (1, 2, 3, 9, 10, 5000)] == [
         1,
@@ -425,7 +425,7 @@ def test_closing_a_home_waits_for_no_model_and_leaves_nothing_locked(tmp_path, m
             leave.wait(PATIENCE)
 
     embedder.before = hold
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
     home = open_home(tmp_path, background=True)
     home.memory("ada").add_fact("has a dog")
     home.memory("ada").search("dog")
@@ -454,7 +454,7 @@ def test_what_a_model_says_after_its_home_was_closed_is_not_written(tmp_path, mo
         leave.wait(PATIENCE)
 
     embedder.before = hold
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
     home = open_home(tmp_path)
     memory = home.memory("ada")
     memory.add_fact("has a dog")
@@ -494,7 +494,7 @@ def test_a_thread_that_is_left_behind_complains_about_nothing(bench, caplog):
 @pytest.mark.parametrize("first", [True, False])
 def test_what_is_forgotten_while_it_is_embedded_is_in_no_file_afterwards(tmp_path, monkeypatch, where, first):
     embedder = BagOfWords()
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
     asked: list[str] = []
     with open_home(tmp_path) as home, open_home(tmp_path) as another:
         memory = home.memory("ada")

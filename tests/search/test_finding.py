@@ -9,9 +9,9 @@ import pytest
 from fakes import open_home
 
 from backstory.handle import MemoryHandle
-from ledger.messages import Message
-from projections.search.lexical import Entry
-from projections.search.passages import passages
+from backstory.ledger.messages import Message
+from backstory.projections.search.lexical.index import Entry
+from backstory.projections.search.vectors.passages import passages
 
 GARDEN = [
     ("Ines", "I finally planted the tomatoes on the balcony."),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.search.fusion import fused
-from projections.search.lexical import Scored
+from backstory.projections.search.fusion import fused
+from backstory.projections.search.lexical.index import Scored
 
 
 def ranking(keys: str) -> list[Scored]:

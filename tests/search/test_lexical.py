@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from projections.search import lexical
-from projections.search.lexical import Entry, Lexical, Scored
-from projections.search.nearby import Nearby
+from backstory.projections.search.lexical import index as lexical
+from backstory.projections.search.lexical.index import Entry, Lexical, Scored
+from backstory.projections.search.lexical.neighbours import Nearby
 
 
 def facts(*texts: str) -> Lexical:
@@ -350,7 +350,7 @@ def test_likeness_lies_between_nothing_and_one(texts: list[str], query: str) -> 
 
 def test_of_a_long_text_that_nobody_knows_only_a_few_words_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("projections.search.lexical.spellings", lambda word: asked.append(word) or [])
+    monkeypatch.setattr("backstory.projections.search.lexical.index.spellings", lambda word: asked.append(word) or [])
     strange = [f"{chr(97 + n % 26)}{chr(97 + n // 26)}qzx" for n in range(300)]
     assert Lexical([Entry("a", "Ada plays the piano")]).ranked(" ".join(strange), 5) == []
     assert len(asked) == 8

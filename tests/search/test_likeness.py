@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.search.corpus import Change
-from projections.search.lexical import Entry
-from projections.search.likeness import Likeness
+from backstory.projections.search.corpus import Change
+from backstory.projections.search.lexical.index import Entry
+from backstory.projections.search.similarity import Likeness
 
 WORDS = ("tea", "violin", "bees", "Oslo", "喝茶", "running", "run")
 
@@ -79,8 +79,8 @@ def test_following_changes_ends_where_beginning_anew_does(
 def test_it_loads_no_library_of_numbers() -> None:
     code = (
         "import sys\n"
-        "from projections.search.search import Search\n"
-        "from projections.search.likeness import Likeness\n"
+        "from backstory.projections.search.query import Search\n"
+        "from backstory.projections.search.similarity import Likeness\n"
         "Likeness().of('tea')\n"
         "sys.exit('numpy' in sys.modules or 'faiss' in sys.modules)"
     )

@@ -15,14 +15,14 @@ from fakes import PATIENCE, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
-from ledger.extraction.recorded import RecordedReply
-from ledger.scope import Scope
-from projections.search.embedder import Floats
-from projections.search.space import packed
-from projections.search.vectors import VECTORS
+from backstory.home import Backstory
+from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.search.vectors.embedder import Floats
+from backstory.projections.search.vectors.scope_vectors import VECTORS
+from backstory.projections.search.vectors.vector_space import packed
 
 ADA = Scope("ada")
 
@@ -51,7 +51,7 @@ class Thesaurus(BagOfWords):
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Thesaurus:
     model = Thesaurus()
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: model)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: model)
     return model
 
 
@@ -175,7 +175,7 @@ def test_bounds_come_before_the_cut(memory: MemoryHandle, monkeypatch: pytest.Mo
         memory.add_fact(f"violin {number}", "preference")
     memory.add_fact("Mends tunes and roofs and shoes", "goal")
     memory.embed()
-    monkeypatch.setattr("projections.search.search._DEPTH", 1)
+    monkeypatch.setattr("backstory.projections.search.query._DEPTH", 1)
     assert texts(memory.search("fiddle", top_k=1, category="goal")) == ["Mends tunes and roofs and shoes"]
 
 
@@ -200,7 +200,7 @@ def test_what_is_gone_takes_nobodys_place(memory: MemoryHandle, monkeypatch: pyt
     for fact in memory.facts():
         if fact.content.startswith("violin"):
             memory.remove_fact(fact.id)
-    monkeypatch.setattr("projections.search.search._DEPTH", 1)
+    monkeypatch.setattr("backstory.projections.search.query._DEPTH", 1)
     assert texts(memory.search("fiddle", top_k=2, min_similarity=-1)) == ["Plays violin", "Keeps bees"]
 
 
@@ -230,7 +230,7 @@ def test_a_server_that_cannot_be_reached_leaves_search_by_words(
 def test_a_search_by_words_alone_is_told_no_model(home: Path, model: Thesaurus, memory: MemoryHandle) -> None:
     memory.embed()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.embedders.as_embedder", lambda *_: None)
+        patch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: None)
         with open_home(home) as bs:
             found = bs.memory("ada").search("violin")
             assert (found.model, found.embedded, texts(found)) == (None, 0, ["Plays violin"])
@@ -275,7 +275,7 @@ def test_an_agent_and_its_user_share_the_time(
     agent = bs.memory("ada", "helper")
     agent.record("t1", exchange("tea"))
     now = [0.0]
-    monkeypatch.setattr("backstory.searching.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("backstory.operations.search.time.monotonic", lambda: now[0])
     model.before = lambda _: now.__setitem__(0, now[0] + 60)
     agent.embed(timeout=1000)
     asked = [given for given in model.given if given is not None]
@@ -293,7 +293,7 @@ def test_another_model_that_only_searches_takes_nothing_from_the_former(
     memory.embed()
     before = vectors_of(home).read_bytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.embedders.as_embedder", lambda *_: Thesaurus("another"))
+        patch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: Thesaurus("another"))
         with open_home(home) as bs:
             found = bs.memory("ada").search("violin")
             assert (texts(found), found.embedded, found.model) == (["Plays violin"], 0, "another")
@@ -428,7 +428,7 @@ def test_an_erasure_reaches_vectors_that_nobody_has_looked_at(
 def test_an_erasure_reaches_vectors_where_nothing_is_searched_by_meaning(home: Path, memory: MemoryHandle) -> None:
     memory.embed()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.embedders.as_embedder", lambda *_: None)
+        patch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: None)
         with open_home(home) as other:
             other.memory("ada").forget(matching="violin")
     assert not vectors_of(home).exists()
@@ -494,7 +494,7 @@ def test_words_that_an_interrupted_erasure_left_are_not_embedded(
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ledger.store.jsonl.JsonlStore.redact", refuse)
+        patch.setattr("backstory.ledger.log.store.jsonl.JsonlStore.redact", refuse)
         with pytest.raises(StoreError):
             memory.forget(matching="violin")
         memory.embed()
@@ -516,7 +516,7 @@ def test_after_any_history_meaning_brings_in_what_stands_and_is_as_if_embedded_a
     home, model = tmp_path_factory.mktemp("home"), Thesaurus()
     topics = ("violin", "tea", "bees", "oslo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.embedders.as_embedder", lambda *_: model)
+        patch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: model)
         with open_home(home) as bs:
             memory = bs.memory("ada")
             for number, (step, which) in enumerate(history):
@@ -590,7 +590,7 @@ def fail(_: Floats) -> Floats:
 )
 def test_an_embedder_that_breaks_its_port_costs_meaning_and_nothing_else(tmp_path, monkeypatch, caplog, spoil):
     embedder = Spoilt()
-    monkeypatch.setattr("backstory.embedders.as_embedder", lambda *_: embedder)
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
     with open_home(tmp_path) as home:
         memory = home.memory("ada")
         memory.add_fact("plays the violin")

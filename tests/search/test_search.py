@@ -15,13 +15,13 @@ from fakes import FakeClock, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.api import Backstory
 from backstory.handle import MemoryHandle
-from ledger.errors import RefusedError, UsageError
-from ledger.extraction.recorded import RecordedReply
-from ledger.memory import Memory
-from ledger.scope import Scope
-from projections.search.found import Found
+from backstory.home import Backstory
+from backstory.ledger.core.errors import RefusedError, UsageError
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.search.results import Found
 
 DAY = 86_400.0
 
@@ -330,7 +330,7 @@ def test_likeness_of_many_facts_is_like_that_of_few(
     learn(memory, "t1", "Plays the violin", "Plays the flute and the violin, all day long", "Keeps bees")
     search, now = bs._engine.searches.of(memory._own), memory._own.memory()
     few = search.likeness(now, "Who plays the violin?")
-    monkeypatch.setattr("projections.search.search._FEW", 0)
+    monkeypatch.setattr("backstory.projections.search.query._FEW", 0)
     many = search.likeness(now, "Who plays the violin?")
     assert few.keys() == many.keys()
     assert sorted(few, key=few.__getitem__) == sorted(many, key=many.__getitem__)
@@ -341,7 +341,7 @@ def test_likeness_of_many_facts_is_like_that_of_few(
 
 
 def test_only_some_scopes_words_stay_in_memory(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.search.searches._KEPT", 2)
+    monkeypatch.setattr("backstory.projections.search.services._KEPT", 2)
     searches = bs._engine.searches
     for name in ("ada", "bob", "cleo"):
         bs.memory(name).add_fact(f"{name} likes tea")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE
 
-from ledger.errors import LockTimeoutError
-from projections.search.vector_file import Made, Row, UnusableError, VectorFile
+from backstory.ledger.core.errors import LockTimeoutError
+from backstory.projections.search.vectors.vector_file import Made, Row, UnusableError, VectorFile
 
 SIZE = 4
 

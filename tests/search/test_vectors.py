@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search.bag import BagOfWords, passage, passages
 
-from ledger.errors import ModelUnavailableError, StoreError
-from projections.search.passages import Passage
-from projections.search.vector_file import UnusableError
-from projections.search.vectors import VECTORS, Vectors, erase_vectors
+from backstory.ledger.core.errors import ModelUnavailableError, StoreError
+from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
+from backstory.projections.search.vectors.vector_file import UnusableError
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
 import numpy as np

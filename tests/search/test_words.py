@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.search.words import as_said, spellings, words_of
+from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from fakes import PATIENCE, FakeClock
 from store.sealing import as_file, chain, endless_chain, erase, fill, sealed, turn
 
-from ledger.commit import EMPTY, head_of
-from ledger.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
-from ledger.store import EventStore
-from ledger.writer import read_commits
+from backstory.ledger.core.commit import EMPTY, head_of
+from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.writer import read_commits
 
 STREAM = "users/ada/ledger"
 

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect as types
 
-from ledger.commit import Cause, Draft, Head
-from ledger.events import Event
-from ledger.sanitize import safe_json
+from backstory.ledger.core.commit import Cause, Draft, Head
+from backstory.ledger.core.events import Event
+from backstory.ledger.core.sanitize import safe_json
 
 __all__ = ["causes", "drafts", "events", "heads"]
 

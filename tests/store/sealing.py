@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fakes import CountingSalts
 
-from ledger.commit import EMPTY, Cause, Draft, Head, head_of, seal
-from ledger.events import Event, Turn, TurnRange, TurnRecorded
-from ledger.store import EventStore
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, seal
+from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded
+from backstory.ledger.log.store import EventStore
 
 AT = "2026-03-01T12:00:00.000000Z"
 

@@ -11,10 +11,10 @@ import orjson
 import pytest
 from fakes import FakeClock, open_home
 
-from ledger.errors import StoreError
-from ledger.events import Fact
-from ledger.memory import Memory
-from projections.document import DocumentFile, document_of, render, stated_moment
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.projections.document.document import DocumentFile, document_of, render, stated_moment
 
 AT = "2026-03-01T12:00:00.000000Z"
 LATER = "2026-03-01T13:00:00.000000Z"
@@ -95,7 +95,7 @@ def test_what_a_person_wrote_is_moved_aside_and_reported(
         file = DocumentFile(path, lambda moment: [memory("runs", at=moment)])
     edited = edit(path.read_bytes())
     path.write_bytes(edited)
-    with caplog.at_level(logging.WARNING, "projections.document"):
+    with caplog.at_level(logging.WARNING, "backstory.projections.document.document"):
         file.write(render(memory("runs", "likes tea", at=LATER)))
     assert path.read_bytes() == render(memory("runs", "likes tea", at=LATER))
     assert others(path) == {"memory.json.edited-1": edited}

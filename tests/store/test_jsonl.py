@@ -11,9 +11,9 @@ from fakes import PATIENCE, FakeClock
 from store.conformance import STREAM, EventStoreConformance, lines_of
 from store.sealing import as_file, chain, fill
 
-from ledger.commit import EMPTY, Head, head_of
-from ledger.errors import CorruptLogError, StoreError, WrongExpectedVersionError
-from ledger.store.jsonl import JsonlStore
+from backstory.ledger.core.commit import EMPTY, Head, head_of
+from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpectedVersionError
+from backstory.ledger.log.store.jsonl import JsonlStore
 
 
 class JsonlEngine:

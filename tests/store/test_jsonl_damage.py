@@ -11,15 +11,15 @@ from fakes import CountingSalts, FakeClock
 from store.conformance import STREAM, lines_of
 from store.sealing import as_file, chain, fill, offsets
 
-from ledger.commands import AddFact
-from ledger.commit import EMPTY, Cause, head_of
-from ledger.errors import CorruptLogError
-from ledger.events import NewFact
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store import Record
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import EMPTY, Cause, head_of
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import Record
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
 
 LEDGER_BYTES_BEYOND_ONE_READ = 200_000
 
@@ -93,7 +93,7 @@ def test_tear_it_again_and_again(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_reported_where_it_went(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = damaged(tmp_path, as_file(chain(1)) + b"half a li")
-    with caplog.at_level(logging.WARNING, "ledger.store.jsonl"):
+    with caplog.at_level(logging.WARNING, "backstory.ledger.log.store.jsonl"):
         store.append(STREAM, chain(2)[1], 1)
     assert len(caplog.records) == 1
     assert str(sidecar(store)) in caplog.text

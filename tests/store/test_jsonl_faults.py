@@ -14,9 +14,9 @@ import pytest
 from store.conformance import STREAM, lines_of
 from store.sealing import as_file, chain, fill, sealed, turn
 
-from ledger.commit import EMPTY, head_of
-from ledger.errors import StoreError
-from ledger.store.jsonl import JsonlStore
+from backstory.ledger.core.commit import EMPTY, head_of
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.log.store.jsonl import JsonlStore
 
 REAL = {name: getattr(os, name) for name in ("write", "fdatasync", "fsync", "ftruncate")}
 

@@ -17,17 +17,17 @@ from fakes import PATIENCE, FakeClock
 from store.conformance import STREAM, lines_of
 from store.sealing import chain, erase, fill
 
-from ledger.errors import LockTimeoutError
-from ledger.events import FactAdded, TurnRecorded
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import read_commits
-from projections.verify import verify
+from backstory.ledger.core.errors import LockTimeoutError
+from backstory.ledger.core.events import FactAdded, TurnRecorded
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import read_commits
+from backstory.projections.integrity.verify import verify
 
 HOLDER = """
 import sys
 from pathlib import Path
-from ledger.store.jsonl import JsonlStore
+from backstory.ledger.log.store.jsonl import JsonlStore
 with JsonlStore(Path(sys.argv[1])).locked(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
@@ -36,13 +36,13 @@ with JsonlStore(Path(sys.argv[1])).locked(sys.argv[2]):
 WRITER = """
 import sys
 from pathlib import Path
-from ledger.commands import AddFact
-from ledger.commit import Cause
-from ledger.events import NewFact
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.messages import Kept
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
 
 home, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 writer = Writer(JsonlStore(home, lock_timeout=60), Scope("ada"), policy={"max_facts": 500})

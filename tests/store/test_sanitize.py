@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.clock import SystemClock, parse_moment, spell_moment
-from ledger.sanitize import MAX_NAME, bounded_name, clip, safe_json, safe_text
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.sanitize import MAX_NAME, bounded_name, clip, safe_json, safe_text
+from backstory.ledger.log.clock import SystemClock
 
 any_text = st.text(st.characters(), max_size=40)
 surrogates = st.text(st.characters(categories=["Cs"]) | st.sampled_from("a😀é"), max_size=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from ledger.store.files import put_in_place, unfinished
+from backstory.ledger.log.store.files import put_in_place, unfinished
 
 
 def test_a_file_takes_the_place_of_what_was_there(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from small_home import resealed
 from store.sealing import as_file
 
-from ledger.commit import EMPTY, head_of
-from ledger.errors import WitnessError
+from backstory.ledger.core.commit import EMPTY, head_of
+from backstory.ledger.core.errors import WitnessError
 
 USER = "ada"
 LEDGER = f"users/{USER}/ledger"

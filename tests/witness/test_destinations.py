@@ -15,10 +15,10 @@ import pytest
 from fakes import PATIENCE, FakeClock, open_home
 from places import USER, lines_of, served
 
-from backstory.config import load_settings
-from backstory.mending import doctor
+from backstory.config.loading import load_settings
+from backstory.ledger.core.errors import ConfigError, WitnessError
+from backstory.operations.maintenance import doctor
 from backstory.witness.destinations import CommandWitness, Destination, destination_of
-from ledger.errors import ConfigError, WitnessError
 
 SECRET = "s3cr3t"  # noqa: S105 what must not be told
 LINES = b'{"n":1}\n{"n":2}\n'
@@ -266,7 +266,7 @@ def test_the_doctor_says_of_a_witness_apart_that_verify_reads_it(
     witness = tmp_path / "heads.jsonl"
     with open_home(tmp_path / "home", witness=str(witness)) as bs:
         bs.memory(USER).add_fact("runs")
-    monkeypatch.setattr("backstory.witness.examining._are_together", lambda *_: False)
+    monkeypatch.setattr("backstory.witness.health._are_together", lambda *_: False)
     assert "`verify --all`" in examine(tmp_path / "home", str(witness))[1]
 
 

@@ -10,12 +10,12 @@ from fakes import exchange, open_home
 from places import LEDGER, TRANSCRIPT, USER, forge, lines_of, take_away_what_is_derived
 from small_home import answer
 
-from backstory.api import Backstory
+from backstory.home import Backstory
+from backstory.ledger.core.commit import EMPTY
+from backstory.ledger.core.errors import InputError, UsageError
+from backstory.projections.integrity.verify import Verification
 from backstory.results import SignedHead
-from backstory.signing import new_key, open_note
-from ledger.commit import EMPTY
-from ledger.errors import InputError, UsageError
-from projections.verify import Verification
+from backstory.witness.signing import new_key, open_note
 
 KEYS = new_key("example.com/ada")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.signing import HeadNote, open_note, read_head_text
-from ledger.commit import Head
-from projections.remedies import REMEDIES
-from projections.witnessed import WitnessLine
+from backstory.ledger.core.commit import Head
+from backstory.projections.integrity.remedies import REMEDIES
+from backstory.projections.integrity.witnessed import WitnessLine
+from backstory.witness.signing import HeadNote, open_note, read_head_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "log-format.md").read_text(encoding="utf-8")
 

@@ -18,18 +18,18 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, exchange, open_home
 from places import LEDGER, USER, Memo, lines_of
 
-from backstory.api import Backstory
-from backstory.faults import Faults
-from backstory.witness.sent import SentHeads
-from backstory.witness.worker import HeadSender
-from ledger.commands import AddFact
-from ledger.commit import EMPTY, Cause, Head
-from ledger.errors import StoreError
-from ledger.events import NewFact
-from ledger.messages import Kept
-from ledger.scope import Scope
-from ledger.store.jsonl import JsonlStore
-from ledger.writer import Writer
+from backstory.home import Backstory
+from backstory.ledger.core.commands import AddFact
+from backstory.ledger.core.commit import EMPTY, Cause, Head
+from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.events import NewFact
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.messages import Kept
+from backstory.outbox.faults import Faults
+from backstory.witness.sender import HeadSender
+from backstory.witness.sent_heads import SentHeads
 
 SCOPE = Scope(USER)
 NEVER = 3600.0
@@ -240,7 +240,7 @@ def test_an_outage_is_tried_a_few_times_and_then_left_for_a_while(
     make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("backstory.witness.worker._Worker._pause", lambda _, seconds: slept.append(seconds))
+    monkeypatch.setattr("backstory.witness.sender._Worker._pause", lambda _, seconds: slept.append(seconds))
     bench = make(delay=0.001)
     memo.fails = True
     bench.add("runs")
@@ -325,7 +325,7 @@ def test_a_killed_process_for_real(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from backstory import Backstory\n"
-        "import backstory.witness.worker as worker\n"
+        "import backstory.witness.sender as worker\n"
         "worker.HeadSender.__init__.__kwdefaults__['delay'] = 3600\n"
         "bs = Backstory.open(sys.argv[1], witness=sys.argv[2], background=False)\n"
         "bs.memory('ada').add_fact('runs')\n"
@@ -376,7 +376,7 @@ def test_two_processes_append_to_one_file(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from backstory import Backstory\n"
-        "import backstory.witness.worker as worker\n"
+        "import backstory.witness.sender as worker\n"
         "worker.HeadSender.__init__.__kwdefaults__['delay'] = 0\n"
         "with Backstory.open(sys.argv[1], witness=sys.argv[2], background=False) as bs:\n"
         "    for n in range(20):\n"
@@ -432,7 +432,7 @@ def test_a_fork_waits_until_no_file_is_half_written_and_not_for_the_witness(
         return real(stream)
 
     memo.go_on.clear()
-    monkeypatch.setattr("backstory.witness.worker._FORK_PATIENCE_SECONDS", PATIENCE)
+    monkeypatch.setattr("backstory.witness.sender._FORK_PATIENCE_SECONDS", PATIENCE)
     bench.add("runs")
     monkeypatch.setattr(bench.store, "head", slow)
     flusher = threading.Thread(target=bench.sender.flush, args=(PATIENCE,))
@@ -497,7 +497,7 @@ def test_one_who_only_reads_does_not_wait_long_for_what_others_left(
     make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make().add("runs")
-    monkeypatch.setattr("backstory.witness.worker._READERS_SECONDS", 0.05)
+    monkeypatch.setattr("backstory.witness.sender._READERS_SECONDS", 0.05)
     reader = make()
     memo.go_on.clear()
     waited = time.monotonic()

@@ -1,0 +1,1 @@
+"""Pages: results as text, for a pipe or a terminal. May import results only."""

@@ -1,0 +1,293 @@
+"""Pages of what is there: the document, facts, threads, status, scopes, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from backstory.cli.pages.answers import ConfigValue, ExtractedIn
+from backstory.cli.pages.labels import counted, moment, size, whose
+from backstory.cli.pages.page import Column, Page
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.policy import POLICY_KEYS
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.projections.document.document import Document, DocumentFact, DocumentSection
+from backstory.projections.history.history import value_in_words
+from backstory.results import (
+    Extracted,
+    PolicyResult,
+    RecordResult,
+    Restored,
+    ScopeSummary,
+    Status,
+    SupersededTurn,
+    ThreadSummary,
+    TurnView,
+)
+
+__all__ = [
+    "config_table",
+    "document_page",
+    "extracted_lines",
+    "extracted_table",
+    "fact_lines",
+    "fact_table",
+    "head_line",
+    "policy_table",
+    "recorded_line",
+    "scope_table",
+    "status_page",
+    "status_table",
+    "summary_lines",
+    "thread_table",
+    "turn_lines",
+]
+
+_FACTS = (Column("id", "cyan"), Column("category", "green"), Column("conf", right=True), Column("fact", folds=True))
+
+
+def document_page(page: Page, document: Document, title: str) -> None:
+    """Show a memory: its sections that say something, and its facts."""
+    updated = f", as of {moment(document.last_updated)}" if document.last_updated else ""
+    page.line((title[:1].upper() + title[1:], "bold"), (updated, "dim"))
+    user, history = document.user, document.history
+    _sections(
+        page,
+        [
+            ("Work", user.work_context),
+            ("Personal", user.personal_context),
+            ("Top of mind", user.top_of_mind),
+            ("Recent months", history.recent_months),
+            ("Earlier", history.earlier_context),
+            ("Long ago", history.long_term_background),
+        ],
+    )
+    fact_table(page, document.facts)
+
+
+def _sections(page: Page, sections: Iterable[tuple[str, DocumentSection]]) -> None:
+    for name, section in sections:
+        if section.summary:
+            page.line((f"{name}: ", "green"), section.summary)
+
+
+def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
+    """Show facts, one a line."""
+    if not facts:
+        page.line(("No facts are remembered.", "dim"))
+    page.table(_FACTS, ((f.id, f.category, f"{f.confidence:.2f}", _told(f)) for f in facts))
+
+
+def _told(fact: Fact | DocumentFact) -> str:
+    notes = ["by hand"] if fact.by_hand else []
+    notes += [f"avoid: {fact.source_error}"] if fact.source_error else []
+    return f"{fact.content} ({'; '.join(notes)})" if notes else fact.content
+
+
+def fact_lines(page: Page, fact: Fact) -> None:
+    """Show one fact."""
+    page.line((fact.content, "bold"))
+    details = [fact.id, fact.category, f"confidence {fact.confidence:.2f}"]
+    details += ["by hand" if fact.by_hand else f"from {fact.source}"]
+    details += [f"avoid: {fact.source_error}"] if fact.source_error else []
+    details += [f"holds for {counted(fact.expected_valid_days, 'day')}"] if fact.expected_valid_days else []
+    details += [f"confirmed {counted(fact.confirmations, 'time')}"] if fact.confirmations else []
+    page.line((" · ".join(details), "dim"))
+
+
+def recorded_line(page: Page, result: RecordResult) -> None:
+    """Say what became of a conversation."""
+    skipped = f", {result.skipped} skipped (known already, or nothing to keep)" if result.skipped else ""
+    page.line(f"recorded {counted(result.turns, 'turn')} of {counted(result.threads, 'thread')}{skipped}")
+    if result.superseded:
+        stand = "stands" if result.superseded == 1 else "stand"
+        superseded = (
+            f"{counted(result.superseded, 'turn')} {stand} no longer: this delivery edits or replaces what was said"
+        )
+        page.line((f"{superseded}; see `turns THREAD --superseded`", "yellow"))
+
+
+def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
+    """Say what was learned; `none` is said where there was nothing to do."""
+    if result.updates:
+        numbers = ", ".join(map(str, result.commits))
+        page.line(f"{counted(result.updates, 'update')}: commit {numbers}")
+    elif not (result.summaries or result.summaries_failed):
+        page.line(none)
+    if result.failed:
+        page.line((f"{result.failed} of them failed; their turns are parked: see `status`", "red"))
+    if result.summaries:
+        numbers = ", ".join(map(str, result.summaries))
+        page.line(f"{counted(len(result.summaries), 'summary', 'summaries')} of long threads: commit {numbers}")
+    if result.summaries_failed:
+        failed = counted(result.summaries_failed, "summary", "summaries")
+        page.line((f"{failed} failed, and nothing changed: see `log`", "red"))
+
+
+def extracted_table(page: Page, results: Sequence[ExtractedIn]) -> None:
+    """Say what was learned in each scope."""
+    columns = (*_OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
+    summed = any(result.summaries for result in results)
+    page.table(
+        (*columns, Column("summaries", folds=True)) if summed else columns,
+        (
+            (*_owner(r), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
+            for r in results
+        ),
+    )
+
+
+def _numbers(seqs: Sequence[int]) -> str:
+    return ", ".join(map(str, seqs))
+
+
+_OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
+
+
+class _Owned(Protocol):
+    """A result that says whose it is."""
+
+    @property
+    def user(self) -> str | None: ...
+
+    @property
+    def agent(self) -> str | None: ...
+
+
+def _owner(owned: _Owned) -> tuple[str, str]:
+    return owned.user or "-", owned.agent or "-"
+
+
+def scope_table(page: Page, scopes: Sequence[ScopeSummary]) -> None:
+    """Show every scope of a home; the global one has neither user nor agent."""
+    if not scopes:
+        page.line(("No memory was kept here yet.", "dim"))
+    columns = (*_OWNER, Column("seq", right=True), Column("facts", right=True))
+    page.table(columns, ((*_owner(s), str(s.seq), str(s.facts)) for s in scopes))
+
+
+def thread_table(page: Page, threads: Sequence[ThreadSummary]) -> None:
+    """Show the conversations."""
+    if not threads:
+        page.line(("No conversation was recorded yet.", "dim"))
+    columns = (
+        Column("last", "dim"),
+        Column("turns", right=True),
+        Column("pending", "yellow", right=True),
+        Column("thread", "cyan", folds=True),
+    )
+    page.table(columns, ((moment(t.last), str(t.turns), str(t.pending or ""), t.thread) for t in threads))
+
+
+def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
+    """Show what was said, as it was said."""
+    for turn in turns:
+        name = f" ({turn.name})" if turn.name else ""
+        page.line((f"{turn.role}{name}", "bold"), (f"  {turn.id}  {moment(turn.at)}", "dim"))
+        page.quote(turn.content, indent=2)
+
+
+def superseded_lines(page: Page, turns: Sequence[SupersededTurn]) -> None:
+    """Show turns that no longer stand, and why."""
+    if not turns:
+        page.line(("Every turn of this conversation stands, or is erased.", "dim"))
+    for turn in turns:
+        why = f"{turn.reason} on {moment(turn.since)}" + ("" if turn.proven else ", without proof")
+        page.line((turn.role, "bold"), (f"  {turn.id}  {moment(turn.at)}  ", "dim"), (why, "yellow"))
+        page.quote(turn.content, indent=2)
+
+
+def restored_lines(page: Page, result: Restored) -> None:
+    """Say which turns stand again."""
+    ids = ", ".join(turn.id for turn in result.restored)
+    told = (
+        f"{counted(len(result.restored), 'turn')} of {result.thread} restored: {ids}" if ids else "nothing to restore"
+    )
+    page.line(told)
+
+
+def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
+    """Show what a long conversation was about, with the turns and times that each part tells."""
+    if not summaries:
+        page.line(("This conversation has no summary.", "dim"))
+    for summary in summaries:
+        turns = f"turns {summary.first} to {summary.last}" if summary.first < summary.last else f"turn {summary.first}"
+        page.line((turns, "bold"), (f"  {moment(summary.since)} to {moment(summary.until)}", "dim"))
+        page.quote(summary.text, indent=2)
+
+
+def status_page(page: Page, status: Status) -> None:
+    """Show where a scope stands."""
+    owner = whose(status.user, status.agent)
+    page.line((owner[:1].upper() + owner[1:], "bold"))
+    lines = {
+        "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "nothing learned yet",
+        "facts": str(status.facts),
+        "said": f"{counted(status.turns, 'turn')} in {counted(status.threads, 'thread')}",
+        "kept": f"ledger {size(status.ledger_bytes)}, transcript {size(status.transcript_bytes)}, {status.store}",
+        "model": status.model or "none; set OPENAI_API_KEY to learn from what is said",
+    }
+    for name, text in lines.items():
+        page.line((f"{name:<6} ", "green"), text)
+    waiting = ((p.thread, counted(p.turns, "turn"), _due(p.due_in)) for p in status.pending)
+    page.table((Column("pending thread", "cyan"), Column("turns"), Column("due", "yellow")), waiting)
+    parked = (
+        (p.thread, counted(p.turns, "turn"), counted(p.attempts, "attempt"), f"{p.reason}: {p.detail}")
+        for p in status.parked
+    )
+    columns = (Column("parked thread", "cyan"), Column("turns"), Column("tried"), Column("why", "red", folds=True))
+    page.table(columns, parked)
+    failed = (
+        (fault.doing, counted(fault.count, "time"), moment(fault.last), f"{fault.kind}: {fault.detail}".rstrip(": "))
+        for fault in status.faults
+    )
+    page.table(
+        (Column("failed to", "cyan"), Column("", right=True), Column("last"), Column("why", "red", folds=True)), failed
+    )
+
+
+def _due(seconds: float | None) -> str:
+    if seconds is None:
+        return "with the next update"
+    return f"in {seconds:.0f} s" if seconds else "now"
+
+
+def status_table(page: Page, states: Sequence[Status]) -> None:
+    """Show where every scope stands."""
+    if not states:
+        page.line(("No memory was kept here yet.", "dim"))
+    # Nearly always nothing failed, and then nobody needs a column that says so.
+    failed = any(s.faults for s in states)
+    numbers = ("seq", "facts", "turns", "pending", "parked", *(["faults"] * failed))
+    columns = (*_OWNER, *(Column(name, right=True) for name in numbers))
+    page.table(columns, ((*_owner(s), *map(str, _numbers_of(s)[: len(numbers)])) for s in states))
+
+
+def _numbers_of(status: Status) -> tuple[int, ...]:
+    waiting = (sum(p.turns for p in status.pending), sum(p.turns for p in status.parked))
+    return status.seq, status.facts, status.turns, *waiting, sum(fault.count for fault in status.faults)
+
+
+def head_line(page: Page, head: Head) -> None:
+    """Show where the ledger stands."""
+    page.line(f"{head.seq} {head.hash}")
+
+
+def policy_table(page: Page, result: PolicyResult) -> None:
+    """Show the policy in force."""
+    if result.commit is not None:
+        page.line(f"in force since commit {result.commit}")
+    rows = []
+    for key in POLICY_KEYS:
+        value, asked = getattr(result.policy, key), getattr(result.configured, key)
+        differs = "" if value == asked else f"configuration asks for {value_in_words(asked)}"
+        rows.append((key, value_in_words(value), differs))
+    page.table((Column("rule", "cyan"), Column("value"), Column("", "dim", folds=True)), rows)
+
+
+def config_table(page: Page, values: dict[str, ConfigValue], home: str) -> None:
+    """Show what is configured, and where each value comes from."""
+    page.line(("Home: ", "bold"), home)
+    columns = (Column("key", "cyan"), Column("from", "dim"), Column("value", folds=True))
+    page.table(columns, ((key, v.origin, "" if v.value is None else str(v.value)) for key, v in values.items()))

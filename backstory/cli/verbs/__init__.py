@@ -1,0 +1,1 @@
+"""Verbs: one function for each command. May import `pages` and the session."""

@@ -1,0 +1,102 @@
+"""The verbs below `fact`: what a person enters, changes and removes; no model changes it afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backstory.cli.session import session_of
+
+if TYPE_CHECKING:
+    from backstory.cli.pages.page import Page
+    from backstory.results import FactChange
+
+__all__ = ["add", "edit", "get", "list_", "remove"]
+
+_Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="A fact's id, or a unique beginning of it.")]
+_WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The fact's id, in full.")]
+_CATEGORIES = "preference, knowledge, context, behavior, goal or correction"
+
+
+def list_(
+    ctx: typer.Context,
+    *,
+    category: Annotated[str | None, typer.Option(help=f"Only facts of this one: {_CATEGORIES}.")] = None,
+) -> None:
+    """List the facts that are remembered."""
+    from backstory.cli.pages.tables import fact_table
+    from backstory.ledger.core.errors import UsageError
+    from backstory.ledger.core.policy import CATEGORIES
+
+    session = session_of(ctx)
+    if category not in (None, *CATEGORIES):
+        raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
+    with session.memory() as memory:
+        facts = [fact for fact in memory.facts() if category in (None, fact.category)]
+    session.answer(facts, fact_table)
+
+
+def get(ctx: typer.Context, fact_id: _Id) -> None:
+    """Show one fact; `why` tells where it comes from."""
+    from backstory.cli.pages.tables import fact_lines
+
+    session = session_of(ctx)
+    with session.memory() as memory:
+        session.answer(memory.fact(fact_id), fact_lines)
+
+
+def add(
+    ctx: typer.Context,
+    *,
+    text: Annotated[str, typer.Argument(help="What is to be remembered.")],
+    category: Annotated[str, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = "context",
+    confidence: Annotated[float, typer.Option(help="How sure it is, 0 to 1.")] = 0.9,
+) -> None:
+    """Enter a fact; exit 1 if it is known already.
+
+    Example: backstory fact add "Allergic to peanuts" --category context
+    """
+    session = session_of(ctx)
+    with session.memory() as memory:
+        session.answer(memory.add_fact(text, category, confidence), _changed)
+
+
+def edit(
+    ctx: typer.Context,
+    *,
+    fact_id: _WholeId,
+    text: Annotated[str | None, typer.Argument(help="The new text.")] = None,
+    content: Annotated[str | None, typer.Option("--content", help="The new text, as an option.")] = None,
+    category: Annotated[str | None, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = None,
+    confidence: Annotated[float | None, typer.Option(help="How sure it is, 0 to 1.")] = None,
+) -> None:
+    """Change a fact; from then on it is yours.
+
+    Example: backstory fact edit fact_2_0 "Lives in Bergen"
+    """
+    from backstory.ledger.core.errors import UsageError
+
+    session = session_of(ctx)
+    if text is not None and content is not None:
+        raise UsageError("the new text is given twice: leave out --content")
+    with session.memory() as memory:
+        session.answer(memory.edit_fact(fact_id, text if content is None else content, category, confidence), _changed)
+
+
+def remove(ctx: typer.Context, fact_id: _WholeId) -> None:
+    """Remove a fact; its history stays, and `revert` brings it back."""
+    session = session_of(ctx)
+    with session.memory() as memory:
+        session.answer(memory.remove_fact(fact_id), _removed)
+
+
+def _changed(page: Page, change: FactChange) -> None:
+    from backstory.cli.pages.tables import fact_lines
+
+    page.line(f"commit {change.commit}:")
+    fact_lines(page, change.fact)
+
+
+def _removed(page: Page, change: FactChange) -> None:
+    page.line(f"commit {change.commit}: removed {change.fact.id}, {change.fact.content}")

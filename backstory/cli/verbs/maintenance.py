@@ -1,0 +1,71 @@
+"""Verbs that tell what is wrong, and mend it: doctor, repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backstory.cli.session import progress, session_of
+
+if TYPE_CHECKING:
+    from backstory.cli.pages.page import Page
+    from backstory.projections.integrity.remedies import Check
+
+__all__ = ["doctor", "repair"]
+
+
+def doctor(ctx: typer.Context) -> None:
+    """Look this set-up over: what is wrong, and how to mend it; exit 1 if anything is.
+
+    Without --user and --agent it looks at the home as a whole, as far as 64 MiB of logs go.
+
+    Example: backstory --user ada doctor
+    """
+    from backstory.ledger.core.errors import UsageError
+    from backstory.ledger.core.scope import Scope
+    from backstory.operations.maintenance import doctor as examine
+
+    session = session_of(ctx)
+    if session.home == "":
+        raise UsageError("--home is empty: name a folder, or leave the option out")
+    named = session.user is not None or session.agent is not None
+    scope = Scope.of(session.user, session.agent) if named else None
+    checks = examine(session.home, config=session.config, store=session.store, scope=scope)
+    session.answer(checks, _table)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def repair(
+    ctx: typer.Context,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Mend every user and agent of the home.")] = False,
+) -> None:
+    """Mend damaged files by moving aside, never by deleting; exit 1 if something remains for a person.
+
+    Example: backstory --user ada repair --dry-run
+    """
+    from backstory.ledger.core.scope import Scope
+    from backstory.operations.maintenance import repair_scope
+
+    session = session_of(ctx)
+    with session.opened() as bs:
+        scopes = bs.owners() if every else (Scope.of(session.user, session.agent),)
+        checks: list[Check] = []
+        with progress("mending", len(scopes)) as step:
+            for number, scope in enumerate(scopes, 1):
+                checks += repair_scope(bs, scope, dry_run=dry_run)
+                step(number)
+    session.answer(checks, _table)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def _table(page: Page, checks: Sequence[Check]) -> None:
+    from backstory.cli.pages.page import Column
+
+    columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
+    page.table(columns, (("ok" if check.ok else "NOT ok", check.check, check.hint) for check in checks))

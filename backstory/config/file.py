@@ -1,0 +1,285 @@
+"""Reading configuration from a YAML file or a mapping, in our layout or in any that DeerFlow has had.
+
+    memory: {max_facts: 50}                                   ours, and DeerFlow's older one
+    memory: {enabled: true, backend_config: {max_facts: 50}}  DeerFlow's newer one
+    max_facts: 50                                             keys at the top of a file
+
+Whatever stands elsewhere than it should is understood with a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory.config.settings import Settings
+from backstory.config.size_limits import DEEPEST, check_extent, check_values
+from backstory.ledger.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = ["BACKEND", "NOT_NEEDED", "read_config"]
+
+_log = logging.getLogger(__name__)
+
+BACKEND = "backend_config"
+"""The section of DeerFlow's newer layout that holds the keys of one memory backend."""
+
+NOT_NEEDED: Mapping[str, str] = {
+    "manager_class": "it tells the host which memory to use, and whoever reads it here is that memory",
+    "manifest_filename": "the document is always memory.json",
+    "retrieval_adapter": "search needs no adapter, its index is derived from the ledger",
+    "eviction_audit_max_entries": "every eviction is an event of the ledger, and none is dropped",
+    "fact_eviction_shadow_enabled": "`what-if --set fact_eviction_policy=hybrid` tries it on the whole history",
+    "watermark_max_keys": "the ledger says what was learned from, so there is no cache to bound",
+}
+"""DeerFlow's keys that mean nothing here, and why."""
+
+_HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds", "manager_class"})
+"""Keys that DeerFlow keeps beside `backend_config`, for every backend alike."""
+
+_MOST_BYTES = 1024 * 1024
+"""Of a configuration file; DeerFlow's example, with all of its comments, has a tenth of that."""
+_SHORTEN = "keep to the settings that backstory reads, see docs/configuration.md"
+
+_REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
+_ALIKE = 0.8
+_COMMON_WORDS = frozenset({"model", "mode", "enabled", "workers"})
+"""Keys whose names are anybody's: what is only like them, as DeerFlow's own `models`, is not taken for a slip."""
+_FULL_NAMES = sorted({*Settings.model_fields, *NOT_NEEDED, BACKEND} - _COMMON_WORDS)
+
+
+def read_config(
+    config: str | Path | Mapping[str, object] | None, environ: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Read the keys of a YAML file or a mapping; an unknown one below `backend_config` keeps that name before its own.
+
+    A mapping stands for a file, or for what is below `memory:` in one. A value that is `$NAME` and no more is taken
+    from the environment, as DeerFlow does.
+
+    Raises:
+        ConfigError: a file that cannot be read, or that is no configuration; one that is too large or nested too deep,
+            with its aliases written out; a `$NAME` that is not set.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Mapping):
+        where = "the configuration"
+        section = _section(config, where) if "memory" in config else _named(config)
+    else:
+        where = f"the configuration file {config}"
+        section = _section(_parsed(config), where)
+    check_values(_stated(section), lambda key, why: ConfigError(f"{key} in {where} {why}: {_SHORTEN}"))
+    env = os.environ if environ is None else environ
+    found = {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
+    if isinstance(found.get("model"), str) and not isinstance(config, Mapping):
+        # The value is not told: it may as well be a key to a service.
+        raise ConfigError(
+            f"model in {where} has no keys below it, as {{provider: …, model: …}}; "
+            "the key for a model's name alone is model_name"
+        )
+    return found
+
+
+def _stated(section: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, value in section.items():
+        if key == BACKEND and isinstance(value, Mapping):
+            yield from ((str(inner), stated) for inner, stated in value.items())
+        else:
+            yield key, value
+
+
+def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
+    if isinstance(value, Mapping):
+        return {name: _looked_up(f"{key}.{name}", inner, env) for name, inner in value.items()}
+    if not isinstance(value, str) or not _REFERENCE.fullmatch(value):
+        return value
+    if value[1:] not in env:
+        # Not even the name is told: a key to a service may begin with a dollar sign.
+        raise ConfigError(f"{key} (from the file) names an environment variable that is not set: set it")
+    return env[value[1:]]
+
+
+def _parsed(path: str | Path) -> object:
+    import yaml
+
+    where = f"the configuration file {path}"
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        text = data.decode() if len(data) <= _MOST_BYTES else None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where} cannot be read: {error}") from error
+    if text is None:
+        raise ConfigError(f"{where} has more than {_MOST_BYTES} bytes: {_SHORTEN}")
+    try:
+        return _loaded(text, where)
+    except yaml.YAMLError as error:
+        # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise _no_yaml(where, problem, getattr(error, "problem_mark", None)) from None
+    except RecursionError:
+        raise _no_yaml(where, "it is nested too deep", None) from None
+    except (ValueError, ArithmeticError):
+        # What PyYAML lets through of a character that there is not.
+        raise _no_yaml(where, "something in it cannot be read", None) from None
+
+
+def _no_yaml(where: str, problem: str, mark: yaml.Mark | None) -> ConfigError:
+    line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+    return ConfigError(f"{where} is no YAML{line}: {problem}")
+
+
+def _loaded(text: str, where: str) -> object:
+    import yaml
+
+    loader = _loader(where)(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        # Before anything is made of the nodes: merges would copy what they name.
+        check_extent(root, _parts, partial(_too_much, where), loops=True)
+        if isinstance(root, yaml.MappingNode):
+            _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _loader(where: str) -> type[yaml.SafeLoader]:
+    """Make a loader that names the line of what is nested too deep or is no value; PyYAML is only loaded for it."""
+    import yaml
+
+    class Bounded(yaml.SafeLoader):
+        _level = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self._level > DEEPEST:
+                event = self.peek_event()  # type: ignore[no-untyped-call]
+                raise _no_yaml(where, f"it is nested more than {DEEPEST} levels deep", event.start_mark)
+            self._level += 1
+            node: yaml.Node | None = super().compose_node(parent, index)
+            self._level -= 1
+            return node
+
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError):
+                # What PyYAML lets through of a date that is none, or of a word with the tag of a number.
+                raise _no_yaml(where, "the value there is none of its kind", node.start_mark) from None
+
+    return Bounded
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node.value, str):
+        return []
+    return [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+
+
+def _too_much(where: str, node: yaml.Node, why: str) -> ConfigError:
+    return ConfigError(f"{where} {why} at line {node.start_mark.line + 1}: {_SHORTEN}")
+
+
+def _may_be_ours(key: yaml.Node) -> bool:
+    return key.value == "memory" or (isinstance(key.value, str) and _is_ours(key.value))
+
+
+def _check_pairs(
+    pairs: list[tuple[yaml.Node, yaml.Node]], where: str, within: list[yaml.Node], checked: set[int]
+) -> None:
+    """Refuse a key that is given twice, of which PyYAML silently takes the last, and what stands within itself.
+
+    `within` are the nodes around the pairs, `checked` the identities of those that are done with.
+    """
+    first: dict[tuple[str, str], int] = {}
+    for key, value in pairs:
+        line = key.start_mark.line + 1
+        # Two merges do not take each other's place.
+        name = (key.tag, key.value) if isinstance(key.value, str) and key.value != "<<" else None
+        if name in first:
+            raise ConfigError(
+                f"{where} has {key.value} at line {first[name]} and again at line {line}: keep one of them"
+            )
+        if name is not None:
+            first[name] = line
+        _check(value, where, line, within, checked)
+
+
+def _check(node: yaml.Node, where: str, line: int, within: list[yaml.Node], checked: set[int]) -> None:
+    import yaml
+
+    if any(node is outer for outer in within):
+        raise ConfigError(f"{where} refers at line {line} to a section that it stands in: write the value out")
+    if id(node) in checked or isinstance(node.value, str):
+        return
+    if isinstance(node, yaml.MappingNode):
+        _check_pairs(node.value, where, [*within, node], checked)
+    else:
+        for item in node.value:
+            _check(item, where, line, [*within, node], checked)
+    checked.add(id(node))
+
+
+def _section(read: object, where: str) -> dict[str, object]:
+    """Find the keys of a parsed file: below `memory:`, else at its top where they are clearly ours."""
+    if read is None:
+        return {}
+    top = _named(read) if isinstance(read, Mapping) else {}
+    ours = [key for key in top if _is_ours(key)]
+    section = top.get("memory", ...)
+    if section is None or isinstance(section, Mapping):
+        if stray := [key for key in ours if key not in _COMMON_WORDS]:
+            _log.warning("%s in %s stands beside `memory:` and is not read: put it below", ", ".join(stray), where)
+        return _named(section or {})
+    if section is not ... or not ours:
+        raise ConfigError(f"{where} has no section `memory:` with keys below it")
+    for key in top:
+        if key not in ours and (nearest := difflib.get_close_matches(key, _FULL_NAMES, 1, _ALIKE)):
+            raise ConfigError(
+                f"{where} has no section `memory:`, and there is no configuration key {key} (from the file); "
+                f"the nearest is {nearest[0]}"
+            )
+    _log.warning(
+        "%s has no section `memory:`; %s at its top is understood: put it below `memory:`", where, ", ".join(ours)
+    )
+    return {key: top[key] for key in ours}
+
+
+def _is_ours(key: str) -> bool:
+    return key in Settings.model_fields or key in NOT_NEEDED or key == BACKEND
+
+
+def _flat(section: dict[str, object], where: str) -> dict[str, object]:
+    """Bring DeerFlow's newer layout to ours. There, as DeerFlow reads it, a key without a value says nothing."""
+    if BACKEND not in section:
+        return section
+    below = section.pop(BACKEND)
+    if below is not None and not isinstance(below, Mapping):
+        raise ConfigError(f"{BACKEND} in {where} has no keys below it, but is a {type(below).__name__}")
+    stated = {key: value for key, value in section.items() if value is not None or not _is_ours(key)}
+    backend = {key: value for key, value in _named(below or {}).items() if value is not None or not _is_ours(key)}
+    hosts = {key: value for key, value in stated.items() if key in _HOSTS}
+    older = {key: value for key, value in stated.items() if key not in _HOSTS}
+    if moved := [key for key in older if _is_ours(key)]:
+        _log.warning("%s in %s stands beside `%s:` and is understood: put it below", ", ".join(moved), where, BACKEND)
+    for key in sorted(stated.keys() & backend.keys()):
+        if stated[key] != backend[key]:
+            wins = "the one beside it" if key in _HOSTS else "the one below it"
+            _log.warning("%s in %s stands beside `%s:` and below it: %s holds", key, where, BACKEND, wins)
+    named = {key if _is_ours(key) and key != BACKEND else f"{BACKEND}.{key}": backend[key] for key in backend}
+    return {**older, **named, **hosts}
+
+
+def _named(section: Mapping[object, object] | Mapping[str, object]) -> dict[str, object]:
+    """YAML takes numbers, dates and truth values for keys; to us they are names that are not known."""
+    return {str(key): value for key, value in section.items()}

@@ -1,0 +1,131 @@
+"""From whatever a host has (a name, an OpenAI client, a LangChain chat model, a function) to the model port."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from backstory.config.loading import DEFAULT_MODEL, Settings
+from backstory.ledger.core.errors import ConfigError, ModelUnavailableError
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.learning.observing import token_count
+
+__all__ = ["ModelLike", "as_model"]
+
+Ask: TypeAlias = Callable[[list[dict[str, str]]], str]
+"""A function from chat messages (`role`, `content`) to the text of the answer."""
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """What of a LangChain chat model is used."""
+
+    def invoke(self, messages: list[tuple[str, str]], /) -> object:
+        """Answer."""
+
+
+ModelLike: TypeAlias = "str | Model | ChatModel | Ask | object"
+
+
+def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, str] | None = None) -> Model | None:
+    """Return the model to ask, or None where nothing says which and no key or address is at hand.
+
+    Raises:
+        ConfigError: what was given is none of the kinds that are understood.
+    """
+    env = os.environ if environ is None else environ
+    stated = settings.model
+    if given is None or isinstance(given, str):
+        name = given or stated.model or settings.model_name
+        reachable = stated.api_key or stated.base_url or env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL")
+        if not reachable:
+            return None
+        from backstory.ledger.extraction.openai import OpenAIModel
+
+        return OpenAIModel(
+            name or DEFAULT_MODEL,
+            api_key=stated.api_key,
+            base_url=stated.base_url,
+            temperature=stated.temperature,
+        )
+    if callable(getattr(given, "ask", None)) and hasattr(given, "name"):
+        return given  # type: ignore[return-value]
+    if hasattr(given, "chat") and hasattr(given.chat, "completions"):
+        from openai import AsyncOpenAI
+
+        if isinstance(given, AsyncOpenAI):
+            raise ConfigError("model is an asynchronous OpenAI client: give an openai.OpenAI")
+        from backstory.ledger.extraction.openai import OpenAIModel
+
+        name = stated.model or settings.model_name or DEFAULT_MODEL
+        return OpenAIModel(name, client=given, temperature=stated.temperature)  # type: ignore[arg-type]
+    if isinstance(given, ChatModel):
+        return _ChatModelPort(given)
+    if inspect.iscoroutinefunction(given):
+        raise ConfigError(f"{getattr(given, '__name__', 'model')} is asynchronous: give a plain function")
+    if callable(given):
+        return _FunctionPort(given)
+    raise ConfigError(
+        f"the model given is of type {type(given).__name__}; it is a name, an OpenAI client, a LangChain chat model or "
+        "a function"
+    )
+
+
+class _ChatModelPort:
+    """A LangChain chat model behind the port."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The name the model goes by, else its class."""
+        named = getattr(self._model, "model_name", None) or getattr(self._model, "model", None)
+        return named if isinstance(named, str) else type(self._model).__name__
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """Answer the prompt, once."""
+        try:
+            message = self._model.invoke([("system", prompt.system), ("human", prompt.user)])
+        except Exception as error:
+            raise ModelUnavailableError(f"{self.name} failed: {error}") from error
+        return Answer(_text_of(message), self.name, _bill(message))
+
+
+def _text_of(message: object) -> str:
+    text: object = getattr(message, "text", None)
+    if callable(text) and not isinstance(text, str):
+        # So it was until LangChain 1; since then it is a text that can be called, and warns when it is.
+        text = text()
+    said = text or getattr(message, "content", message)
+    return said if isinstance(said, str) else str(said)
+
+
+def _bill(message: object) -> Usage | None:
+    stated: object = getattr(message, "usage_metadata", None)
+    if not isinstance(stated, Mapping):
+        return None
+    return Usage(token_count(stated.get("input_tokens")), token_count(stated.get("output_tokens")))
+
+
+class _FunctionPort:
+    """A plain function behind the port."""
+
+    def __init__(self, function: Ask) -> None:
+        self._function = function
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return getattr(self._function, "__name__", type(self._function).__name__)
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """Answer the prompt, once."""
+        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+        try:
+            text = self._function(messages)
+        except Exception as error:
+            raise ModelUnavailableError(f"{self.name} failed: {error}") from error
+        return Answer(str(text), self.name)

@@ -1,0 +1,182 @@
+"""Every configuration key as a field with its default and range; docs/configuration.md says what each is for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.witness.destinations import destination_of
+
+__all__ = ["DEFAULT_MODEL", "WEIGHTS", "WITHOUT_EFFECT", "ModelSettings", "Settings"]
+
+DEFAULT_MODEL = "gpt-5-mini"
+"""What is asked when neither `model_name` nor `$BACKSTORY_MODEL` says otherwise."""
+
+WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
+"""What `hybrid` ranks by; they mean something together only, so they come to 1."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "redis_url",
+        "redis_ttl_seconds",
+    }
+)
+"""Keys that are checked, kept and shown, and that nothing in this version looks at; to set one is reported."""
+
+_LARGEST_MEMORY = 500
+_LARGEST_LEDGER = 1_000_000
+"""The ledger itself takes no cap above this."""
+_LONGEST_DAYS = 365_000
+"""A millennium; much further back the calendar ends."""
+
+
+def _parted(value: object) -> object:
+    """The environment has no lists: there, commas part one."""
+    return [part for word in value.split(",") if (part := word.strip())] if isinstance(value, str) else value
+
+
+def _as_here(value: object) -> object:
+    """DeerFlow numbers its policies."""
+    return "hybrid" if value == "hybrid-v1" else value
+
+
+Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
+
+
+class ModelSettings(BaseModel):
+    """Which model to ask, spelled out; a key here beats `OPENAI_API_KEY`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    provider: Literal["openai"] = "openai"
+    model: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
+    base_url: str | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+
+
+class Settings(BaseModel):
+    """Every key there is. Seconds, days, tokens, characters as the names say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    enabled: bool = True
+    injection_enabled: bool = True
+    mode: Literal["middleware", "tool"] = "middleware"
+
+    storage_path: str | None = None
+    storage_class: str = ""
+    event_store: str = "jsonl:"
+    strict_user_scope: bool = False
+    file_lock_timeout_seconds: float = Field(default=10, ge=1, le=120)
+    transcript_retention_days: int | None = Field(default=None, ge=1, le=_LONGEST_DAYS)
+
+    debounce_seconds: float = Field(default=30, ge=0, le=300)
+    max_wait_seconds: float = Field(default=300, ge=1, le=86_400)
+    min_seconds_between_calls: float = Field(default=0.5, ge=0, le=60)
+    max_attempts: int = Field(default=5, ge=1, le=100)
+    workers: int = Field(default=2, ge=1, le=32)
+    queue_max_depth: int = Field(default=1000, ge=0)
+    shutdown_flush_timeout_seconds: float = Field(default=30, ge=1, le=300)
+
+    model_name: str | None = None
+    model: ModelSettings = ModelSettings()
+    prompts_dir: str | None = None
+    patterns_dir: str | None = None
+    prompt_max_tokens: int = Field(default=24_000, ge=4_000, le=1_000_000)
+
+    max_facts: int = Field(default=100, ge=10)
+    max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY, le=_LARGEST_LEDGER)
+    fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)
+    gate_enabled: bool = True
+    dedup_key: Literal["normalized", "casefold", "exact"] = "normalized"
+
+    fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
+    eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)
+    eviction_confirmation_weight: float = Field(default=0.25, ge=0, le=1)
+    eviction_access_weight: float = Field(default=0.10, ge=0, le=1)
+    eviction_confirmation_half_life_days: float = Field(default=90, ge=1, le=3650)
+    eviction_access_half_life_days: float = Field(default=30, ge=1, le=3650)
+    eviction_correction_reserved_fraction: float = Field(default=0.10, ge=0, le=1)
+    eviction_correction_reserved_max: int = Field(default=10, ge=0, le=100)
+
+    staleness_review_enabled: bool = True
+    staleness_age_days: int = Field(default=90, ge=30, le=365)
+    staleness_min_candidates: int = Field(default=3, ge=1, le=50)
+    staleness_max_removals_per_cycle: int = Field(default=10, ge=1, le=50)
+    staleness_protected_categories: Categories = ("correction",)
+    staleness_max_lifetime_multiplier: float = Field(default=20, ge=1, le=100)
+    staleness_max_extension_days: int = Field(default=3650, ge=90, le=36_500)
+
+    consolidation_enabled: bool = False
+    consolidation_min_facts: int = Field(default=8, ge=3, le=30)
+    consolidation_max_groups_per_cycle: int = Field(default=3, ge=1, le=10)
+    consolidation_max_sources: int = Field(default=8, ge=2, le=20)
+
+    summary_min_turns: int = Field(default=10, ge=0)
+    summary_min_tokens: int = Field(default=4000, ge=1)
+    summary_max_chars: int = Field(default=1200, ge=1, le=20_000)
+
+    max_injection_tokens: int = Field(default=2000, ge=100, le=8000)
+    token_counting: Literal["tiktoken", "char"] = "tiktoken"  # noqa: S105 not that kind of token
+    guaranteed_categories: Categories = ("correction",)
+    guaranteed_token_budget: int = Field(default=500, ge=50, le=2000)
+    similarity_weight: float = Field(default=0.6, ge=0, le=1)
+    confidence_weight: float = Field(default=0.4, ge=0, le=1)
+    max_context_turns: int = Field(default=3, ge=1, le=20)
+
+    embedding_model: str | None = None
+    embedding_base_url: str | None = None
+    search_min_similarity: float = Field(default=0, ge=0, le=1)
+    search_top_k: int = Field(default=5, ge=1)
+
+    witness: str | None = None
+
+    redis_url: str | None = None
+    redis_ttl_seconds: int = Field(default=1800, ge=1)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """YAML reads `workers: yes` as a truth value, and pydantic that as the number 1."""
+        field = cls.model_fields[info.field_name] if info.field_name else None
+        if isinstance(value, bool) and field is not None and field.annotation is not bool:
+            raise PydanticCustomError("truth_value", "it is no truth value")
+        return value
+
+    @field_validator("staleness_protected_categories", "guaranteed_categories")
+    @classmethod
+    def _are_categories(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if word not in CATEGORIES:
+                raise ValueError(f"{word!r} is no category; they are {', '.join(CATEGORIES)}")
+        return value
+
+    @field_validator("witness")
+    @classmethod
+    def _is_a_destination(cls, value: str | None) -> str | None:
+        if value:
+            destination_of(value)
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Settings:
+        if self.max_facts > self.max_facts_limit:
+            raise _disagreement(
+                {"max_facts": self.max_facts}, f"it lies from 10 to max_facts_limit, {self.max_facts_limit}"
+            )
+        weights = {key: getattr(self, key) for key in WEIGHTS}
+        if not math.isclose(sum(weights.values()), 1, rel_tol=0, abs_tol=1e-9):
+            raise _disagreement(weights, f"together they must come to 1, not to {sum(weights.values()):.12g}")
+        return self
+
+
+def _disagreement(values: Mapping[str, object], rule: str) -> PydanticCustomError:
+    """Keys whose values are each in range and not together; whoever knows where they come from says it."""
+    return PydanticCustomError("disagreement", "{rule}", {"values": dict(values), "rule": rule})

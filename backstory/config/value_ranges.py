@@ -1,0 +1,67 @@
+"""What the value of a configuration key may be, in words: for whoever got it wrong, and for the page of all keys."""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from backstory.config.settings import ModelSettings, Settings
+from backstory.ledger.core.policy import CATEGORIES
+
+__all__ = ["bounds", "kind_of", "lies_from"]
+
+Bound = int | float
+
+
+def bounds(key: str) -> tuple[Bound | None, Bound | None]:
+    """Return the smallest and the largest value of a key; None where there is no such bound.
+
+    `key` is the name of a setting, `model.` and that of a key below it, or the name of a list and the place of an item;
+    one that is not there has no bounds.
+    """
+    metadata = field.metadata if (field := _field(key)) is not None else ()
+    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
+    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
+    return low, high
+
+
+def lies_from(key: str) -> str:
+    """Spell the range that a number has to lie in, as `1 to 32` or `0 upwards`; empty where a key has none."""
+    if key == "max_facts":
+        return f"10 to max_facts_limit, which is {bounds('max_facts_limit')[0]} or more"
+    low, high = bounds(key)
+    if low is None:
+        return ""
+    return f"{low} upwards" if high is None else f"{low} to {high}"
+
+
+def kind_of(key: str) -> str:
+    """Spell what a value is: `a whole number from 1 to 32`, `one of middleware, tool`; empty where nothing is known."""
+    field = _field(key)
+    if field is None:
+        return ""
+    kind = _without_none(field.annotation)
+    span = lies_from(key)
+    if kind is bool:
+        return "true or false"
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is tuple:
+        return f"{'one' if '.' in key else 'a list of some'} of {', '.join(CATEGORIES)}"
+    names = {int: "a whole number", float: "a number", str: "a text", ModelSettings: "keys and their values"}
+    name = names.get(kind, "") if isinstance(kind, type) else ""
+    return f"{name} from {span}" if span else name
+
+
+def _without_none(kind: object) -> object:
+    if get_origin(kind) in (UnionType, Union):
+        return next(inner for inner in get_args(kind) if inner is not NoneType)
+    return kind
+
+
+def _field(key: str) -> FieldInfo | None:
+    if key.startswith("model."):
+        return ModelSettings.model_fields.get(key.removeprefix("model."))
+    return Settings.model_fields.get(key.partition(".")[0])

@@ -1,0 +1,225 @@
+"""The model that memory asks, with the host's callbacks before and after each call."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from backstory.deerflow.config import ForeignModel
+from backstory.deerflow.hooks import Hooks
+from backstory.deerflow.observers import Traces, Watch
+from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.learning.observing import CallStarted, token_count
+
+__all__ = ["ChatModelPort", "ToldModel", "foreign_chat_model"]
+
+_log = logging.getLogger(__name__)
+
+_RUN_NAME = "memory_agent"
+"""What DeerFlow calls memory's calls in a trace."""
+_FIRST_REFUSAL, _FIRST_SERVER_ERROR = 400, 500
+_MAY_PASS = frozenset({408, 409, 425, 429})
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """What of a LangChain chat model is used."""
+
+    def invoke(self, messages: list[object], /, config: dict[str, object] | None = None) -> object:
+        """Answer."""
+
+
+class ChatModelPort:
+    """A LangChain chat model that can be asked with a run's configuration."""
+
+    def __init__(self, model: object) -> None:
+        """Take it.
+
+        Raises:
+            ConfigError: it is no chat model.
+        """
+        if not isinstance(model, ChatModel):
+            raise ConfigError(f"the host's model is a {type(model).__name__}; it is a LangChain chat model")
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The name the model goes by, else its class."""
+        for key in ("model_name", "model"):
+            named = getattr(self._model, key, None)
+            if isinstance(named, str) and named:
+                return named
+        return type(self._model).__name__
+
+    def invoke(self, messages: list[object], config: dict[str, object]) -> object:
+        """Ask, once.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: what the provider raised, as the status it came with says.
+        """
+        try:
+            return self._model.invoke(messages, config=config)
+        except Exception as error:
+            status = getattr(error, "status_code", None)
+            told = f"{self.name} failed ({type(error).__name__}): {error}"
+            for_good = isinstance(status, int) and _FIRST_REFUSAL <= status < _FIRST_SERVER_ERROR
+            if for_good and status not in _MAY_PASS:
+                raise ModelRejectedError(told) from error
+            raise ModelUnavailableError(told) from error
+
+
+class ToldModel:
+    """Asks, and tells the host's callbacks before and after; behind it is the host's chat model or one of our own.
+
+    `watch` knows whose call it is. What callbacks raise is logged and changes nothing.
+    """
+
+    def __init__(self, asked: ChatModelPort | Model, hooks: Hooks, traces: Traces, watch: Watch) -> None:
+        self._asked = asked
+        self._callbacks = hooks.callbacks
+        self._traces = traces
+        self._watch = watch
+
+    @property
+    def name(self) -> str:
+        """The name of the model behind it."""
+        return self._asked.name
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """See `backstory.ledger.extraction.model.Model`."""
+        call = self._watch.current
+        trace_id = None if call is None else self._traces.of(call.scope, call.thread)
+        messages = _messages(prompt)
+        config: dict[str, object] = {"run_name": _RUN_NAME}
+        with self._traces.bound(trace_id):
+            self._tell_before(config, call, trace_id)
+            begun = time.monotonic()
+            try:
+                answer, response = self._answer(prompt, messages, config)
+            except BaseException as error:
+                self._tell_after(config, messages, None, _beneath(error), begun)
+                raise
+            self._tell_after(config, messages, response, None, begun)
+        return answer
+
+    def _answer(self, prompt: Prompt, messages: list[object], config: dict[str, object]) -> tuple[Answer, object]:
+        if isinstance(self._asked, ChatModelPort):
+            response = self._asked.invoke(messages, config)
+            return _read(response, self.name), response
+        answer = self._asked.ask(prompt)
+        return answer, _as_message(answer)
+
+    def _tell_before(self, config: dict[str, object], call: CallStarted | None, trace_id: str | None) -> None:
+        if self._callbacks is None:
+            return
+        try:
+            self._callbacks.on_memory_llm_call(
+                config,
+                thread_id=None if call is None else call.thread,
+                user_id=None if call is None else call.scope.user,
+                trace_id=trace_id,
+                model_name=self.name,
+            )
+        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+            _log.exception("the host's on_memory_llm_call failed; the model is asked all the same")
+
+    def _tell_after(
+        self,
+        config: dict[str, object],
+        messages: list[object],
+        response: object,
+        error: BaseException | None,
+        begun: float,
+    ) -> None:
+        hook = getattr(self._callbacks, "on_memory_llm_result", None)
+        if hook is None:
+            return
+        seconds = time.monotonic() - begun
+        try:
+            hook(
+                config,
+                prompt=messages,
+                response=response,
+                error=error,
+                duration_ms=seconds * 1000,
+                model_name=self.name,
+            )
+        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+            _log.exception("the host's on_memory_llm_result failed; the update goes on")
+
+    def close(self) -> None:
+        """Close the connections of a model of our own."""
+        close = getattr(self._asked, "close", None)
+        if callable(close):
+            close()
+
+
+def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:
+    """Have LangChain make the chat model of a provider.
+
+    Raises:
+        ConfigError: it cannot; the message names the provider and never the key.
+    """
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise ConfigError(f"{foreign} needs langchain: pip install 'backstory[langchain]'") from error
+    stated = {"api_key": foreign.api_key, "base_url": foreign.base_url, "temperature": foreign.temperature}
+    given: dict[str, Any] = {key: value for key, value in stated.items() if value is not None}
+    try:
+        return ChatModelPort(init_chat_model(foreign.model, model_provider=foreign.provider, **given))
+    except Exception as error:  # noqa: BLE001 whatever a provider's package makes of it
+        told = str(error).replace(foreign.api_key, "***") if foreign.api_key else str(error)
+        raise ConfigError(f"model {foreign} in backend_config cannot be made: {told}") from None
+
+
+def _messages(prompt: Prompt) -> list[object]:
+    """The prompt as the host's tracing knows messages, or as pairs where LangChain is not there."""
+    try:
+        from langchain_core.messages import HumanMessage, SystemMessage
+    except ImportError:
+        return [("system", prompt.system), ("human", prompt.user)]
+    return [SystemMessage(content=prompt.system), HumanMessage(content=prompt.user)]
+
+
+def _read(response: object, asked: str) -> Answer:
+    text = getattr(response, "text", None)
+    if not isinstance(text, str):
+        content = getattr(response, "content", response)
+        text = content if isinstance(content, str) else ""
+    if not text.strip():
+        raise ModelUnavailableError(f"{asked} gave an empty answer; try again later.")
+    metadata = getattr(response, "response_metadata", None)
+    said = metadata.get("model_name") if isinstance(metadata, Mapping) else None
+    return Answer(str(text), said if isinstance(said, str) and said else asked, _bill(response))
+
+
+def _bill(response: object) -> Usage | None:
+    usage = getattr(response, "usage_metadata", None)
+    if not isinstance(usage, Mapping):
+        return None
+    return Usage(token_count(usage.get("input_tokens")), token_count(usage.get("output_tokens")))
+
+
+def _as_message(answer: Answer) -> object:
+    """An answer of our own model, as the host knows answers."""
+    try:
+        from langchain_core.messages import AIMessage
+    except ImportError:
+        return answer.text
+    usage = answer.usage or Usage()
+    tokens_in, tokens_out = usage.input or 0, usage.output or 0
+    bill = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    return AIMessage(
+        content=answer.text,
+        response_metadata={"model_name": answer.model},
+        usage_metadata=bill if answer.usage is not None else None,
+    )
+
+
+def _beneath(error: BaseException) -> BaseException:
+    """What the provider itself raised, where one of ours was raised from it."""
+    return error.__cause__ or error if isinstance(error, ModelError) else error

@@ -1,0 +1,88 @@
+"""One memory by itself, apart from the user's that an agent reads until it has its own: for hosts with documents.
+
+Such a host hands whole documents back, and may have kept memory in a way of its own before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backstory.ledger.core.commands import ImportDocument, SaveDocument
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ConflictError
+from backstory.ledger.core.events import Candidate, NewFact
+from backstory.operations.scope_base import Scoped
+from backstory.projections.document.document import Document, document_of
+
+__all__ = ["Own"]
+
+_BY_ITSELF = ("genesis", "policy")
+"""Kinds of commit that no use of a memory leads to."""
+
+
+class Own(Scoped):
+    """What a host's own bookkeeping needs of a memory; get it from a handle."""
+
+    def document(self) -> Document:
+        """Return the document of this memory alone."""
+        return document_of(self._writer.memory())
+
+    def save(self, candidates: Sequence[Candidate]) -> Document:
+        """Take in what a host changed in a document, in one commit, and return the document as it is then.
+
+        What is refused is recorded there, with the reason. Where nothing was changed nothing is written.
+        """
+        if candidates:
+            command = SaveDocument(at="", candidates=tuple(candidates))
+            self._writer.commit(command, self._cause("import", action="save"))
+        return self.document()
+
+    def take_over(self, candidates: Sequence[Candidate], origin: str, *, late: bool = False) -> Commit | None:
+        """Take in another program's memory, once, in one commit; None where that was done, or something else before.
+
+        `origin` says from where. When it comes `late`, what was learned meanwhile is no hindrance; a memory that was
+        cleared or erased meanwhile stays so. A fact that is less sure than our threshold was sure enough for the other
+        program: it comes as if a person had entered it.
+        """
+        cause = self._cause("import", action="home", origin=origin)
+        while True:
+            self._writer.put_policy_in_force()
+            memory = self._writer.memory()
+            if self.taken_over(late=late):
+                return None
+            try:
+                sure = tuple([_insisted(one, memory.policy.fact_confidence_threshold) for one in candidates])
+                return self._writer.commit(ImportDocument(at="", candidates=sure, basis=memory.seq), cause)
+            except ConflictError:
+                # Somebody wrote in between: the next look tells whether it was this.
+                continue
+
+    def taken_over(self, *, late: bool = False) -> bool:
+        """Whether `take_over` would find that there is nothing for it to do."""
+        if self._writer.memory().seq == 0:
+            return False
+        speaks = _settles_it_late if late else _settles_it
+        return any(speaks(commit.cause) for commit in self._commits(self._writer))
+
+
+def _insisted(candidate: Candidate, threshold: float) -> Candidate:
+    if isinstance(candidate, NewFact) and candidate.confidence < threshold:
+        return msgspec.structs.replace(candidate, by_hand=True)
+    return candidate
+
+
+def _settles_it(cause: Cause) -> bool:
+    return cause.kind not in _BY_ITSELF
+
+
+def _settles_it_late(cause: Cause) -> bool:
+    match cause.kind:
+        case "clear":
+            return True
+        case "redaction":
+            # What only grew old was not to be forgotten.
+            return cause.action != "expired"
+        case _:
+            return cause.kind == "import" and cause.action == "home"

@@ -1,0 +1,225 @@
+"""Is this set-up in order, and what can be mended? For `doctor` and `repair`; neither asks a model or the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+
+from backstory.config.loading import DEFAULT_MODEL, Loaded, Settings, base_folder, load_settings
+from backstory.home import Backstory
+from backstory.ledger.core.errors import BackstoryError, ConfigError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.integrity.disk_check import examine_disk
+from backstory.projections.integrity.file_check import examine_files, scope_folders
+from backstory.projections.integrity.log_check import Differing, examine_logs
+from backstory.projections.integrity.remedies import Check
+from backstory.projections.integrity.repair import DerivedIndex, repair
+from backstory.projections.integrity.verify import INDEX
+from backstory.witness.health import examine_witness
+
+__all__ = ["doctor", "repair_scope"]
+
+_OLDEST_PYTHON = (3, 11)
+_FOLDERS = 1_000
+_NAME_AND_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def doctor(
+    home: str | Path | None = None,
+    *,
+    config: str | Path | Mapping[str, object] | None = None,
+    store: str | None = None,
+    scope: Scope | None = None,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] | None = None,
+    differing: Differing | None = None,
+) -> tuple[Check, ...]:
+    """Say of everything that was looked at whether it is in order, and how to mend what is not.
+
+    It looks at the machine, the configuration, the home, and at the memories in it as far as 1,000 folders and 64 MiB
+    go; at the `scope` named in any case. `differing` asks another index than the one beside memory.json. Nothing that
+    is wrong keeps it from going on.
+    """
+    env = os.environ if environ is None else environ
+    clock = clock or SystemClock()
+    checks = [_python()]
+    loaded, told = _configuration(config, store, env)
+    checks.append(told)
+    checks += [_model(loaded.settings, env)] if loaded is not None else []
+    checks.append(_extras())
+    try:
+        folder = base_folder(home, loaded.settings if loaded is not None else Settings(), env)
+        checks += examine_disk(folder)
+    except (BackstoryError, OSError) as error:
+        return (*checks, Check("home", False, str(error)))
+    if not folder.is_dir() or (loaded is not None and _kept_elsewhere(loaded.settings)):
+        return tuple(checks)
+    named = None if scope is None else folder / scope.folder
+    folders = _folders(folder, named)
+    checks += examine_files(folder, folders, clock)
+    found, sound = examine_logs(folder, folders, clock, differing=differing or _differing(folder), all_of=named)
+    checks += found
+    if len(folders) > _FOLDERS:
+        checks.append(
+            Check("more", True, f"only {len(folders)} memories were looked at: name others with --user, --agent")
+        )
+    if loaded is not None:
+        checks.append(_parked(folder, config, store, sound))
+        if loaded.settings.witness:
+            checks.append(examine_witness(folder, loaded.settings.witness, sound, clock))
+    return tuple(checks)
+
+
+def _differing(home: Path) -> Differing:
+    def differs(scope: Scope) -> Sequence[str]:
+        index = _index(JsonlStore(home), home, scope)
+        return () if index is None else index.differs()
+
+    return differs
+
+
+def _index(store: JsonlStore, home: Path, scope: Scope) -> DerivedIndex | None:
+    """The index of a scope that has one; to lack one is no fault."""
+    path = home / scope.folder / INDEX
+    if not path.exists():
+        return None
+    from backstory.projections.index.index import ScopeIndex
+
+    return ScopeIndex(store, scope, path)
+
+
+def _folders(home: Path, named: Path | None) -> list[Path]:
+    """The scopes to look at, the one that was named first."""
+    others = (folder for folder in scope_folders(home) if folder != named)
+    return [*([named] if named is not None and named.is_dir() else []), *islice(others, _FOLDERS + 1)]
+
+
+def _python() -> Check:
+    told = f"{platform.python_version()}, {sys.executable}"
+    new_enough = sys.version_info >= _OLDEST_PYTHON
+    return Check("python", new_enough, told if new_enough else f"{told}: 3.11 or newer is needed")
+
+
+def _configuration(
+    config: str | Path | Mapping[str, object] | None, store: str | None, environ: Mapping[str, str]
+) -> tuple[Loaded | None, Check]:
+    try:
+        loaded = load_settings(config, {"event_store": store}, environ)
+        if _kept_elsewhere(loaded.settings):
+            Backstory.open(config=config, event_store=store, background=False).close()
+    except BackstoryError as error:
+        return None, Check("configuration", False, f"{error}; `config` shows what each key is set to once it loads")
+    try:
+        _must_read_folders(loaded.settings)
+    except BackstoryError as error:
+        return loaded, Check("configuration", False, str(error))
+    stated = sorted(key for key, origin in loaded.origin.items() if origin != "default")
+    return loaded, Check("configuration", True, f"stated: {', '.join(stated)}" if stated else "all defaults")
+
+
+def _must_read_folders(settings: Settings) -> None:
+    """Read what is only read when something is to be learned, so that it is not told by a worker some day.
+
+    Raises:
+        ConfigError: a folder of prompts or patterns is not there, or something in it cannot be used.
+    """
+    from backstory.ledger.extraction.signals import load_signals
+    from backstory.ledger.extraction.templates import load_templates
+
+    if settings.prompts_dir:
+        load_templates(Path(settings.prompts_dir))
+    if settings.patterns_dir:
+        load_signals(Path(settings.patterns_dir))
+
+
+def _kept_elsewhere(settings: Settings) -> bool:
+    """Whether another engine than files keeps the logs."""
+    return settings.event_store != "jsonl:" or bool(settings.storage_class)
+
+
+def _model(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """Say what would be asked; nothing is."""
+    stated = settings.model
+    name = stated.model or settings.model_name or DEFAULT_MODEL
+    address = stated.base_url or environ.get("OPENAI_BASE_URL")
+    if not (stated.api_key or environ.get("OPENAI_API_KEY") or address):
+        none = "none: what is said is kept and not learned from; set OPENAI_API_KEY or OPENAI_BASE_URL"
+        return Check("model", False, f"{none}, or use `extract --replies`")
+    if importlib.util.find_spec("openai") is None:
+        return Check("model", False, f"{name}: the package openai is missing; install backstory again")
+    shown = _NAME_AND_PASSWORD.sub("…@", address) if address else "its maker's own address"
+    return Check("model", True, f"{name} at {shown} would be asked; it was not tried")
+
+
+def _extras() -> Check:
+    """Say which optional parts are there; to lack one is no fault."""
+    try:
+        needs = metadata.requires("backstory") or []
+    except metadata.PackageNotFoundError:
+        return Check(
+            "extras", False, "backstory is not installed as a package: install it, or its extras cannot be told"
+        )
+    missing: dict[str, list[str]] = {}
+    there: set[str] = set()
+    for need in needs:
+        extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", need)
+        package = re.match(r"[A-Za-z0-9._-]+", need)
+        if extra is None or package is None or extra[1] == "dev":
+            continue
+        try:
+            metadata.version(package[0])
+            there.add(extra[1])
+        except metadata.PackageNotFoundError:
+            missing.setdefault(extra[1], []).append(package[0])
+    told = [f"{name} is there" for name in sorted(there - set(missing))]
+    told += [f"{name} is not (pip install 'backstory[{name}]')" for name in sorted(missing)]
+    return Check("extras", True, "; ".join(told) or "this version has none")
+
+
+def _parked(
+    home: Path, config: str | Path | Mapping[str, object] | None, store: str | None, scopes: Iterable[Scope]
+) -> Check:
+    """Look for updates that failed and wait for a person, where the logs are sound."""
+    waiting = []
+    try:
+        # To look asks no network, so nothing is sent to a witness.
+        with Backstory.open(home, config=config, background=False, event_store=store, witness="") as bs:
+            for scope in scopes:
+                with suppress(ConfigError):
+                    waiting += list(_parked_in(bs, scope))
+    except (BackstoryError, OSError) as error:
+        return Check("parked updates", False, f"they cannot be told: {error}")
+    told = f"{'; '.join(waiting[:5])}: `retry`, or give them up with `discard --thread T`"
+    return Check("parked updates", not waiting, told if waiting else "none")
+
+
+def _parked_in(bs: Backstory, scope: Scope) -> Iterator[str]:
+    for parked in bs.memory(scope.user, scope.agent).status().parked:
+        turns = "1 turn" if parked.turns == 1 else f"{parked.turns} turns"
+        attempts = "1 attempt" if parked.attempts == 1 else f"{parked.attempts} attempts"
+        yield f"{turns} of thread {parked.thread} of {scope} ({parked.reason}, {attempts})"
+
+
+def repair_scope(bs: Backstory, scope: Scope, *, dry_run: bool = False) -> tuple[Check, ...]:
+    """Mend a scope's files by moving aside; see `backstory.projections.integrity.repair.repair`.
+
+    Handles on this scope that were used before have to be opened again, with the home.
+
+    Raises:
+        ConfigError: the engine keeps no files.
+        StoreError, LockTimeoutError: as `backstory.projections.integrity.repair.repair`.
+    """
+    if not isinstance(bs.store, JsonlStore):
+        raise ConfigError(f"repair mends files, and {bs.store} keeps none: use that engine's own means")
+    document = bs.home / scope.folder / "memory.json"
+    return repair(bs.store, scope, document=document, index=_index(bs.store, bs.home, scope), dry_run=dry_run)

@@ -1,0 +1,62 @@
+"""Is the witness up to date, and does it stand apart from the logs? For `doctor`, which sends nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.outbox.faults import Faults
+from backstory.projections.integrity.remedies import Check, counted
+from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
+from backstory.witness.sent_heads import SentHeads
+
+__all__ = ["examine_witness"]
+
+
+def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:
+    """Say how many of some memories have a newest head that the witness does not have, and why.
+
+    Args:
+        home: The home folder, in which files keep the logs.
+        witness: What the key `witness` says; it names a destination.
+        scopes: Memories whose logs are sound.
+        clock: Tells which faults are too old to count.
+    """
+    destination = destination_of(witness)
+    place = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
+    store, sent, faults = JsonlStore(home), SentHeads(place, destination.name), Faults(place, clock)
+    behind, why = 0, ""
+    for scope in scopes:
+        with suppress(BackstoryError):
+            head, last = store.head(scope.stream(LEDGER)), sent.of(scope)
+            if head.seq and (last is None or last.ledger != head):
+                behind += 1
+                told = (fault.detail for fault in faults.of(scope) if fault.doing == "witness")
+                why = why or next(told, "")
+    if behind:
+        memories = counted(behind, "memory", "memories")
+        hint = f"{destination.name} does not have the newest head of {memories} yet: the next use of one sends it"
+        return Check("witness", False, f"{hint}; {why}" if why else hint)
+    return Check("witness", True, f"{destination.name} has the newest heads; {_remark(destination, home)}")
+
+
+def _remark(destination: Destination, home: Path) -> str:
+    if isinstance(destination, FileWitness):
+        if _are_together(destination.path.parent, home):
+            return "it is on the same disk as the logs, where who can change them may reach it, too"
+        return "`verify --all` compares the logs with it"
+    if isinstance(destination, CommandWitness) and shutil.which(destination.program) is None:
+        return f"{destination.program} is not found now: install it, or name it by its path in full"
+    return "it was not tried, and `verify` cannot read it"
+
+
+def _are_together(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return one.stat().st_dev == other.stat().st_dev
+    return False

@@ -1,0 +1,264 @@
+"""Signed notes over heads: Ed25519, in the C2SP signed-note form that transparency logs use.
+
+A note is a text, an empty line, and signature lines. The text of a head's note has the lines of a C2SP checkpoint:
+
+    backstory/users/ada                              origin: `backstory/` and the scope's folder; the global one: global
+    7                                                the ledger's last seq
+    CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=     its hash, 32 bytes in base64
+    transcript 12 h1EN4b7Y…                          the transcript's last seq and hash, where it is not empty
+
+    — example.com/ada Az3grlgt…                      key name, and base64 of the 4-byte key id and the signature
+
+The hash is the hash of a chain, not the root of a Merkle tree: it has no inclusion proofs. The library behind it is
+`cryptography`, which comes with the extra [signing] and is loaded when it is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import ConfigError, InputError
+from backstory.ledger.core.scope import Scope
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["HeadNote", "KeyPair", "head_text", "new_key", "open_note", "origin_of", "read_head_text", "sign_text"]
+
+_DASH = "\u2014"
+_ED25519 = b"\x01"
+_KEY_BYTES = 32
+_ID_BYTES = 4
+_HASH_BYTES = 32
+_LONGEST_NOTE = 1 << 20
+_PRIVATE = "PRIVATE+KEY+"
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_TRANSCRIPT = re.compile(r"transcript (\S+) (\S+)")
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A key to sign with, which is secret, and the one to verify with, both as notes spell them."""
+
+    private: str
+    public: str
+
+
+class HeadNote(msgspec.Struct, frozen=True):
+    """What the text of a head's note says; `transcript` is None where it names none."""
+
+    origin: str
+    ledger: Head
+    transcript: Head | None
+
+
+def new_key(name: str) -> KeyPair:
+    """Make a new Ed25519 key pair.
+
+    Args:
+        name: Who signs, as a URL without its scheme: `example.com/ada`. No spaces and no plus signs.
+
+    Returns:
+        Both keys.
+
+    Raises:
+        InputError: the name is empty, or holds a space, a plus sign or a control character.
+        ConfigError: the extra [signing] is not installed.
+    """
+    _must_be_name(name)
+    private = _ed25519().generate()
+    seed, public = private.private_bytes_raw(), private.public_key().public_bytes_raw()
+    digits = _key_id(name, public).hex()
+    return KeyPair(
+        f"{_PRIVATE}{name}+{digits}+{_base64(_ED25519 + seed)}", f"{name}+{digits}+{_base64(_ED25519 + public)}"
+    )
+
+
+def sign_text(text: str, private: str) -> str:
+    """Sign a text.
+
+    Args:
+        text: What is signed; it ends in a line feed.
+        private: The key, `PRIVATE+KEY+name+id+base64`.
+
+    Returns:
+        The note.
+
+    Raises:
+        InputError: the key is none, or the text is none that a note can have.
+        ConfigError: the extra [signing] is not installed.
+    """
+    name, key = _private_key(private)
+    _must_be_text(text, "the text")
+    signature = _key_id(name, key.public_key().public_bytes_raw()) + key.sign(text.encode())
+    return f"{text}\n{_DASH} {name} {_base64(signature)}\n"
+
+
+def open_note(note: str, public: str) -> str | None:
+    """Verify a note.
+
+    Args:
+        note: The note.
+        public: The key that is trusted, `name+id+base64`.
+
+    Returns:
+        The text that was signed; None where the key has not signed it, or not this text.
+
+    Raises:
+        InputError: the note or the key is none.
+        ConfigError: the extra [signing] is not installed.
+    """
+    name, key = _public_key(public)
+    text, signatures = _parted(note)
+    from cryptography.exceptions import InvalidSignature
+
+    known = _key_id(name, key.public_bytes_raw())
+    mine = [made[_ID_BYTES:] for signer, made in signatures if signer == name and made[:_ID_BYTES] == known]
+    try:
+        # A note with one signature of a known key that does not hold is refused whole, as the format asks.
+        for signature in mine:
+            key.verify(signature, text.encode())
+    except InvalidSignature:
+        return None
+    return text if mine else None
+
+
+def head_text(scope: Scope, ledger: Head, transcript: Head) -> str:
+    """Spell the heads of a scope's two streams as the text of a note."""
+    lines = [origin_of(scope), str(ledger.seq), _base64(bytes.fromhex(ledger.hash))]
+    if transcript.seq:
+        lines.append(f"transcript {transcript.seq} {_base64(bytes.fromhex(transcript.hash))}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read_head_text(text: str) -> HeadNote:
+    """Read the text of a head's note; extension lines that are not known are passed over.
+
+    Raises:
+        InputError: it is not the text of a checkpoint.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) < 3 or not all(lines):  # noqa: PLR2004 origin, size, hash
+        raise InputError("the note is not over a head: its text must have the lines origin, seq and hash")
+    stated = next((found for line in lines[3:] if (found := _TRANSCRIPT.fullmatch(line))), None)
+    return HeadNote(lines[0], _head(lines[1], lines[2]), None if stated is None else _head(stated[1], stated[2]))
+
+
+def origin_of(scope: Scope) -> str:
+    """The origin line of a scope's notes: no two scopes have the same."""
+    return f"backstory/{scope.folder or 'global'}"
+
+
+def _head(seq: str, digest: str) -> Head:
+    raw = _decoded(digest)
+    if not _NUMBER.fullmatch(seq) or raw is None or len(raw) != _HASH_BYTES:
+        raise InputError(f"the note is not over a head: {seq[:40]!r} {digest[:80]!r} is not a seq and a hash")
+    return Head(int(seq), raw.hex())
+
+
+# Notes.
+
+
+def _parted(note: str) -> tuple[str, list[tuple[str, bytes]]]:
+    """Part a note into its text and its signatures."""
+    _must_be_text(note, "the note")
+    text, gap, rest = note.rpartition("\n\n")
+    lines = rest.removesuffix("\n").split("\n")
+    if not gap or len(note) > _LONGEST_NOTE:
+        raise InputError("this is not a signed note: it needs a text, an empty line and signature lines")
+    signatures = []
+    for line in lines:
+        dash, _, signed = line.partition(" ")
+        name, _, spelled = signed.partition(" ")
+        made = _decoded(spelled)
+        if dash != _DASH or not name or made is None or len(made) <= _ID_BYTES:
+            raise InputError(f"this is not a signed note: {line[:80]!r} is not a signature line")
+        signatures.append((name, made))
+    return f"{text}\n", signatures
+
+
+def _must_be_text(text: str, what: str) -> None:
+    if not text.endswith("\n") or any(char < " " and char != "\n" for char in text):
+        raise InputError(f"{what} must end in a line feed and hold no other control character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} holds a lone surrogate, which no note can") from error
+
+
+# Keys.
+
+
+def _must_be_name(name: str) -> None:
+    if not name or "+" in name or any(char.isspace() or char < " " for char in name):
+        raise InputError(
+            f"{name[:80]!r} cannot name a key: give a name without spaces and plus signs, such as example.com/ada"
+        )
+
+
+def _private_key(spelled: str) -> tuple[str, Ed25519PrivateKey]:
+    # What is wrong with it is not quoted: it is a secret.
+    wrong = "this is not a private key for notes, PRIVATE+KEY+name+id+base64: make one with `keygen`"
+    spelled = spelled.strip()
+    if not spelled.startswith(_PRIVATE):
+        raise InputError(wrong)
+    name, digits, raw = _key_parts(spelled.removeprefix(_PRIVATE), wrong)
+    key = _ed25519().from_private_bytes(raw)
+    if _key_id(name, key.public_key().public_bytes_raw()).hex() != digits:
+        raise InputError(wrong)
+    return name, key
+
+
+def _public_key(spelled: str) -> tuple[str, Ed25519PublicKey]:
+    spelled = spelled.strip()
+    if spelled.startswith(_PRIVATE):
+        # It is not quoted: it is a secret.
+        raise InputError("this is a private key: notes are verified with the public one, which `keygen` printed")
+    wrong = f"{spelled[:80]!r} is not a key to verify notes with, name+id+base64: see `keygen`"
+    name, digits, raw = _key_parts(spelled, wrong)
+    if _key_id(name, raw).hex() != digits:
+        raise InputError(wrong)
+    _ed25519()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return name, Ed25519PublicKey.from_public_bytes(raw)
+
+
+def _key_parts(spelled: str, wrong: str) -> tuple[str, str, bytes]:
+    """Return name, id and the 32 bytes of a key; the base64 may hold plus signs, the name may not."""
+    name, _, rest = spelled.partition("+")
+    digits, _, encoded = rest.partition("+")
+    raw = _decoded(encoded)
+    if raw is None or raw[:1] != _ED25519 or len(raw) != 1 + _KEY_BYTES:
+        raise InputError(wrong)
+    _must_be_name(name)
+    return name, digits, raw[1:]
+
+
+def _key_id(name: str, public: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + public).digest()[:_ID_BYTES]
+
+
+def _ed25519() -> type[Ed25519PrivateKey]:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError as error:
+        raise ConfigError("signed heads need cryptography: pip install 'backstory[signing]'") from error
+    return Ed25519PrivateKey
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

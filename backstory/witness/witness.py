@@ -1,0 +1,56 @@
+"""A home's witness: where heads are sent, and what of them can be read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store import EventStore
+from backstory.outbox.faults import Faults
+from backstory.projections.integrity.witnessed import Heads, Witnessed, WitnessFile
+from backstory.witness.destinations import Destination, FileWitness, destination_of
+from backstory.witness.sender import HeadSender
+from backstory.witness.sent_heads import SentHeads
+
+__all__ = ["Witness"]
+
+
+class Witness:
+    """The witness of one home.
+
+    Args:
+        witness: What the key `witness` says.
+        store: Where the streams are kept.
+        document: Says where a scope's memory.json lies.
+        faults: Where an outage is counted.
+        clock: Dates the lines.
+
+    Raises:
+        ValueError: `witness` names no destination.
+    """
+
+    def __init__(
+        self, witness: str, store: EventStore, document: Callable[[Scope], Path], faults: Faults, clock: Clock
+    ) -> None:
+        self.destination: Destination = destination_of(witness)
+        self._sent = SentHeads(document, self.destination.name)
+        self._file = WitnessFile(self.destination.path) if isinstance(self.destination, FileWitness) else None
+        self.sender = HeadSender(store, self.destination, self._sent, faults, clock)
+
+    def sent(self, scope: Scope) -> Head | None:
+        """Return the last head of a scope's ledger that was sent; None where none was."""
+        sent = self._sent.of(scope)
+        return None if sent is None else sent.ledger
+
+    def read(self, scope: Scope) -> Witnessed:
+        """Return what the witness has of a scope, for `verify`; a command or an address cannot be read."""
+        # Before the file is read: what is sent meanwhile may be missing in it.
+        sent = self.sent(scope)
+        if self._file is not None:
+            return self._file.read(scope, sent)
+        name = self.destination.name
+        note = f"heads are sent to {name}, which verify cannot read: give it one from there with --expect-head"
+        return Witnessed(name, Heads(), Heads(), (), (note,))

@@ -1,0 +1,1 @@
+"""Learning: when a model is asked, and what becomes of its answer. May import everything else in the ledger."""

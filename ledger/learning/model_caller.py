@@ -1,0 +1,188 @@
+"""Asking a model: one call after the other with a gap between them, again where that may help, and watched."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause
+from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
+from backstory.ledger.log.clock import Clock
+
+__all__ = ["Asking", "answer_of", "billed", "estimated"]
+
+_BACKOFF_SECONDS = (1.0, 60.0)
+_PATIENCE_SECONDS = 300.0
+
+
+def answer_of(model: Model, prompt: Prompt) -> Answer:
+    """Ask once, and hold a model to its port: what it raises otherwise, or answers otherwise, would never be settled.
+
+    Raises:
+        ModelUnavailableError, ModelRejectedError: as the port.
+    """
+    try:
+        answer: object = model.ask(prompt)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelUnavailableError(f"{model.name} failed ({type(error).__name__}): {error}") from error
+    if isinstance(answer, Answer) and isinstance(answer.text, str) and isinstance(answer.model, str):
+        return answer
+    raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
+
+
+def estimated(prompt: Prompt) -> int:
+    """Estimate the tokens of a whole prompt."""
+    from backstory.ledger.extraction.size import estimate_tokens
+
+    return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
+
+
+def billed(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
+    """Say in a cause who answered what prompt, and what it cost; of no answer, what would have been asked."""
+    usage = Usage() if answer is None else usage_of(answer)
+    return msgspec.structs.replace(
+        cause,
+        prompt=prompt.digest if answer is None or answer.prompted else None,
+        model=cause.model if answer is None else clip(answer.model, MAX_NAME),
+        tokens_in=usage.input,
+        tokens_out=usage.output,
+    )
+
+
+class Asking:
+    """All calls of one home; safe for threads and forks.
+
+    A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
+    second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart, whoever makes
+    them. After `stop` nobody is asked any more. `observers` are told of each call.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        max_attempts: int = 5,
+        min_gap: float = 0.5,
+        pause: Callable[[float], None] | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.clock = clock
+        self.observers = Observers(observers, clock=clock)
+        self._max_attempts = max_attempts
+        self._min_gap = timedelta(seconds=min_gap)
+        self._pause = pause or clock.sleep
+        self._next_call = self._asked = clock.now()
+        self._mutex = threading.Lock()
+        self._stopped = threading.Event()
+        self._hurrying: list[int] = []
+        """The threads that keep no gap meanwhile."""
+        _askings.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
+        self._mutex = threading.Lock()
+        stopped, self._stopped = self._stopped.is_set(), threading.Event()
+        if stopped:
+            self._stopped.set()
+        self._hurrying = [thread for thread in self._hurrying if thread == threading.get_ident()]
+
+    @contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Keep no gap between calls meanwhile: what little time is left goes to them."""
+        me = threading.get_ident()
+        with self._mutex:
+            self._hurrying.append(me)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._hurrying.remove(me)
+
+    def stop(self) -> None:
+        """Let nobody be asked any more."""
+        self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody is asked any more: what is answered by then is not to be committed."""
+        return self._stopped.is_set()
+
+    def put(
+        self, model: Model, prompt: Prompt, *, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
+    ) -> Answer | None:
+        """Ask until there is an answer; `call` tells of each attempt, just before it.
+
+        None where `overtaken` says that an answer would be discarded: what was erased meanwhile must not be sent.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
+        """
+        return self._persist(lambda: self._ask(model, prompt, call, overtaken))
+
+    def _ask(
+        self, model: Model, prompt: Prompt, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
+    ) -> Answer | None:
+        self._take_turn()
+        if self.stopped:
+            raise ModelRejectedError("the program is shutting down")
+        if overtaken():
+            return None
+        return self.observers.watch(call(), lambda: answer_of(model, prompt))
+
+    def _take_turn(self) -> None:
+        """Keep calls apart: each caller takes the next free moment and waits for it."""
+        with self._mutex:
+            now = self.clock.now()
+            # A clock that was set back moves what was reserved by it along.
+            self._next_call -= max(self._asked - now, timedelta())
+            self._asked = now
+            if self._hurrying:
+                return
+            mine = max(now, self._next_call)
+            self._next_call = mine + self._min_gap
+        wait = (mine - now).total_seconds()
+        if wait > 0:
+            self._pause(wait)
+
+    def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
+        from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+        def patience(state: RetryCallState) -> float:
+            low, high = _BACKOFF_SECONDS
+            wait: float = min(high, low * 2 ** (state.attempt_number - 1))
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.retry_after if isinstance(error, ModelUnavailableError) else None
+            return min(max(wait, asked or 0.0), _PATIENCE_SECONDS)
+
+        def enough(state: RetryCallState) -> bool:
+            return self.stopped or bool(stop_after_attempt(self._max_attempts)(state))
+
+        return Retrying(
+            stop=enough,
+            wait=patience,
+            retry=retry_if_exception_type(ModelUnavailableError),
+            sleep=self._pause,
+            reraise=True,
+        )(ask)
+
+
+_askings: weakref.WeakSet[Asking] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for asking in list(_askings):
+        asking.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,204 @@
+"""Long threads, summed up: a group of turns is put to a model, and what it makes of them becomes one commit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.commands import Summarize
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ModelError, ModelUnavailableError, ReplyError
+from backstory.ledger.core.events import UpdateFailed
+from backstory.ledger.core.memory import BARRIERS
+from backstory.ledger.core.moments import parse_moment
+from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.extraction.model import Answer, Model, Prompt
+from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.learning.model_caller import Asking, billed, estimated
+from backstory.ledger.learning.next_summary import Group, SummaryLimits, next_group
+from backstory.ledger.learning.observing import CallStarted, provider_of
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.threads.transcript import Thread
+
+if TYPE_CHECKING:
+    from backstory.ledger.extraction.summary_prompt import SummaryFrame
+
+__all__ = ["Summarizer", "Summing"]
+
+
+class Summing(msgspec.Struct, frozen=True):
+    """What came of asking for one summary; `failed` where its commit tells why there is none."""
+
+    commit: Commit
+    failed: bool
+
+
+class _Task(msgspec.Struct, frozen=True):
+    """A group, ready to be asked about; `at` is what a backfill dates its commit by."""
+
+    command: Summarize
+    prompt: Prompt
+    cause: Cause
+    at: datetime | None
+
+
+class Summarizer:
+    """Sums threads up; safe for threads, but whoever asks for one has to hold its lease.
+
+    It shares `asking` with whoever learns from the threads, so that all calls keep their distance. `prompts` is a
+    folder that overrides packaged templates; no prompt comes to more than `prompt_max_tokens`.
+    """
+
+    def __init__(
+        self,
+        asking: Asking,
+        limits: SummaryLimits | None = None,
+        *,
+        prompts: Path | None = None,
+        prompt_max_tokens: int = 24_000,
+    ) -> None:
+        self._asking = asking
+        self._limits = limits or SummaryLimits()
+        self._prompts = prompts
+        self._prompt_max_tokens = prompt_max_tokens
+
+    def has_work(self, writer: Writer, only: str | None = None) -> list[str]:
+        """Return the threads of a scope, or the one, of which something is to be summed up if a person asks for it.
+
+        All of them are looked at, so in a large scope this takes time.
+        """
+        if not self._limits.min_turns:
+            return []
+        with writer.state() as state:
+            threads = state.transcript.threads
+            return [
+                name
+                for name in (threads if only is None else (only,))
+                if (thread := threads.get(name)) is not None
+                and next_group(state.memory, state.coverage, thread, self._limits, anyway=True) is not None
+            ]
+
+    def run(
+        self, writer: Writer, thread: str, model: Model, *, anyway: bool = False, dated: bool = False
+    ) -> tuple[Summing, ...]:
+        """Have everything of a thread summed up that is long enough; the first failure ends it.
+
+        A failure is committed and changes nothing; it is not asked again until there is another group of turns, or
+        `anyway`. `dated` asks for the time of the last turn told. Recorded replies are never asked for a summary.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store; what has no commit yet is asked for again.
+            ConfigError: a prompt template cannot be read, or the templates leave no room.
+        """
+        done: list[Summing] = []
+        if not self._limits.min_turns or isinstance(model, RecordedReply):
+            return ()
+        while not self._asking.stopped:
+            task = self._task(writer, thread, model, anyway=anyway, dated=dated)
+            commit = None if task is None else self._settle(writer, task, model)
+            if commit is None:
+                break
+            done.append(Summing(commit, any(isinstance(event, UpdateFailed) for event in commit.events)))
+            if done[-1].failed:
+                break
+        return tuple(done)
+
+    def _task(self, writer: Writer, thread: str, model: Model, *, anyway: bool, dated: bool) -> _Task | None:
+        with writer.state() as state:
+            memory, pin = state.memory, state.transcript.head
+            known = state.transcript.threads.get(thread) or Thread(thread)
+            group = next_group(memory, state.coverage, known, self._limits, anyway=anyway)
+        if group is None:
+            return None
+        group, prompt = self._asked(group, self._frame(thread))
+        moments = [turn.at for turn in group.said]
+        moments += [moment for section in group.parts.values() for moment in (section.since, section.until)]
+        command = Summarize(
+            at="",
+            thread=thread,
+            level=group.level,
+            turns=group.turns,
+            basis=memory.seq,
+            since=min(moments),
+            until=max(moments),
+            shown=tuple(turn.n for turn in group.said),
+            sources=group.parts,
+        )
+        cause = Cause(
+            kind="summary",
+            thread=thread,
+            transcript=pin,
+            model=clip(str(model.name), MAX_NAME),
+            level=group.level,
+            summarized=group.turns,
+        )
+        return _Task(command, prompt, cause, parse_moment(command.until) if dated else None)
+
+    def _frame(self, thread: str) -> SummaryFrame:
+        from backstory.ledger.extraction.summary_prompt import SummaryFrame
+
+        return SummaryFrame(
+            thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
+        )
+
+    def _asked(self, group: Group, frame: SummaryFrame) -> tuple[Group, Prompt]:
+        """Make the question; what does not fit into it is left for the next group."""
+        if group.parts:
+            return group, frame.of_summaries(list(group.parts.values()))
+        said = tuple(frame.first_of(group.said))
+        turns = msgspec.structs.replace(group.turns, last=said[-1].n)
+        return msgspec.structs.replace(group, turns=turns, said=said), frame.of_turns(said)
+
+    def _settle(self, writer: Writer, task: _Task, model: Model) -> Commit | None:
+        """Ask, and commit what comes of it; None where the program is shutting down."""
+        from backstory.ledger.extraction.summary_prompt import read_summary
+
+        attempts = 0
+
+        def call() -> CallStarted:
+            nonlocal attempts
+            attempts += 1
+            return _call(writer, task, model, attempts)
+
+        def overtaken() -> bool:
+            with writer.state(durable=False) as state:
+                barriers = state.memory.barriers
+                known = state.transcript.threads.get(task.command.thread) or Thread(task.command.thread)
+                gone = any(n > len(known.turns) or known.turns[n - 1] is None for n in task.command.shown)
+            return gone or any(barriers.get(kind, 0) > task.command.basis for kind in BARRIERS)
+
+        answer: Answer | None = None
+        text, failed, detail = "", None, ""
+        try:
+            answer = self._asking.put(model, task.prompt, call=call, overtaken=overtaken)
+            if answer is None:
+                failed, detail = "basis", "what it was to be made from has changed"
+            else:
+                text = read_summary(answer.text, self._limits.max_chars)
+        except ReplyError as error:
+            failed, detail = "reply", str(error)
+        except ModelError as error:
+            failed, detail = "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", str(error)
+        if self._asking.stopped:
+            return None
+        command = msgspec.structs.replace(
+            task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, attempts)
+        )
+        return writer.commit(command, billed(task.cause, task.prompt, answer), at=task.at)
+
+
+def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
+    return CallStarted(
+        scope=writer.scope,
+        thread=task.command.thread,
+        turns=task.command.turns,
+        provider=provider_of(model),
+        model=task.cause.model or "",
+        prompt=task.prompt.digest,
+        estimated_tokens=estimated(task.prompt),
+        attempt=attempt,
+        kind="summary",
+    )

@@ -1,0 +1,70 @@
+"""Backlog of a scope: per thread, what waits to be learned from, kept from one look to the next.
+
+What is told of a thread is worked out again only when something came to it. So a look at many threads costs little more
+than naming them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from backstory.ledger.core.events import TurnRange
+from backstory.ledger.log.state import View
+from backstory.ledger.threads.coverage import Parked
+from backstory.ledger.threads.due import Timing, due_of
+from backstory.ledger.threads.transcript import Thread
+
+__all__ = ["Backlog", "Waiting", "count_turns"]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """What of one thread waits: how many turns, from when on they are due, and the parked ones with their counts."""
+
+    thread: str
+    turns: int
+    due: datetime | None
+    """Where `due_at` puts it without a look at the clock; None where nothing is worth an update by itself."""
+    parked: tuple[tuple[Parked, int], ...]
+
+
+class Backlog:
+    """The threads of a view of which something waits; not safe for threads."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._timing: Timing | None = None
+        self._known: dict[str, Waiting] = {}
+
+    def waiting(self, timing: Timing) -> list[Waiting]:
+        """Return what waits in each thread, by first word, as far as the view was read."""
+        touched, self.view.touched = self.view.touched, set()
+        if touched is None or timing != self._timing:
+            self._known = {}
+            touched = None
+        self._timing = timing
+        threads = self.view.transcript.threads
+        try:
+            names = threads.unsettled() if touched is None else touched
+            self.view.prepare(names)
+            for name in names:
+                self._known[name] = self._waiting(threads[name], timing)
+        except BaseException:
+            # What was not worked out would never be asked for again.
+            self.view.touched = None
+            raise
+        return [waiting for waiting in self._known.values() if waiting.turns or waiting.parked]
+
+    def _waiting(self, thread: Thread, timing: Timing) -> Waiting:
+        coverage = self.view.coverage
+        runs = coverage.pending(thread)
+        due = due_of(thread, runs, timing)
+        parked = tuple((item, count_turns(thread, [item.turns])) for item in coverage.parked(thread))
+        return Waiting(thread.name, count_turns(thread, runs), due, parked)
+
+
+def count_turns(thread: Thread, runs: Iterable[TurnRange]) -> int:
+    """Return how many turns of some runs stand."""
+    return sum(len(thread.standing(run.first, run.last)) for run in runs)

@@ -1,0 +1,194 @@
+"""What a process knows of a scope and has decided there: the view, and in front of it what is on its way to disk.
+
+One thread at a time, under `mutex`. It is decided on what will be there once everything before it is durable; if a
+write fails, what was decided on it falls, and the view starts over. In a forked child it starts over as well: what was
+decided and is not written is the parent's to write.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+from backstory.ledger.core.commit import Commit, Draft, Head, sealed
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.group_commit import Group, Ticket
+from backstory.ledger.log.snapshot import Snapshots
+from backstory.ledger.log.state import View
+from backstory.ledger.log.store import EventStore
+
+__all__ = ["Desk", "Lane"]
+
+
+class _Decided:
+    """A commit of this process that is not known to be durable; `before` and `after` once it was folded."""
+
+    __slots__ = ("after", "before", "folded", "ticket")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.folded = False
+        self.before = self.after = Memory()
+
+
+class Lane:
+    """One stream as this process writes it: what it has decided there, oldest first."""
+
+    def __init__(self, store: EventStore, stream: str) -> None:
+        self.stream = stream
+        self.group = Group(store, stream)
+        self.failures = 0
+        self.decided: deque[_Decided] = deque()
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        self.group.renew()
+        for mine in self.decided:
+            self.group.disown(mine.ticket)
+        self.decided = deque()
+
+
+class Desk:
+    """A scope's two lanes and the view behind them; `mutex` is for whoever uses it to hold.
+
+    `news` are the ledger's commits that are durable and that nobody was told of yet, each with the memory before and
+    after it; who tells of them holds `announcing`. `met_erasure` is called when the replay of a ledger came across
+    redactions.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        scope: Scope,
+        snapshots: Snapshots | None,
+        salts: Callable[[], str],
+        met_erasure: Callable[[], None],
+    ) -> None:
+        self.mutex = threading.RLock()
+        self.announcing = threading.Lock()
+        self.view = View(store, scope, snapshots)
+        self.learned = Lane(store, self.view.ledger)
+        self.said = Lane(store, self.view.transcript_stream)
+        self.news: deque[tuple[Commit, Memory, Memory]] = deque()
+        self.newest: tuple[Memory, Head] | None = None
+        """The memory after the newest of them, for whoever takes it first."""
+        self._salts = salts
+        self._met_erasure = met_erasure
+        self._beginning = self.view.beginnings
+        """How often the view had started over when what is decided was folded into it."""
+        _desks.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
+        self.mutex = threading.RLock()
+        self.announcing = threading.Lock()
+        self.news = deque()
+        self.newest = None
+        self.learned.renew()
+        self.said.renew()
+        self.view.start_over()
+
+    def settle(self, *lanes: Lane) -> None:
+        """Bring the view up to date, with nothing in it that is not durable."""
+        self.catch_up(*lanes)
+        while any(lane.decided for lane in lanes):
+            for lane in lanes:
+                if lane.decided:
+                    lane.group.is_settled(lane.decided[-1].ticket)
+            self.catch_up(*lanes)
+
+    def catch_up(self, *lanes: Lane) -> None:
+        """Fold what this process has decided; where nothing of that is under way, also what others have appended."""
+        while True:
+            if self._beginning != self.view.beginnings and (self.learned.decided or self.said.decided):
+                # What was folded before the view started over is gone from it, and on disk only by and by.
+                self._start_over()
+            # Of either lane, and before anything is read: what the view reads must not be folded after it.
+            for lane in (self.learned, self.said):
+                self.let_go(lane)
+                self.fold_decided(lane)
+            self._beginning = self.view.beginnings
+            for lane in lanes:
+                if not lane.decided:
+                    self._refresh(lane)
+            if self._beginning == self.view.beginnings:
+                return
+
+    def _refresh(self, lane: Lane) -> None:
+        if lane is self.said:
+            self.view.refresh_transcript()
+            return
+        self.view.refresh_ledger()
+        if self.view.redacted:
+            self._met_erasure()
+
+    def let_go(self, lane: Lane) -> None:
+        """Drop what is settled; where something that was folded has failed, start over."""
+        lane.failures = lane.group.count_failures()
+        while lane.decided and lane.decided[0].ticket.settled and lane.decided[0].ticket.error is None:
+            mine = lane.decided.popleft()
+            if not mine.folded:
+                self._fold(lane, mine)
+            if lane is self.learned:
+                self.news.append((mine.ticket.commit, mine.before, mine.after))
+                self.newest = mine.after, mine.ticket.commit.head
+        failed = [mine for mine in lane.decided if mine.ticket.error is not None]
+        if failed:
+            lane.decided = deque(mine for mine in lane.decided if mine.ticket.error is None)
+            if any(mine.folded for mine in failed):
+                self._start_over()
+
+    def _start_over(self) -> None:
+        """Read both streams anew, once nothing is under way in either."""
+        for lane in (self.learned, self.said):
+            if lane.decided:
+                lane.group.is_settled(lane.decided[-1].ticket)
+                self.let_go(lane)
+        self.view.start_over()
+
+    def fold_decided(self, lane: Lane) -> None:
+        """Fold what this process has decided on a lane, whether or not it is durable."""
+        for mine in lane.decided:
+            if not mine.folded:
+                self._fold(lane, mine)
+
+    def _fold(self, lane: Lane, mine: _Decided) -> None:
+        if lane is self.said:
+            self.view.take_said(mine.ticket.commit)
+        else:
+            mine.before = self.view.memory
+            self.view.take(mine.ticket.commit)
+            mine.after = self.view.memory
+        mine.folded = True
+
+    def add(self, lane: Lane, after: Head, draft: Draft) -> Ticket:
+        """Seal a draft that was decided on a head and queue it; it is folded when the lane is looked at next.
+
+        If the process was forked since it was decided, the child's view stands elsewhere, and the ticket says so.
+
+        Raises:
+            StoreError: a value in it cannot be written.
+        """
+        line, commit = sealed(draft, after, self._salts)
+        # Where a write has failed that is not known of here yet, the ticket says so at once.
+        if after == (self.view.head if lane is self.learned else self.view.transcript.head):
+            ticket = lane.group.add(line, commit, lane.failures)
+        else:
+            ticket = lane.group.refuse(line, commit)
+        lane.decided.append(_Decided(ticket))
+        return ticket
+
+
+_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for desk in list(_desks):
+        desk.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,119 @@
+"""Where a scope stood when a read model last looked: the port through which opening is spared a replay from the start.
+
+What was said is always read from the lines themselves, and each of them is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.events import TurnRange
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.ranges import Ranges
+from backstory.ledger.threads.thread_coverage import ThreadCoverage
+from backstory.ledger.threads.turn_columns import Trace
+
+__all__ = ["Origin", "Place", "RecordedLine", "RecordedLines", "Snapshots", "ThreadSnapshot"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a line is: its seq in the stream, and the byte it begins at (0 where the engine has no offsets)."""
+
+    seq: int
+    byte: int
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """A moment to go on from: the memory at the ledger's head, and where both streams stood.
+
+    `ledger_end` and `transcript_end` are the bytes behind the last line taken in; `transcript_at` the time of the
+    transcript's last commit; `cleared` the transcript's seq up to which clears have covered everything; `turns` how
+    many turns were ever recorded, erased ones included.
+    """
+
+    memory: Memory
+    ledger: Head
+    ledger_end: int
+    transcript: Head
+    transcript_end: int
+    transcript_at: str
+    cleared: int
+    turns: int
+
+
+class RecordedLine(msgspec.Struct, frozen=True):
+    """A line of the transcript that records turns of a thread, and the ordinals that belong to it, both included.
+
+    The first of them may be missing, where a transcript was cut short: the line records the last ones.
+    """
+
+    place: Place
+    first: int
+    last: int
+
+
+class RecordedLines(msgspec.Struct, frozen=True):
+    """The lines that record some turns, in order, and what is left of those of them that were erased, by ordinal.
+
+    A trace is None where the redaction tells too little to know the turn by.
+    """
+
+    lines: Sequence[RecordedLine]
+    redacted: Mapping[int, Trace | None]
+
+
+class ThreadSnapshot(msgspec.Struct, frozen=True):
+    """What is known of a thread at an origin without its lines.
+
+    `turns` is how many were recorded, `superseded` and `withdrawn` the ordinals that stand no longer, `restored` those
+    to be learned from again, with the commit that brought them back; `redacted`: a turn was erased; `newest` are the
+    lines of the last turns.
+    """
+
+    turns: int
+    superseded: Ranges
+    withdrawn: Ranges
+    restored: Mapping[int, int]
+    redacted: bool
+    coverage: ThreadCoverage
+    newest: RecordedLines
+
+
+class Snapshots(Protocol):
+    """Remembers origins of one scope, and where the lines about each thread are.
+
+    It never stands on an erasure that is not complete: what was named is gone from every line it points to.
+    """
+
+    def origin(self) -> Origin | None:
+        """Return the newest moment known whose hashes are still those of the streams; None: replay from the start."""
+
+    def places(self, thread: str, origin: Origin) -> tuple[Sequence[Place], Sequence[Place]]:
+        """Return the lines about a thread, up to an origin: the ledger's commits, then the transcript's, in order."""
+
+    def places_of(
+        self, threads: Collection[str], origin: Origin
+    ) -> Mapping[str, tuple[Sequence[Place], Sequence[Place]]]:
+        """Return the same for many threads at once, by name; fewer of them where to look up each costs less."""
+
+    def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
+        """Return what was known of a thread at an origin, with the lines of so many turns at its end.
+
+        None where more is known by now, and not what was then.
+        """
+
+    def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
+        """Return the lines that record turns of a thread; what was redacted behind the last turn comes with that."""
+
+    def recorded_by(self, thread: str, seq: int, origin: Origin) -> int:
+        """Return how many of a thread's turns were recorded up to a commit of the transcript before an origin."""
+
+    def threads(self, origin: Origin) -> Sequence[str]:
+        """Return the names of all threads recorded up to an origin, by first word."""
+
+    def unsettled(self, origin: Origin) -> Sequence[str]:
+        """Return, by first word, at least the threads in which a turn up to an origin is not covered."""

@@ -1,0 +1,130 @@
+"""What the JSONL engine asks of files and folders: whole writes, private folders, and refusals in our own words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+
+from backstory.ledger.core.errors import StoreError
+
+__all__ = [
+    "count_lines",
+    "last_line",
+    "make_folder",
+    "put_in_place",
+    "refused",
+    "sync_folder",
+    "translated",
+    "unfinished",
+    "write_whole",
+]
+
+_CHUNK = 1 << 16
+
+_HINTS = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EACCES: "check the folder's owner and mode, or choose another --home",
+    errno.EPERM: "check the folder's owner and mode, or choose another --home",
+    errno.EROFS: "the file system is read-only: choose another --home",
+    errno.ENOTDIR: "a file stands where a folder should be: choose another --home",
+    errno.EEXIST: "a file stands where a folder should be: choose another --home",
+}
+
+
+class translated:  # noqa: N801 it is used as a function is
+    """Turn the operating system's refusals into ours, each with the place and a way out; a context manager."""
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: Path | str, what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise refused(self._path, self._what, error) from error
+
+
+def refused(path: Path | str, what: str, error: OSError) -> StoreError:
+    """Spell a refusal in our own words."""
+    hint = _HINTS.get(error.errno or 0, "check the disk")
+    return StoreError(f"cannot {what} {path}: {error.strerror or error}; {hint}")
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of the data; what the system takes only in part is offered again until it says why."""
+    rest = memoryview(data)
+    while rest:
+        written = os.write(descriptor, rest)
+        if written == 0:
+            raise OSError(errno.EIO, f"only {len(data) - len(rest)} of {len(data)} bytes were written")
+        rest = rest[written:]
+
+
+def unfinished(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.new")
+
+
+def put_in_place(path: Path, data: bytes) -> None:
+    """Put a small file, for nobody else to read, in the place of what is there: whole or not at all, and not synced."""
+    fresh = unfinished(path)
+    # What lies there is what a killed process left, or a link that somebody laid.
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        write_whole(descriptor, data)
+    finally:
+        os.close(descriptor)
+    fresh.replace(path)
+
+
+def last_line(descriptor: int, size: int) -> tuple[bytes, int]:
+    """Return the last whole line without its break, and the offset behind that break; 0 where there is no line."""
+    step = _CHUNK
+    while True:
+        start = max(0, size - step)
+        tail = os.pread(descriptor, size - start, start)
+        end = tail.rfind(b"\n")
+        begin = tail.rfind(b"\n", 0, end) if end >= 0 else -1
+        if begin >= 0 or start == 0:
+            return tail[begin + 1 : max(end, 0)], start + end + 1
+        step *= 4
+
+
+def count_lines(descriptor: int, end: int) -> int:
+    """Count the line breaks before an offset."""
+    return sum(os.pread(descriptor, min(_CHUNK, end - start), start).count(b"\n") for start in range(0, end, _CHUNK))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for nobody else to look into; `mkdir` gives its mode to the last one only."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which files a folder holds; a file system that knows no such thing is taken at its word."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,281 @@
+"""Locks on files: among the threads of a process, among processes, and gone with whoever holds them.
+
+A lock file stays open between two uses, since to open it costs more than to lock it; a lock on a file that is no longer
+the one at its path would be nobody's, so that is checked each time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from backstory.ledger.core.errors import LockTimeoutError
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store.files import make_folder, refused, translated
+
+__all__ = ["FileLocks", "Lease", "kept_free", "lease", "leased"]
+
+_POLL_SECONDS = (0.0005, 0.02)
+_KEPT_OPEN = 128
+
+
+class _Hold:
+    """One lock among the threads of this process; the one that has it may take it again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.depth = 0
+        self.descriptor: int | None = None
+        self.file = (0, 0)
+        """Which file the descriptor is of: device and inode."""
+
+
+class FileLocks:
+    """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
+
+    Paths are plain texts: of what every commit pays for, making a Path was a good part.
+    """
+
+    def __init__(self, timeout: float, clock: Clock) -> None:
+        self._timeout = timeout
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._holds: dict[str, _Hold] = {}
+        self._open = 0
+        self._process = os.getpid()
+
+    def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold the lock; without `wait` it is had at once or not at all.
+
+        Raises:
+            LockTimeoutError: somebody else keeps it.
+            StoreError: the lock file cannot be made.
+        """
+        return _Held(self, path, self._timeout if wait else 0.0)
+
+    def take(self, path: str, timeout: float) -> _Hold:
+        """Take the lock, or take it again; see `held`."""
+        hold = self._hold(path)
+        if not hold.lock.acquire(timeout=timeout):
+            raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
+        try:
+            if hold.depth == 0:
+                self._lock(path, hold, timeout)
+        except BaseException:
+            hold.lock.release()
+            raise
+        hold.depth += 1
+        return hold
+
+    def give_back(self, hold: _Hold) -> None:
+        """Let go of the lock as often as it was taken."""
+        try:
+            hold.depth -= 1
+            if hold.depth == 0:
+                self._unlock(hold)
+        finally:
+            hold.lock.release()
+
+    def write_note(self, path: str, note: bytes) -> None:
+        """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        descriptor = self._hold(path).descriptor
+        if descriptor is not None:
+            os.pwrite(descriptor, note, 0)
+
+    def close(self) -> None:
+        """Close the lock files that nobody holds; they are opened again when they are needed."""
+        with self._guard:
+            holds = list(self._holds.values())
+        for hold in holds:
+            if hold.lock.acquire(blocking=False):
+                try:
+                    if hold.depth == 0:
+                        self._close(hold)
+                finally:
+                    hold.lock.release()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            for hold in self._holds.values():
+                self._close(hold)
+
+    def _hold(self, path: str) -> _Hold:
+        with self._guard:
+            if self._process != os.getpid():
+                self._forget_parent()
+            return self._holds.setdefault(path, _Hold())
+
+    def _forget_parent(self) -> None:
+        """After a fork parent and child share each open lock file, and with it the lock: the child opens its own."""
+        for hold in self._holds.values():
+            if hold.descriptor is not None:
+                os.close(hold.descriptor)
+        self._holds = {}
+        self._open = 0
+        self._process = os.getpid()
+
+    def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
+        waited, pause = 0.0, _POLL_SECONDS[0]
+        while True:
+            try:
+                if self._try(path, hold):
+                    return
+            except OSError as error:
+                raise refused(path, "lock", error) from error
+            if not timeout:
+                raise LockTimeoutError(f"{path} is held by another process just now: try again")
+            if waited >= timeout:
+                raise LockTimeoutError(
+                    f"{path} is held by another process after {timeout:g} s: "
+                    "end that process, or raise file_lock_timeout_seconds"
+                )
+            self._clock.sleep(pause)
+            waited += pause
+            pause = min(pause * 2, _POLL_SECONDS[1])
+
+    def _try(self, path: str, hold: _Hold) -> bool:
+        if hold.descriptor is None:
+            make_folder(Path(path).parent)
+            hold.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._open += 1
+            opened = os.fstat(hold.descriptor)
+            hold.file = (opened.st_dev, opened.st_ino)
+        try:
+            fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            now = os.stat(path)  # noqa: PTH116
+            if (now.st_dev, now.st_ino) == hold.file:
+                return True
+        except BlockingIOError:
+            return False
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            self._close(hold)
+            raise
+        self._close(hold)
+        return False
+
+    def _unlock(self, hold: _Hold) -> None:
+        if self._open > _KEPT_OPEN:
+            self._close(hold)
+        elif hold.descriptor is not None:
+            fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
+
+    def _close(self, hold: _Hold) -> None:
+        if hold.descriptor is not None:
+            os.close(hold.descriptor)
+            hold.descriptor = None
+            self._open -= 1
+
+
+class _Held:
+    """A lock for the length of a block; plain, since every commit takes one."""
+
+    __slots__ = ("_hold", "_locks", "_path", "_timeout")
+
+    def __init__(self, locks: FileLocks, path: str, timeout: float) -> None:
+        self._locks = locks
+        self._path = path
+        self._timeout = timeout
+
+    def __enter__(self) -> None:
+        self._hold = self._locks.take(self._path, self._timeout)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._locks.give_back(self._hold)
+
+
+@contextmanager
+def kept_free(path: str) -> Iterator[bool]:
+    """Tell whether nobody holds a lock, and keep it so for the length of the block; it never waits.
+
+    A lock file that is not there, or that this process may not open, is held by nobody it could know of.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # Said, not left to closing: a forked process may have the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+class Lease:
+    """A lease that is held; its file is gone when it ends, and harmless where it was left. Any thread may end it."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptors = [descriptor]
+        self._process = os.getpid()
+
+    def end(self) -> None:
+        """Give it back; a second time does nothing, and in a forked child it stays the parent's."""
+        # One thread only gets it out of a list; a lock would be one more thing that a fork may find taken.
+        with suppress(IndexError):
+            descriptor = self._descriptors.pop()
+            if self._process == os.getpid():
+                self._path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def lease(path: Path) -> Lease | None:
+    """Try to take a lease, once, without waiting; None where somebody else holds it.
+
+    Raises:
+        StoreError: its file cannot be made.
+    """
+    with translated(path, "lock"):
+        descriptor = _take(path)
+    return None if descriptor is None else Lease(path, descriptor)
+
+
+@contextmanager
+def leased(path: Path) -> Iterator[bool]:
+    """Try to hold a lease for the length of a block; see `lease`."""
+    held = lease(path)
+    try:
+        yield held is not None
+    finally:
+        if held is not None:
+            held.end()
+
+
+def _take(path: Path) -> int | None:
+    make_folder(path.parent)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

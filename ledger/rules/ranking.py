@@ -1,0 +1,107 @@
+"""Who stays when memory is full (row D15): a total order of facts under a policy, at a moment.
+
+`confidence` ranks by confidence alone. `hybrid` weighs confidence, how fresh the last confirmation is (a creation
+counts half), and how much the fact was used of late; the best corrections keep some places for themselves. Ties keep
+the newer fact, then the later born.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from heapq import nlargest, nsmallest
+from operator import attrgetter
+from typing import TypeAlias
+
+from backstory.ledger.core.events import Access, Fact
+from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.review import days_since
+
+__all__ = ["Ranking"]
+
+Rank: TypeAlias = tuple[bool, float, str, int, int]
+
+# A getter, since it is asked of every fact of a full memory. People's facts stand above all others.
+_by_confidence: Callable[[Fact], Rank] = attrgetter("by_hand", "confidence", "created_at", "seq", "place")
+
+_FULL_HEAT = 8.0
+"""So many uses of late make a fact as warm as can be."""
+
+
+class Ranking:
+    """The order in which facts give way under a policy; `at` is the moment, `heat` what was used of late."""
+
+    def __init__(self, policy: Policy, at: str, heat: Mapping[str, Access]) -> None:
+        self.policy = policy
+        self._at = at
+        self._heat = heat
+        self._hybrid = policy.fact_eviction_policy == "hybrid"
+        self.key: Callable[[Fact], Rank] = self._weighed if self._hybrid else _by_confidence
+        """A fact's rank: the higher stays."""
+
+    def _weighed(self, fact: Fact) -> Rank:
+        return (fact.by_hand, self._score(fact), fact.created_at, fact.seq, fact.place)
+
+    def _score(self, fact: Fact) -> float:
+        policy = self.policy
+        return (
+            policy.eviction_confidence_weight * fact.confidence
+            + policy.eviction_confirmation_weight * self._freshness(fact)
+            + policy.eviction_access_weight * self._warmth(fact)
+        )
+
+    def _freshness(self, fact: Fact) -> float:
+        half_life = self.policy.eviction_confirmation_half_life_days
+        if fact.confirmed_at is not None:
+            return _decayed(fact.confirmed_at, self._at, half_life)
+        return 0.5 * _decayed(fact.created_at, self._at, half_life)
+
+    def _warmth(self, fact: Fact) -> float:
+        access = self._heat.get(fact.id)
+        if access is None:
+            return 0.0
+        left = access.heat * _decayed(access.at, self._at, self.policy.eviction_access_half_life_days)
+        return min(1.0, math.log1p(left) / math.log1p(_FULL_HEAT))
+
+    def spelled(self, fact: Fact) -> str:
+        """Say what a fact is ranked by."""
+        created = f"created {fact.created_at}"
+        if not self._hybrid:
+            return f"confidence {fact.confidence:g}, {created}"
+        return (
+            f"score {self._score(fact):.4f} (confidence {fact.confidence:g}, confirmation {self._freshness(fact):.4f}, "
+            f"access {self._warmth(fact):.4f}), {created}"
+        )
+
+    def overflow(self, facts: Iterable[Fact], *, by_hand_too: bool = False) -> list[Fact]:
+        """Return the facts that give way so that at most `max_facts` stay, lowest rank first.
+
+        Facts entered by hand are never named, unless `by_hand_too`: then they go last. Fewer than needed are returned
+        where not enough may go.
+        """
+        everyone = list(facts)
+        over = len(everyone) - self.policy.max_facts
+        if over <= 0:
+            return []
+        spared = self._reserved(everyone)
+        pool = [fact for fact in everyone if (by_hand_too or not fact.by_hand) and fact.id not in spared]
+        return nsmallest(over, pool, key=self.key)
+
+    def _reserved(self, facts: Collection[Fact]) -> set[str]:
+        """Name the corrections that keep their places whatever their rank; people's facts come before them."""
+        policy = self.policy
+        if not self._hybrid:
+            return set()
+        slots = min(
+            policy.eviction_correction_reserved_max,
+            math.ceil(policy.max_facts * policy.eviction_correction_reserved_fraction),
+        )
+        by_hand = sum(fact.by_hand for fact in facts)
+        corrections = [fact for fact in facts if fact.category == "correction"]
+        best = nlargest(slots, corrections, key=self.key)
+        room = max(0, policy.max_facts - by_hand)
+        return {fact.id for fact in [fact for fact in best if not fact.by_hand][:room]}
+
+
+def _decayed(moment: str, at: str, half_life: float) -> float:
+    return math.exp2(-days_since(moment, at) / half_life)

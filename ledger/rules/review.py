@@ -1,0 +1,69 @@
+"""Which facts are up for review (row D13), and which categories have so many that they may be merged (row D14)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import Policy
+
+__all__ = ["days_since", "fragmented", "is_stale", "lifetime", "longest_lifetime", "review_from", "stale_facts"]
+
+_DAY = timedelta(days=1)
+
+# Every decision asks it of every fact's times, and they hardly ever change.
+_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
+
+
+def days_since(moment: str, at: str) -> float:
+    """Return how many days lie between two moments as the logs spell them; never less than none."""
+    return max(0.0, (_moment(at) - _moment(moment)) / _DAY)
+
+
+def review_from(fact: Fact) -> str:
+    """Return the moment from which a fact's lifetime runs: when it was last confirmed, else when it was created."""
+    return max(fact.confirmed_at or "", fact.created_at)
+
+
+def lifetime(fact: Fact, policy: Policy) -> int:
+    """Return for how many days a fact is left alone."""
+    return policy.staleness_age_days if fact.expected_valid_days is None else fact.expected_valid_days
+
+
+def longest_lifetime(policy: Policy) -> int:
+    """Return the longest lifetime, in days, that a model may give a new fact."""
+    return int(policy.staleness_age_days * policy.staleness_max_lifetime_multiplier)
+
+
+def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
+    """Whether a fact is up for review: older than its lifetime, not a person's, and of no protected category."""
+    return (
+        not fact.by_hand
+        and fact.category not in policy.staleness_protected_categories
+        and days_since(review_from(fact), at) > lifetime(fact, policy)
+    )
+
+
+def stale_facts(memory: Memory, at: str) -> list[Fact]:
+    """Return the facts up for review, in order of birth; none where they are fewer than a review is worth."""
+    policy = memory.policy
+    if not policy.staleness_review_enabled:
+        return []
+    stale = [fact for fact in memory.in_order() if is_stale(fact, policy, at)]
+    return stale if len(stale) >= policy.staleness_min_candidates else []
+
+
+def fragmented(memory: Memory) -> dict[str, list[Fact]]:
+    """Return the facts that may be merged by their category, the fullest first; a person's facts are not among them."""
+    policy = memory.policy
+    if not policy.consolidation_enabled:
+        return {}
+    kinds: defaultdict[str, list[Fact]] = defaultdict(list)
+    for fact in memory.in_order():
+        if not fact.by_hand and fact.category not in policy.staleness_protected_categories:
+            kinds[fact.category].append(fact)
+    full = {name: facts for name, facts in kinds.items() if len(facts) >= policy.consolidation_min_facts}
+    return dict(sorted(full.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -1,0 +1,251 @@
+"""What of a model's answer is refused before anything competes: malformed, gated, empty, unknown, out of reach.
+
+Each candidate is looked at alone first, then for what others of the same answer say of the same facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from backstory.ledger.core.commands import Extract, labels_of
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.events import (
+    Candidate,
+    Consolidation,
+    Edit,
+    Extension,
+    Fact,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Unread,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.rules.admission import Verdict
+from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
+from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
+
+__all__ = ["screen"]
+
+_KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
+"""What is remembered: what holds for the user at large, lastingly, and is so rather than told to be done."""
+_FEWEST_SOURCES = 2
+_STALE = "staleFacts"
+_STALE_REMOVALS = "staleFactsToRemove/"
+
+
+def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verdict]:
+    """Return the refusals of a model's answer, by place, that need no competition."""
+    return _Screening(memory, command, ranking).verdicts()
+
+
+class _Screening:
+    def __init__(self, memory: Memory, command: Extract, ranking: Ranking) -> None:
+        self._memory = memory
+        self._policy = memory.policy
+        self._command = command
+        self._ranking = ranking
+        self._candidates = command.proposal.candidates
+        self._refused: dict[str, Verdict] = {}
+        self._due: frozenset[str] | None = None
+        self._full: Mapping[str, Sequence[Fact]] | None = None
+
+    def verdicts(self) -> dict[str, Verdict]:
+        for candidate in self._candidates:
+            verdict = self._gate(candidate) or self._alone(candidate)
+            if verdict is not None:
+                self._refused[candidate.place] = verdict
+        self._bind_gated_replacements()
+        for rule in (self._repeated, self._too_many_stale, self._spared, self._regrouped, self._too_many_groups):
+            self._refused |= dict(rule())
+        return self._refused
+
+    def _standing(self) -> Iterator[Candidate]:
+        return (candidate for candidate in self._candidates if candidate.place not in self._refused)
+
+    # One candidate alone.
+
+    def _gate(self, candidate: Candidate) -> Verdict | None:
+        if not self._policy.gate_enabled or isinstance(candidate, Edit | Unread):
+            return None
+        for name, label in labels_of(candidate).items():
+            if label.strip().casefold() != _KEPT[name]:
+                return Verdict("gate", f"{name} is {label}; only what is {_KEPT[name]} is remembered")
+        return None
+
+    def _alone(self, candidate: Candidate) -> Verdict | None:
+        match candidate:
+            case Unread():
+                return Verdict("malformed", candidate.detail)
+            case NewFact():
+                return self._new_fact(candidate)
+            case NewSummary():
+                return self._summary(candidate)
+            case Removal() if candidate.place.startswith(_STALE):
+                return self._review(candidate)
+            case Extension():
+                return self._review(candidate)
+            case Removal() | Reinforcement():
+                return self._reference(candidate.id)
+            case Consolidation():
+                return self._consolidation(candidate)
+            case _:
+                return Verdict("malformed", "a model cannot ask for this")
+
+    def _new_fact(self, candidate: NewFact) -> Verdict | None:
+        if (verdict := _says_nothing(candidate.content)) is not None:
+            return verdict
+        return self._threshold(candidate.confidence)
+
+    def _threshold(self, confidence: float) -> Verdict | None:
+        threshold = self._policy.fact_confidence_threshold
+        if confidence < threshold:
+            return Verdict("threshold", f"confidence {confidence:g} is under the threshold of {threshold:g}")
+        return None
+
+    def _summary(self, candidate: NewSummary) -> Verdict | None:
+        if _is_mute(candidate.summary):
+            return Verdict("empty", "the section's new text has neither a letter nor a digit")
+        text, _ = scrub_uploads(candidate.summary)
+        if not text:
+            return Verdict("upload", "nothing but uploads was said in it")
+        if text == self._memory.section(candidate.place).summary:
+            return Verdict("unchanged", "the section already says exactly this")
+        return None
+
+    def _reference(self, fact_id: str) -> Verdict | None:
+        fact, shown = self._memory.facts.get(fact_id), self._command.shown
+        if fact is None:
+            return Verdict("unknown_fact", "no live fact has this id")
+        if fact.seq > self._command.basis if shown is None else fact.id not in shown:
+            return Verdict("unknown_fact", "the model was not shown this fact")
+        if fact.by_hand:
+            return Verdict("by_hand", "a person entered this fact; only a person changes it")
+        return None
+
+    def _review(self, candidate: Removal | Extension) -> Verdict | None:
+        if not self._policy.staleness_review_enabled:
+            return Verdict("disabled", "the review of old facts is not enabled")
+        if (verdict := self._reference(candidate.id)) is not None:
+            return verdict
+        fact = self._memory.facts[candidate.id]
+        if fact.category in self._policy.staleness_protected_categories:
+            return Verdict("not_due", f"facts of the category {fact.category} are never reviewed")
+        if fact.id not in self._up_for_review() or not is_stale(fact, self._policy, self._command.at):
+            return Verdict("not_due", "the fact was not up for review")
+        return None
+
+    def _up_for_review(self) -> frozenset[str]:
+        if self._due is None:
+            asked = self._command.stale
+            if asked is None:
+                asked = tuple(fact.id for fact in stale_facts(self._memory, self._command.at))
+            self._due = frozenset(asked if len(asked) >= self._policy.staleness_min_candidates else ())
+        return self._due
+
+    def _consolidation(self, candidate: Consolidation) -> Verdict | None:
+        if not self._policy.consolidation_enabled:
+            return Verdict("disabled", "merging facts is not enabled")
+        if (verdict := _says_nothing(candidate.content)) is not None:
+            return verdict
+        for source in candidate.sources:
+            if (verdict := self._reference(source)) is not None:
+                return Verdict(verdict.rule, f"{source}: {verdict.detail}")
+        return self._sources(candidate)
+
+    def _sources(self, candidate: Consolidation) -> Verdict | None:
+        count, most = len(set(candidate.sources)), self._policy.consolidation_max_sources
+        if not _FEWEST_SOURCES <= count <= most or count < len(candidate.sources):
+            named = len(candidate.sources)
+            return Verdict(
+                "sources", f"it names {named} sources; {_FEWEST_SOURCES} to {most} different ones are merged"
+            )
+        facts = [self._memory.facts[source] for source in candidate.sources]
+        kinds = {fact.category for fact in facts}
+        if len(kinds) > 1:
+            return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(kinds))}")
+        if self._full is None:
+            self._full = fragmented(self._memory)
+        if facts[0].category not in self._full:
+            return Verdict("sources", f"the category {facts[0].category} is not up for merging")
+        if {dedup_key(fact.content, self._policy.dedup_key) for fact in facts} <= {
+            dedup_key(candidate.content, self._policy.dedup_key)
+        }:
+            return Verdict("unchanged", "it says what its sources say")
+        # A merged fact is as certain as the best of its sources at most.
+        most_certain = max(fact.confidence for fact in facts)
+        stated = most_certain if candidate.confidence is None else candidate.confidence
+        return self._threshold(min(stated, most_certain))
+
+    # Several of one answer together.
+
+    def _bind_gated_replacements(self) -> None:
+        """What was to replace a fact that stays falls with its removal: they are one change."""
+        news = {candidate.place for candidate in self._candidates if isinstance(candidate, NewFact)}
+        for candidate in self._candidates:
+            verdict = self._refused.get(candidate.place)
+            if verdict is None or verdict.rule != "gate" or not isinstance(candidate, Removal):
+                continue
+            place = f"newFacts/{candidate.replacement}"
+            if place in news and place not in self._refused:
+                self._refused[place] = Verdict(
+                    "removal_refused", f"{candidate.place}, which it was to make up for, was refused ({verdict.rule})"
+                )
+
+    def _repeated(self) -> Iterator[tuple[str, Verdict]]:
+        """Refuse the second and later mention of one fact by the same kind of change."""
+        seen: dict[tuple[type, str], str] = {}
+        for candidate in self._standing():
+            if isinstance(candidate, Removal | Reinforcement | Extension):
+                first = seen.setdefault((type(candidate), candidate.id), candidate.place)
+                if first != candidate.place:
+                    yield candidate.place, Verdict("repeated", f"{first} already asks for this")
+
+    def _too_many_stale(self) -> Iterator[tuple[str, Verdict]]:
+        """Of more removals than a review may make, those of the lowest rank are made."""
+        asked = [c for c in self._standing() if isinstance(c, Removal) and c.place.startswith(_STALE_REMOVALS)]
+        most = self._policy.staleness_max_removals_per_cycle
+        facts = self._memory.facts
+        for candidate in sorted(asked, key=lambda c: self._ranking.key(facts[c.id]))[most:]:
+            yield candidate.place, Verdict("limit", f"a review removes {most} facts at most, the lowest ranked first")
+
+    def _spared(self) -> Iterator[tuple[str, Verdict]]:
+        """A fact that the same answer wants to be removed is not extended, even where its removal is refused."""
+        unwanted = {candidate.id for candidate in self._candidates if isinstance(candidate, Removal)}
+        for candidate in self._standing():
+            if isinstance(candidate, Extension) and candidate.id in unwanted:
+                yield candidate.place, Verdict("gone", f"the same update asks to remove {candidate.id}")
+
+    def _regrouped(self) -> Iterator[tuple[str, Verdict]]:
+        """A fact that the same answer removes, or has merged already, is no source."""
+        removals = ((c.id, c.place) for c in self._standing() if isinstance(c, Removal))
+        taken = dict(removals)
+        for candidate in self._standing():
+            if not isinstance(candidate, Consolidation):
+                continue
+            other = next((taken[source] for source in candidate.sources if source in taken), None)
+            if other is not None:
+                yield candidate.place, Verdict("repeated", f"{other} already takes one of its sources")
+            else:
+                taken.update(zip(candidate.sources, [candidate.place] * len(candidate.sources), strict=True))
+
+    def _too_many_groups(self) -> Iterator[tuple[str, Verdict]]:
+        most = self._policy.consolidation_max_groups_per_cycle
+        groups = [candidate for candidate in self._standing() if isinstance(candidate, Consolidation)]
+        for candidate in groups[most:]:
+            yield candidate.place, Verdict("limit", f"an update merges {most} groups of facts at most")
+
+
+def _is_mute(text: str) -> bool:
+    """Whether a text says nothing: small models copy the dots of a prompt's example, which would wipe a section out."""
+    return not any(map(str.isalnum, text))
+
+
+def _says_nothing(content: str) -> Verdict | None:
+    if _is_mute(content):
+        return Verdict("empty", "the fact has no text" if not content else "the fact has neither a letter nor a digit")
+    if is_upload_event(content):
+        return Verdict("upload", "that a file was uploaded is no fact about the user")
+    return None

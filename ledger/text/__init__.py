@@ -1,0 +1,1 @@
+"""Recognisers over plain text: uploads, injected blocks, acknowledgements, JSON. May import `core`."""

@@ -1,0 +1,179 @@
+"""Which turns are still to be learned from: what no commit covers, less what is parked.
+
+Every turn that stands is in exactly one of three: covered, parked or pending.
+
+Folded from the ledger alone, so it is as durable as the ledger and needs no queue: a process that dies forgets nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from heapq import merge
+
+import msgspec
+
+from backstory.ledger.core import ranges
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.events import Turn, TurnRange
+from backstory.ledger.core.ranges import Ranges
+from backstory.ledger.text.acknowledgements import is_acknowledgement
+from backstory.ledger.threads.thread_coverage import Parked, ThreadCoverage
+from backstory.ledger.threads.transcript import Thread
+
+__all__ = ["COVERING_ALL", "Coverage", "Parked", "is_answered", "is_quiet", "opening"]
+
+COVERING_ALL = ("clear",)
+_NO_END = 2**63
+"""Behind every ordinal: what is recorded next is pending."""
+
+
+class _Open(msgspec.Struct):
+    """What of a thread may be pending: ranges of ordinals that are neither covered nor parked.
+
+    It gets smaller with every look: what does not stand will not until one is restored, so no turn is passed over
+    twice. It holds for a number of restorations.
+    """
+
+    thread: Thread
+    restorations: int
+    ranges: Ranges
+
+
+class Coverage:
+    """What the commits of a ledger say about the turns of its transcript.
+
+    `cleared` is the transcript's seq up to which everything is covered from the start.
+    """
+
+    def __init__(self, cleared: int = 0) -> None:
+        self._threads: dict[str, ThreadCoverage] = {}
+        self._open: dict[str, _Open] = {}
+        self._everything_to = cleared
+
+    def apply(self, commit: Commit) -> None:
+        """Take one ledger commit in."""
+        cause = commit.cause
+        if cause.kind in COVERING_ALL and cause.transcript is not None:
+            self._everything_to = max(self._everything_to, cause.transcript.seq)
+        if cause.thread is None:
+            return
+        state = self._threads.setdefault(cause.thread, ThreadCoverage())
+        again = len(state.again)
+        taken = state.apply(commit)
+        if len(state.again) != again:
+            # What is covered once more may not have seen what was restored.
+            self._open.pop(cause.thread, None)
+        elif (still := self._open.get(cause.thread)) is not None:
+            for turns in taken:
+                ranges.remove(still.ranges, turns.first, turns.last)
+
+    def adopt(self, thread: str, known: ThreadCoverage) -> None:
+        """Go on from what the commits before have said about a thread."""
+        self._threads[thread] = known
+        self._open.pop(thread, None)
+
+    def _of(self, thread: str) -> ThreadCoverage:
+        return self._threads.get(thread) or ThreadCoverage()
+
+    def summarized(self, thread: Thread, level: int) -> int:
+        """The highest ordinal of a thread that its summaries of a level, or a clear, are done with."""
+        return max(self._cleared(thread), self._of(thread.name).summarized.get(level, 0))
+
+    def not_summarized(self, thread: Thread) -> int:
+        """The last ordinal there was when a summary failed, 0 where none did or one has succeeded since."""
+        return thread.recorded_by(self._of(thread.name).tried)
+
+    def covers(self, thread: Thread, turns: TurnRange) -> bool:
+        """Whether any turn of the range is covered already."""
+        if turns.first <= self._cleared(thread):
+            return True
+        return bool(ranges.overlap(self._covered(thread), turns.first, turns.last))
+
+    def _covered(self, thread: Thread) -> Ranges:
+        state = self._of(thread.name)
+        return state.covered_now(thread.restored) if thread.restored else state.covered
+
+    def highest(self, thread: str) -> int:
+        """The highest ordinal of a thread that is covered, parked or summed up; a turn recorded now comes after it."""
+        return self._of(thread).highest
+
+    def _cleared(self, thread: Thread) -> int:
+        """The last ordinal that a clear covered."""
+        return thread.recorded_by(self._everything_to)
+
+    def parked(self, thread: Thread, reason: str | None = None) -> list[Parked]:
+        """The parked runs of a thread in which a turn stands, less what a later clear has covered, in order.
+
+        With a `reason` only those that were parked for it.
+        """
+        cleared = self._cleared(thread)
+        all_parked = self._of(thread.name).parked
+        begin = bisect_right(all_parked, cleared, key=lambda parked: parked.turns.last)
+        return [
+            msgspec.structs.replace(parked, turns=run)
+            for parked in all_parked[begin:]
+            if reason in (None, parked.reason)
+            for run in _standing_run(thread, max(parked.turns.first, cleared + 1), parked.turns.last)
+        ]
+
+    def pending(self, thread: Thread) -> list[TurnRange]:
+        """The runs of turns that are neither covered nor parked, in order; ends are turns that stand."""
+        still = self._still_open(thread)
+        runs: list[TurnRange] = []
+        left: Ranges = []
+        count = len(thread.turns)
+        for first, last in still:
+            found = _standing_run(thread, first, min(last, count))
+            runs += found
+            # What is not recorded yet may still come to stand.
+            begin = found[0].first if found else max(first, count + 1)
+            end = found[0].last if found and last <= count else last
+            if begin <= end:
+                left.append((begin, end))
+        still[:] = left
+        return runs
+
+    def _still_open(self, thread: Thread) -> Ranges:
+        known = self._open.get(thread.name)
+        if known is None or known.thread is not thread or known.restorations != thread.restorations:
+            state = self._of(thread.name)
+            parked = [(parked.turns.first, parked.turns.last) for parked in state.parked]
+            taken = merge(self._covered(thread), parked)
+            known = _Open(thread, thread.restorations, ranges.complement(taken, 1, _NO_END))
+            self._open[thread.name] = known
+        if (cleared := self._cleared(thread)) > 0:
+            ranges.remove(known.ranges, 1, cleared)
+        return known.ranges
+
+
+def _standing_run(thread: Thread, first: int, last: int) -> list[TurnRange]:
+    """Trim a run to turns that stand; empty where none does."""
+    while first <= last and not thread.stands(first):
+        first += 1
+    while last >= first and not thread.stands(last):
+        last -= 1
+    return [TurnRange(first, last)] if first <= last else []
+
+
+def opening(thread: Thread, turns: TurnRange) -> int | None:
+    """The first turn of a run in which a user says more than an acknowledgement."""
+    return thread.seek(_says_something, turns.first, turns.last)
+
+
+def is_quiet(thread: Thread, turns: TurnRange) -> bool:
+    """Whether turns are never due alone: no user's words beyond an acknowledgement that an answer follows."""
+    first = opening(thread, turns)
+    return first is None or not is_answered(thread, first, turns.last)
+
+
+def is_answered(thread: Thread, first: int, last: int) -> bool:
+    """Whether somebody else than a user says something between two ordinals, both included."""
+    return thread.seek(_answers, first, last) is not None
+
+
+def _says_something(turn: Turn) -> bool:
+    return turn.role == "user" and not is_acknowledgement(turn.content)
+
+
+def _answers(turn: Turn) -> bool:
+    return turn.role != "user"

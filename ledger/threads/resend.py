@@ -1,0 +1,382 @@
+"""Resend detection: which messages of a delivery without ids the thread holds already, and which turn it edits.
+
+Losing is worse than doubling, so a message counts as known only where the delivery proves that it is sent again:
+
+- the delivery begins with the whole thread;
+- it begins with the end of the thread, and what both share is no coincidence: it holds a text of substance that was
+  said once, or a message whose id is known, or it is the last question and its answer follows;
+- it is the beginning of the thread, three messages or more.
+
+One message alone is always said again. An edit takes the standing away from turns only where the delivery tells the
+whole thread and differs in the last exchange alone: the last answer given again, or the last question rephrased.
+Everything else is recorded. See docs/messages.md for examples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from backstory.ledger.core.events import Turn
+from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.text.acknowledgements import is_acknowledgement
+from backstory.ledger.threads.transcript import Thread, Trace
+from backstory.ledger.threads.turn_match import Piece, Said, Walk, matched, matches
+
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+
+__all__ = ["NOTHING_KNOWN", "Alignment", "align", "align_whole", "has_substance"]
+
+_SUBSTANCE_BYTES = 8
+_LAST_EXCHANGE = 8
+"""So many turns the last exchange may have beyond a question and its answer."""
+_PASSED_OVER = 1_000
+"""So many erased or withdrawn turns are looked at beyond as many as there are messages."""
+_BEGINNING = 3
+_RESEMBLANCE = 0.6
+_COMPARED_CHARACTERS = 2_000
+_NUMBER = re.compile(r"\d+")
+
+
+class Alignment(msgspec.Struct, frozen=True):
+    """What a delivery shares with its thread: indexes of messages that are known, ordinals of turns it supersedes."""
+
+    known: frozenset[int] = frozenset()
+    superseded: tuple[int, ...] = ()
+
+
+NOTHING_KNOWN = Alignment()
+
+
+class _Sent(NamedTuple):
+    """A message without an id, at an index of its delivery.
+
+    `after` is the first ordinal under the last known id before it, 0 where there is none.
+    """
+
+    place: int
+    role: str
+    content: str
+    after: int
+
+    @property
+    def said(self) -> Said:
+        return self.role, self.content
+
+
+def align(
+    thread: Thread,
+    messages: Sequence[Kept],
+    seal: Seal | None = None,
+    *,
+    forgotten: Collection[int] = (),
+    sent_before: bool = False,
+) -> Alignment:
+    """Align the messages without ids of a delivery with the end of a thread.
+
+    Args:
+        thread: what is recorded; only its end is looked at, about as many turns as there are messages.
+        messages: the delivery, in order.
+        seal: the keyed digest by which erased turns are recognised; None where the scope has no key.
+        forgotten: indexes of messages that stay out in any case, as if they were not there.
+        sent_before: the messages may have been recorded already, so whatever the end of the thread shares is known.
+    """
+    if not len(thread.turns):
+        return NOTHING_KNOWN
+    # What was forgotten may stand where it was said, between turns that were sent with it, or have left no place.
+    ways = [_sent(thread, messages, left_out) for left_out in (((), forgotten) if forgotten else ((),))]
+    found = [_Delivery(thread, messages, sent, seal, sent_before=sent_before).aligned() for sent in ways if sent]
+    return max(found, key=lambda alignment: len(alignment.known), default=NOTHING_KNOWN)
+
+
+def align_whole(
+    thread: Thread, messages: Sequence[Kept], seal: Seal | None = None, *, forgotten: Collection[int] = ()
+) -> Alignment:
+    """Align a delivery that replaces the thread: what both begin with stays, everything behind it is superseded."""
+    known: set[int] = set()
+    ordinal = 0
+    for index, message in enumerate(messages):
+        if index in forgotten:
+            continue
+        n = ordinal + 1
+        while n <= len(thread.turns) and not thread.stands(n) and not _is(thread.remembered(n), message, seal):
+            n += 1
+        if n > len(thread.turns) or not _is(thread.remembered(n), message, seal):
+            break
+        known.add(index)
+        ordinal = n
+    behind = range(ordinal + 1, len(thread.turns) + 1)
+    return Alignment(frozenset(known), tuple(n for n in behind if thread.stands(n)))
+
+
+def has_substance(content: str) -> bool:
+    """Tell whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
+    letters = 0
+    for character in content:
+        if character.isalnum():
+            # A Chinese character says as much as a syllable.
+            letters += len(character.encode("utf-8", "replace"))
+            if letters >= _SUBSTANCE_BYTES:
+                return not is_acknowledgement(content)
+    return False
+
+
+def _sent(thread: Thread, messages: Sequence[Kept], forgotten: Collection[int]) -> list[_Sent]:
+    """The messages without ids up to the first id that is new: what comes behind that is new as well."""
+    found = []
+    after = 0
+    for index, message in enumerate(messages):
+        if index in forgotten:
+            continue
+        if message.id is None:
+            found.append(_Sent(index, message.role, message.content, after))
+        elif message.id in thread.earliest:
+            after = thread.earliest[message.id]
+        elif message.id not in thread.erased_ids:
+            break
+    return found
+
+
+def _is(piece: Piece | None, message: Kept, seal: Seal | None) -> bool:
+    """Whether a message is this turn sent again: by its id where it has one, by its words otherwise."""
+    if piece is None:
+        return False
+    if message.id is None:
+        recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
+        return piece.anonymous and recognised and matches(piece, (message.role, message.content), seal)
+    if piece.anonymous or piece.id != message.id:
+        return False
+    return isinstance(piece, Trace) or (piece.role, piece.content) == (message.role, message.content)
+
+
+def _tail(thread: Thread, count: int, *, anonymous: bool) -> tuple[list[Piece], bool]:
+    """The last turns that stand, at least `count` of them, with what is left of others between; True: that is all."""
+    pieces: list[Piece] = []
+    standing, passed = 0, 0
+    for n in range(len(thread.turns), 0, -1):
+        piece = thread.remembered(n)
+        if piece is None or (anonymous and not piece.anonymous):
+            continue
+        if standing > count or passed > count + _PASSED_OVER:
+            return pieces[::-1], False
+        pieces.append(piece)
+        if thread.stands(n):
+            standing += 1
+        else:
+            passed += 1
+    return pieces[::-1], True
+
+
+class _Delivery:
+    """One delivery against the end of one thread."""
+
+    def __init__(
+        self,
+        thread: Thread,
+        messages: Sequence[Kept],
+        sent: Sequence[_Sent],
+        seal: Seal | None,
+        *,
+        sent_before: bool,
+    ) -> None:
+        self._sent_before = sent_before
+        self._thread = thread
+        self._messages = messages
+        self._sent = sent
+        self._mixed = any(message.id is not None for message in messages)
+        self._seal = seal
+        self._said = [message.said for message in sent]
+        # A host that gives ids to some leaves the same messages without one each time.
+        self._pieces, self._whole = _tail(thread, len(sent) + _LAST_EXCHANGE, anonymous=self._mixed)
+        self._walk = Walk(self._pieces, thread.withdrawn, seal)
+
+    def aligned(self) -> Alignment:
+        """Return what is known and what is superseded."""
+        if not self._pieces:
+            return NOTHING_KNOWN
+        end = len(self._pieces)
+        ways = list(enumerate(self._walk.along(1, self._said))) if self._whole else []
+        told = max((count for count, places in ways if places >> end), default=0)
+        if told and self._tells_all(told) and (known := self._known(told, self._pieces, from_end=True)) is not None:
+            return known
+        everywhere = (1 << (end + 1)) - 1
+        shared = [n for n, places in enumerate(self._walk.along(everywhere, self._said)) if n and places >> end]
+        for count in reversed(shared):
+            if self._is_no_coincidence(count):
+                known = self._known(count, self._pieces, from_end=True)
+                if known is not None:
+                    return known
+        if ways:
+            alike, places = ways[-1]
+            edited = self._edited(alike, self._pieces[places.bit_length() - 1 :])
+            if edited is not None:
+                return edited
+        return self._answered_again() or self._beginning()
+
+    def _tells_all(self, told: int) -> bool:
+        """Whether messages that tell the whole thread do so for certain: one exchange may be said again as it was."""
+        if self._sent_before or self._evident < told:
+            return True
+        return not self._mixed and (told < len(self._messages) or told >= _BEGINNING)
+
+    def _is_no_coincidence(self, count: int) -> bool:
+        if self._sent_before:
+            return True
+        if count == len(self._messages) == 1:
+            return False
+        return self._evident < count or self._is_answered(self._sent[count - 1])
+
+    @cached_property
+    def _evident(self) -> int:
+        """The index of the first message that proves a resend."""
+        return self._first_evidence(self._walk)
+
+    def _first_evidence(self, walk: Walk) -> int:
+        for number, message in enumerate(self._sent):
+            if message.after or (walk.times(message.said) == 1 and has_substance(message.content)):
+                return number
+        return len(self._sent)
+
+    def _is_answered(self, message: _Sent) -> bool:
+        """Whether the thread ends with this question, and its answer follows in the delivery."""
+        last = self._pieces[-1]
+        behind = self._messages[message.place + 1 : message.place + 2]
+        return (
+            bool(behind)
+            and behind[0].role == "assistant"
+            and isinstance(last, Turn)
+            and last.role == "user"
+            and last.n == _last_remembered(self._thread)
+        )
+
+    def _edited(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
+        """Recognise the whole thread with its last answer given again, or its last question rephrased."""
+        replaced = [turn for turn in rest if isinstance(turn, Turn) and self._thread.stands(turn.n)]
+        if self._mixed or alike == len(self._sent) or not replaced or not self._is_told_at_length(alike):
+            return None
+        roles = [turn.role for turn in replaced]
+        new = self._sent[alike]
+        if new.role == "assistant" and "user" not in roles:
+            proven = self._sent[alike - 1].role == "user"
+        else:
+            question = roles.index("assistant") if "assistant" in roles else len(roles)
+            one_exchange = question > 0 and "user" not in roles[question:]
+            proven = one_exchange and new.role == "user"
+            proven = proven and _resemble(replaced[0].content, new.content)
+        if not proven:
+            return None
+        known = self._known(alike, self._pieces)
+        return None if known is None else Alignment(known.known, tuple(turn.n for turn in replaced))
+
+    def _is_told_at_length(self, count: int) -> bool:
+        """Whether both sides have said something of substance there that was said once."""
+        telling = {
+            message.role
+            for message in self._sent[:count]
+            if self._walk.times(message.said) == 1 and has_substance(message.content)
+        }
+        return telling >= {"user", "assistant"}
+
+    def _answered_again(self) -> Alignment | None:
+        """Recognise another answer to the last question, where the question has an id."""
+        last = self._sent[-1]
+        question = self._messages[last.place - 1].id if last.place else None
+        if last.role != "assistant" or question is None or last.place != len(self._messages) - 1:
+            return None
+        asked = self._thread.latest.get(question, 0)
+        if not self._thread.stands(asked) or len(self._thread.turns) - asked > _PASSED_OVER:
+            return None
+        answers = self._thread.standing(asked + 1)
+        if not answers or not all(turn.anonymous and turn.role == "assistant" for turn in answers):
+            return None
+        left = [piece for piece in self._pieces if piece.n < asked]
+        everywhere = (1 << (len(left) + 1)) - 1
+        walk = Walk(left, self._thread.withdrawn, self._seal)
+        before = len(self._sent) - 1
+        ends = [n for n, places in enumerate(walk.along(everywhere, self._said[:-1])) if places >> len(left)]
+        known = self._known(before, left, from_end=True) if ends[-1:] == [before] else None
+        if known is None:
+            return None
+        if last.content in [turn.content for turn in answers]:
+            # The answer is the one that stands; somebody else has said more since.
+            return Alignment(known.known | {last.place})
+        return Alignment(known.known, tuple(turn.n for turn in answers))
+
+    def _beginning(self) -> Alignment:
+        """Recognise the beginning of the thread, as of a host that went back to an earlier state."""
+        if len(self._sent) < _BEGINNING or len(self._sent) < len(self._messages):
+            return NOTHING_KNOWN
+        pieces, walk = self._pieces, self._walk
+        if not self._whole:
+            pieces = list(_head(self._thread, self._said[0], len(self._sent)))
+            walk = Walk(pieces, self._thread.withdrawn, self._seal)
+        alike = sum(1 for _ in walk.along(1, self._said)) - 1
+        if alike < len(self._sent) or self._first_evidence(walk) == len(self._sent):
+            return NOTHING_KNOWN
+        return self._known(alike, pieces) or NOTHING_KNOWN
+
+    def _known(self, count: int, pieces: Sequence[Piece], *, from_end: bool = False) -> Alignment | None:
+        """Take the first messages for known; None where one would stand before an id that it follows.
+
+        A message that may be an erased turn by its length alone (no digest was kept, or the key is destroyed) is known
+        only between two that match turns.
+        """
+        sent = self._sent[:count]
+        if not self._mixed and not self._walk.has_unsealed:
+            return Alignment(frozenset(message.place for message in sent))
+        step = -1 if from_end else 1
+        found = matched([message.said for message in sent][::step], pieces[::step], self._passes, self._seal)
+        if found is None:
+            return None
+        found = found[::step]
+        if any(piece.n < message.after for message, piece in zip(sent, found, strict=True)):
+            return None
+        beside = [isinstance(piece, Turn) for piece in found]
+        return Alignment(
+            frozenset(
+                message.place
+                for number, (message, piece) in enumerate(zip(sent, found, strict=True))
+                if self._is_recognised(piece) or (0 < number < count - 1 and beside[number - 1] and beside[number + 1])
+            )
+        )
+
+    def _is_recognised(self, piece: Piece) -> bool:
+        return isinstance(piece, Turn) or (piece.digest is not None and self._seal is not None)
+
+    def _passes(self, piece: Piece) -> bool:
+        return isinstance(piece, Trace) or piece.n in self._thread.withdrawn
+
+
+def _last_remembered(thread: Thread) -> int:
+    return next((n for n in range(len(thread.turns), 0, -1) if thread.remembered(n) is not None), 0)
+
+
+def _head(thread: Thread, first: Said, count: int) -> Iterator[Piece]:
+    """The first turns, at least `count` that stand; none where the very first is another text."""
+    standing = 0
+    for n in range(1, len(thread.turns) + 1):
+        piece = thread.remembered(n)
+        if piece is None:
+            continue
+        stands = thread.stands(n)
+        if stands and not standing and isinstance(piece, Turn) and (piece.role, piece.content) != first:
+            return
+        yield piece
+        standing += stands
+        if standing >= count or n > 2 * count + _PASSED_OVER:
+            return
+
+
+def _resemble(before: str, after: str) -> bool:
+    """Whether a text may be another one rephrased: with another number it says something else."""
+    if _NUMBER.findall(before) != _NUMBER.findall(after):
+        return False
+    a, b = (text.casefold()[:_COMPARED_CHARACTERS] for text in (before, after))
+    matcher = SequenceMatcher(None, a, b, autojunk=False)
+    return matcher.quick_ratio() >= _RESEMBLANCE and matcher.ratio() >= _RESEMBLANCE

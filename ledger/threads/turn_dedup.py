@@ -1,0 +1,163 @@
+"""Deduplication of a delivery: which of its messages are new to a thread, and which turns they supersede.
+
+A host sends either the whole conversation each time or only what is new. A message with an id is known by (thread, id);
+messages without one are compared with the end of the thread (`resend`). Of a turn that was erased the id and a
+keyed digest of its text are known, so that it stays out when it is sent again. A turn that was taken back stays out,
+too, unless it is said to be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
+from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.threads.resend import NOTHING_KNOWN, Alignment, align, align_whole, has_substance
+from backstory.ledger.threads.transcript import Thread
+
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+
+__all__ = ["Arrival", "Mode", "receive"]
+
+Mode: TypeAlias = Literal["conversation", "append", "replace"]
+"""What a host says of a delivery.
+
+`conversation`: the whole conversation, or a part of it; a message without an id is known only where that is certain.
+`append`: every message without an id is new. `replace`: the whole conversation as it stands now; what of the thread is
+not in it stands no longer.
+"""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """What of a delivery is new: those messages, the ordinals they take, and the ordinals they supersede."""
+
+    fresh: tuple[Kept, ...]
+    first: int
+    superseded: tuple[int, ...]
+    at: str
+
+    def commits(self, at_most: int) -> Iterator[tuple[TurnRange | None, tuple[Event, ...]]]:
+        """Cut the arrival into commits of so many turns; no range where nothing is new and turns are superseded.
+
+        What is superseded stands in the same commit as the first of what replaces it, so that no crash can part them.
+        """
+        events: list[Event] = [TurnSuperseded(n) for n in self.superseded]
+        for start in range(0, len(self.fresh), at_most):
+            part = self.fresh[start : start + at_most]
+            first = self.first + start
+            events += [TurnRecorded(_turn(message, n, self.at)) for n, message in enumerate(part, first)]
+            yield TurnRange(first, first + len(part) - 1), tuple(events)
+            events = []
+        if events:
+            yield None, tuple(events)
+
+
+def receive(
+    thread: Thread,
+    messages: Sequence[Kept],
+    at: str,
+    *,
+    mode: Mode = "conversation",
+    highest: int = 0,
+    seal: Seal | None = None,
+    sent_before: bool = False,
+) -> Arrival:
+    """Tell what of a delivery is new to a thread, and what it supersedes.
+
+    Same id and text: known. Same id, new text: a new revision. What was taken back is known, too: a host that sends it
+    among the rest does not mean to say it again. With `append` it does.
+
+    Args:
+        thread: what is recorded of the conversation.
+        messages: the delivery, in order.
+        at: the time of recording, for messages that carry none.
+        mode: what the host says of the delivery.
+        highest: the highest ordinal that is taken, also by turns that the thread has lost.
+        seal: the keyed digest of a role and a text; None where the scope has no key.
+        sent_before: the delivery may have been recorded already, as one that is tried again.
+    """
+    by_id = {message.id: message for message in messages if message.id is not None}
+    forgotten = frozenset() if mode == "append" else _forgotten(thread, messages, seal)
+    aligned = _aligned(thread, messages, mode, seal, forgotten=forgotten, sent_before=sent_before)
+    superseded = dict.fromkeys(aligned.superseded)
+    fresh: list[Kept] = []
+    for index, message in enumerate(messages):
+        if message.id is None:
+            if index not in aligned.known and index not in forgotten:
+                fresh.append(message)
+        elif by_id[message.id] is message and not _was_erased(thread, message, seal):
+            n = thread.latest.get(message.id)
+            remembered = n is not None and (thread.stands(n) or (n in thread.withdrawn and mode != "append"))
+            before = thread.turns[n - 1] if n is not None and remembered else None
+            if before is None or before.n in superseded:
+                fresh.append(message)
+            elif (before.role, before.content) != (message.role, message.content):
+                fresh.append(message)
+                if thread.stands(before.n):
+                    superseded[before.n] = None
+    return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
+
+
+def _aligned(
+    thread: Thread,
+    messages: Sequence[Kept],
+    mode: Mode,
+    seal: Seal | None,
+    *,
+    forgotten: Collection[int],
+    sent_before: bool,
+) -> Alignment:
+    match mode:
+        case "append":
+            return NOTHING_KNOWN
+        case "replace":
+            return align_whole(thread, messages, seal, forgotten=forgotten)
+        case "conversation":
+            return align(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
+
+
+def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:
+    """The messages without ids that somebody asked to forget, by index; a mere "yes" may be said by anybody."""
+    if seal is None or not thread.forgotten:
+        return frozenset()
+    return frozenset(
+        index
+        for index, message in enumerate(messages)
+        if message.id is None
+        and has_substance(message.content)
+        and seal(message.role, message.content) in thread.forgotten
+    )
+
+
+def _was_erased(thread: Thread, message: Kept, seal: Seal | None) -> bool:
+    """Whether a message with an id is an erased turn sent again: by its digest, or else by its id and its length.
+
+    Without a digest they prove nothing where the id may have been ours, or where a later text stands under it.
+    """
+    for trace in thread.erased_ids.get(message.id or "", ()):
+        if trace.digest is not None and seal is not None:
+            if seal(message.role, message.content) == trace.digest:
+                return True
+        elif not trace.anonymous and message.id not in thread.latest and len(message.content) == trace.size:
+            return True
+    return False
+
+
+def _turn(message: Kept, n: int, at: str) -> Turn:
+    return Turn(
+        n=n,
+        id=message.id or f"t{n}",
+        role=message.role,
+        content=message.content,
+        at=message.at or at,
+        anonymous=message.id is None,
+        name=message.name,
+        cause_by=message.cause_by,
+        sent_from=message.sent_from,
+        send_to=message.send_to,
+        metadata=message.metadata,
+    )

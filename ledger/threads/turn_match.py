@@ -1,0 +1,118 @@
+"""Matching of messages with turns, of which erased and withdrawn ones may be passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from backstory.ledger.core.events import Turn
+from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.threads.transcript import Trace
+
+__all__ = ["Piece", "Said", "Walk", "matched", "matches"]
+
+Said: TypeAlias = tuple[str, str]
+"""A role and a text."""
+Piece: TypeAlias = Turn | Trace
+"""A turn, or what is left of an erased one."""
+
+
+def matches(piece: Piece, said: Said, seal: Seal | None) -> bool:
+    """Tell whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
+    if isinstance(piece, Turn):
+        return (piece.role, piece.content) == said
+    if piece.digest is not None and seal is not None:
+        return seal(*said) == piece.digest
+    return piece.size == len(said[1])
+
+
+def matched(
+    said: Sequence[Said], pieces: Sequence[Piece], passes: Callable[[Piece], bool], seal: Seal | None
+) -> list[Piece] | None:
+    """Match messages one after the other with pieces, of which some may be passed over."""
+    found: list[Piece] = []
+    place = 0
+    for one in said:
+        while place < len(pieces) and not matches(pieces[place], one, seal):
+            if not passes(pieces[place]):
+                return None
+            place += 1
+        if place == len(pieces):
+            return None
+        found.append(pieces[place])
+        place += 1
+    return found
+
+
+class Walk:
+    """Matches messages with turns of which some may be passed over: erased ones, and those that were taken back.
+
+    The turns before which the match may stand are the bits of one number, so that all ways are followed at once, in
+    time linear in the messages for threads of a few thousand turns.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: Seal | None) -> None:
+        self._seal = seal
+        self._said: dict[Said, list[int]] = {}
+        self._digests: dict[str, list[int]] = {}
+        self._sizes: dict[int, list[int]] = {}
+        """Erased turns of which no digest is kept, by their length."""
+        passable = []
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, Turn):
+                self._said.setdefault((piece.role, piece.content), []).append(place)
+                if piece.n in withdrawn:
+                    passable.append(place)
+                continue
+            passable.append(place)
+            if piece.digest is not None and seal is not None:
+                self._digests.setdefault(piece.digest, []).append(place)
+            else:
+                self._sizes.setdefault(piece.size, []).append(place)
+        self._passable = _bits(passable)
+        self._known: dict[Said, int] = {}
+
+    @property
+    def has_unsealed(self) -> bool:
+        """Whether a turn was erased of which only the length is known."""
+        return bool(self._sizes)
+
+    def times(self, said: Said) -> int:
+        """How many of the turns may be this message."""
+        return self._saying(said).bit_count()
+
+    def along(self, places: int, new: Sequence[Said]) -> Iterator[int]:
+        """Yield before which turns the match may stand after no message, after one, and so on, as long as it can."""
+        places = self._passing(places)
+        yield places
+        for message in new:
+            places = self._passing((places & self._saying(message)) << 1)
+            if not places:
+                return
+            yield places
+
+    def _saying(self, message: Said) -> int:
+        known = self._known.get(message)
+        if known is None:
+            places = [*self._said.get(message, ()), *self._sizes.get(len(message[1]), ())]
+            if self._seal is not None and self._digests:
+                places += self._digests.get(self._seal(*message), ())
+            known = _bits(places)
+            if len(places) > 1:
+                # Each is as long as the thread, so those that cost next to nothing to make are not kept.
+                self._known[message] = known
+        return known
+
+    def _passing(self, places: int) -> int:
+        # A one that is added to a run of ones turns over all from there to the first behind the run.
+        return places | (self._passable ^ (self._passable + (places & self._passable)))
+
+
+def _bits(places: Iterable[int]) -> int:
+    found = bytearray()
+    for place in places:
+        byte, bit = divmod(place, 8)
+        if byte >= len(found):
+            found.extend(bytes(byte + 1 - len(found)))
+        found[byte] |= 1 << bit
+    return int.from_bytes(found, "little")

@@ -1,0 +1,110 @@
+"""What stands in a block: each thing that is remembered in a line of its own, out of which it cannot break.
+
+A line's text holds no line break, no control character and no `<`, so it can neither close the block nor open another,
+begin a line, or hide what it says: whatever it pretends to be, it does so inside its own bullet.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from backstory.ledger.core.events import Fact, Section
+from backstory.ledger.core.summaries import ThreadSummaryText
+
+__all__ = [
+    "CLOSING",
+    "CONVERSATION",
+    "FACTS",
+    "OPENING",
+    "PARTS",
+    "SECTIONS",
+    "fact_line",
+    "heading_line",
+    "inline",
+    "section_line",
+    "summary_line",
+]
+
+OPENING = "<memory>\n"
+CLOSING = "</memory>"
+
+SECTIONS = {
+    "user.workContext": ("User Context", "Work"),
+    "user.personalContext": ("User Context", "Personal"),
+    "user.topOfMind": ("User Context", "Current Focus"),
+    "history.recentMonths": ("History", "Recent"),
+    "history.earlierContext": ("History", "Earlier"),
+    "history.longTermBackground": ("History", "Background"),
+}
+"""A section's name in the ledger, the heading it stands under, and its label there: DeerFlow's."""
+
+CONVERSATION = "Conversation so far"
+FACTS = "Facts"
+PARTS = (*dict.fromkeys(heading for heading, _ in SECTIONS.values()), CONVERSATION, FACTS)
+"""The headings, in the order of the block."""
+
+_SPACED = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
+"""Control characters; `split` knows what else breaks lines."""
+_DROPPED = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Marks that turn the direction of writing, so that a person reads something else than the model."""
+_UNSEEN = dict.fromkeys(
+    [
+        0xAD,
+        0x180E,
+        0x200B,
+        *range(0x2060, 0x2065),
+        *range(0x206A, 0x2070),
+        0xFEFF,
+        *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),
+    ]
+)
+"""Characters that no person sees; the last can spell whole sentences."""
+_INLINE = str.maketrans(
+    {chr(point): text for point, text in (_SPACED | _DROPPED | _UNSEEN).items()}
+    | {chr(point): "\N{REPLACEMENT CHARACTER}" for point in range(0xD800, 0xE000)}
+    | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+_IN_BRACKETS = str.maketrans("[]|", "()/")
+_LONGEST_CATEGORY = 40
+
+
+def inline(text: str) -> str:
+    """Return a text in one line: white space is one space, `<`, `>` and `&` are escaped, what is unseen is gone."""
+    return " ".join(text.translate(_INLINE).split())
+
+
+def heading_line(heading: str) -> str:
+    """Return a part's heading."""
+    return f"{heading}:\n"
+
+
+def section_line(label: str, section: Section) -> str:
+    """Return the line of a section, "" where it says nothing."""
+    text = inline(section.summary)
+    return f"- {label}: {text}\n" if text else ""
+
+
+def summary_line(summary: ThreadSummaryText) -> str:
+    """Return the line of a conversation's summary, "" where it says nothing; times are UTC, to the minute."""
+    text = inline(summary.text)
+    since, until = _minute(summary.since), _minute(summary.until)
+    return f"- [{since if since == until else f'{since} to {until}'}] {text}\n" if text else ""
+
+
+def _minute(moment: str) -> str:
+    return inline(moment)[:16].replace("T", " ")
+
+
+def fact_line(fact: Fact) -> str:
+    """Return the line of a fact, "" where it says nothing; a correction tells what was wrong before."""
+    text = inline(fact.content)
+    if not text:
+        return ""
+    wrong = inline(fact.source_error) if fact.source_error and fact.category == "correction" else ""
+    return f"- [{_label(fact.category)} | {fact.confidence:.2f}] {text}{f' (avoid: {wrong})' if wrong else ''}\n"
+
+
+@lru_cache(maxsize=256)
+def _label(category: str) -> str:
+    return inline(category).translate(_IN_BRACKETS)[:_LONGEST_CATEGORY] or "context"

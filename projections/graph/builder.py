@@ -1,0 +1,247 @@
+"""From commits to a graph: what each event says of facts, sections and earlier updates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.events import (
+    CandidateRejected,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    Redacted,
+    SummaryUpdated,
+    UpdateFailed,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+from backstory.projections.graph.model import (
+    Edge,
+    FactNode,
+    Graph,
+    Kind,
+    LeftOut,
+    Node,
+    SectionNode,
+    ThreadNode,
+    UpdateNode,
+)
+from backstory.projections.graph.selection import Choice, Chosen, Log, choose, kinships
+from backstory.projections.history.audit import Removed
+from backstory.projections.history.history import entry, facts_of
+
+__all__ = ["graph_of"]
+
+_UNDOING = ("revert", "rollback")
+
+
+class _Log(Log, Protocol):
+    """What is asked about a scope's ledger."""
+
+    def memory(self) -> Memory:
+        """Return the memory at the ledger's head."""
+
+
+def graph_of(log: _Log, scope: Scope, choice: Choice) -> Graph:
+    """Build the graph of a choice of commits, as of the ledger's head."""
+    memory = log.memory()
+    chosen = choose(log, choice, memory.seq)
+    building = _Building(memory, chosen)
+    for commit in chosen.commits:
+        building.take(commit)
+    nodes, edges = building.done()
+    unseen = 0
+    if chosen.left_out and chosen.facts is None:
+        drawn = {node.fact for node in nodes if isinstance(node, FactNode)}
+        unseen = sum(fact_id not in drawn for fact_id in memory.facts)
+    since = None if choice.since is None else str(choice.since)
+    return Graph(
+        scope.user,
+        scope.agent,
+        memory.seq,
+        nodes,
+        edges,
+        LeftOut(chosen.left_out, unseen),
+        choice.thread,
+        choice.fact,
+        since,
+    )
+
+
+class _FactStory:
+    """What is known of a fact so far."""
+
+    def __init__(self) -> None:
+        self.last: Fact | None = None
+        self.told: int | None = None
+        self.gone: Removed | None = None
+
+
+class _SectionStory:
+    def __init__(self) -> None:
+        self.written = 0
+        self.last = 0
+        self.erased = False
+
+
+class _Building:
+    """Takes commits in, oldest first."""
+
+    def __init__(self, memory: Memory, chosen: Chosen) -> None:
+        self._memory = memory
+        self._chosen = chosen
+        self._seqs = {commit.seq for commit in chosen.commits}
+        self._threads: dict[str, ThreadNode] = {}
+        self._updates: list[UpdateNode] = []
+        self._facts: dict[str, _FactStory] = {}
+        self._sections: dict[str, _SectionStory] = {}
+        self._edges: dict[Edge, None] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Take a commit in, and of it what was chosen."""
+        only = None if commit.seq in self._chosen.whole else self._chosen.facts
+        update = _update(commit)
+        self._updates.append(update)
+        thread = commit.cause.thread
+        if thread is not None:
+            self._edge(update.id, self._thread(thread), "learned-from", commit)
+        target = commit.cause.target
+        if target is not None and target in self._seqs:
+            kind: Kind = "undid" if commit.cause.kind == "revert" else "returned-to"
+            self._edge(update.id, f"update:{target}", kind, commit)
+        for event in commit.events:
+            about = facts_of(event)
+            if only is None or any(fact in only for fact in about):
+                self._event(update.id, event, commit)
+        for kin in kinships(commit):
+            if only is None or (kin.source in only and kin.target in only):
+                self._story(kin.source)
+                self._story(kin.target)
+                kind = "merged-into" if kin.merged else "superseded-by"
+                self._edge(f"fact:{kin.source}", f"fact:{kin.target}", kind, commit)
+
+    def done(self) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
+        """Return the graph: threads, updates and facts, each by time, then the sections."""
+        facts = [self._fact(fact_id, story) for fact_id, story in self._facts.items()]
+        facts.sort(key=lambda fact: (fact.born or 0, fact.place))
+        sections = [
+            SectionNode(
+                id=f"section:{name}",
+                section=name,
+                summary=self._memory.section(name).summary,
+                written=story.written,
+                last=story.last,
+                erased=story.erased,
+            )
+            for name, story in sorted(self._sections.items())
+        ]
+        return (*self._threads.values(), *self._updates, *facts, *sections), tuple(self._edges)
+
+    def _event(self, update: str, event: Event, commit: Commit) -> None:
+        match event:
+            case FactAdded(fact=fact):
+                self._story(fact.id).last = fact
+                again = commit.cause.kind in _UNDOING
+                self._edge(update, f"fact:{fact.id}", "restored" if again else "added", commit)
+            case FactRevised(after=fact, change=change):
+                self._story(fact.id).last = fact
+                restored = change == "restored"
+                self._edge(update, f"fact:{fact.id}", "restored" if restored else "revised", commit, change)
+            case FactRemoved(fact=fact, reason=reason):
+                story = self._story(fact.id)
+                story.last = fact
+                story.gone = Removed(commit.seq, commit.at, reason, event.note, event.detail, commit.cause.actor)
+                self._edge(update, f"fact:{fact.id}", "removed", commit, reason)
+            case SummaryUpdated(section=section):
+                told = self._section(section)
+                told.written, told.last, told.erased = told.written + 1, commit.seq, False
+                self._edge(update, f"section:{section}", "wrote", commit)
+            case Redacted():
+                self._redacted(update, event, commit)
+            case _:
+                pass
+
+    def _redacted(self, update: str, event: Redacted, commit: Commit) -> None:
+        if event.fact is not None:
+            story = self._story(event.fact)
+            story.last = None
+            story.told = min(event.seq, story.told or event.seq)
+            story.gone = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
+            self._edge(update, f"fact:{event.fact}", "erased", commit)
+            if event.seq in self._seqs:
+                self._edges[Edge(f"update:{event.seq}", f"fact:{event.fact}", "told-of", event.seq)] = None
+        elif event.section is not None:
+            told = self._section(event.section)
+            told.last, told.erased = commit.seq, True
+            self._edge(update, f"section:{event.section}", "erased", commit)
+        elif event.thread is not None:
+            self._edge(update, self._thread(event.thread), "erased", commit)
+
+    def _edge(self, source: str, target: str, kind: Kind, commit: Commit, detail: str | None = None) -> None:
+        self._edges[Edge(source, target, kind, commit.seq, detail)] = None
+
+    def _thread(self, name: str) -> str:
+        node = self._threads.setdefault(name, ThreadNode(id=f"thread:{name}", thread=name))
+        return node.id
+
+    def _story(self, fact_id: str) -> _FactStory:
+        return self._facts.setdefault(fact_id, _FactStory())
+
+    def _section(self, name: str) -> _SectionStory:
+        return self._sections.setdefault(name, _SectionStory())
+
+    def _fact(self, fact_id: str, story: _FactStory) -> FactNode:
+        live = self._memory.facts.get(fact_id)
+        fact = live or story.last
+        name = f"fact:{fact_id}"
+        if fact is None:
+            return FactNode(id=name, fact=fact_id, live=False, born=story.told, gone=story.gone)
+        return FactNode(
+            id=name,
+            fact=fact_id,
+            live=live is not None,
+            content=fact.content,
+            category=fact.category,
+            confidence=fact.confidence,
+            by_hand=fact.by_hand,
+            born=fact.seq,
+            place=fact.place,
+            gone=None if live is not None else story.gone,
+        )
+
+
+def _update(commit: Commit) -> UpdateNode:
+    refused = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
+    failed = next((event.reason for event in commit.events if isinstance(event, UpdateFailed)), None)
+    cause = commit.cause
+    return UpdateNode(
+        id=f"update:{commit.seq}",
+        seq=commit.seq,
+        at=commit.at,
+        cause=cause.kind,
+        title=_title(cause),
+        by=cause.model or cause.actor or "",
+        summary=entry(commit).summary,
+        refused=dict(sorted(refused.items())),
+        failed=failed,
+    )
+
+
+def _title(cause: Cause) -> str:
+    match cause.kind:
+        case "manual":
+            return f"by hand: {cause.action or 'change'}"
+        case "import" if cause.action == "save":
+            return "saved document"
+        case "import" if cause.action == "home":
+            return f"taken over from {cause.origin}" if cause.origin else "taken over"
+        case "revert":
+            return f"revert of {cause.target}"
+        case "rollback":
+            return f"rollback to {cause.target}"
+        case _:
+            return cause.kind

@@ -1,0 +1,101 @@
+"""Who sent what to whom over the turns of a memory's conversations: a count for each sender, receiver and cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from backstory.ledger.core.events import Turn
+from backstory.ledger.core.scope import Scope
+from backstory.projections.history.replay import Moment
+
+__all__ = ["Letters", "Route", "letters_of"]
+
+_TO_ALL, _TO_SELF = "<all>", "<self>"
+"""How MetaGPT addresses everybody, and the sender itself."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Turns that went from one to another for one cause; `receiver` is None where they were for everybody.
+
+    `first` and `last` are the times of the first and the last of them.
+    """
+
+    sender: str
+    receiver: str | None
+    cause_by: str | None
+    turns: int
+    first: str
+    last: str
+
+
+class Letters(msgspec.Struct, frozen=True):
+    """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not told.
+
+    A turn with several receivers is on several routes. `turns` counts those that stand and were looked at; `thread` and
+    `since` are what it was narrowed to.
+    """
+
+    user: str | None
+    agent: str | None
+    turns: int
+    routes: tuple[Route, ...]
+    left_out: int = 0
+    thread: str | None = None
+    since: str | None = None
+
+    def svg(self) -> str:
+        """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
+        from backstory.projections.graph.message_flow_drawing import svg_of
+
+        return svg_of(self)
+
+    def html(self) -> str:
+        """Draw it on a page of its own, on which a name that is pointed at shows its routes."""
+        from backstory.projections.graph.page import page_of
+
+        return page_of(self.svg(), "who sent what to whom")
+
+
+def letters_of(
+    threads: Mapping[str, Sequence[Turn]],
+    scope: Scope,
+    *,
+    thread: str | None = None,
+    since: Moment | None = None,
+    limit: int = 200,
+) -> Letters:
+    """Count the turns of some threads; of more routes than `limit` the busiest are told.
+
+    A turn's sender is who sent it, else the name of who said it, else the role.
+    """
+    moment = "" if since is None else str(since)
+    turns = [turn for said in threads.values() for turn in said if turn.at >= moment]
+    turns.sort(key=lambda turn: turn.at)
+    routes: dict[tuple[str, str | None, str | None], Route] = {}
+    for turn in turns:
+        sender = turn.sent_from or turn.name or turn.role
+        for receiver in _receivers(turn, sender):
+            key = (sender, receiver, turn.cause_by)
+            before = routes.get(key)
+            routes[key] = (
+                Route(*key, 1, turn.at, turn.at)
+                if before is None
+                else msgspec.structs.replace(before, turns=before.turns + 1, last=turn.at)
+            )
+    found = list(routes.values())
+    busiest = sorted(range(len(found)), key=lambda number: (-found[number].turns, number))[:limit]
+    told = tuple(found[number] for number in sorted(busiest))
+    return Letters(
+        scope.user, scope.agent, len(turns), told, len(found) - len(told), thread, None if since is None else moment
+    )
+
+
+def _receivers(turn: Turn, sender: str) -> Iterator[str | None]:
+    """Name each receiver once; whoever is named beside everybody is among them."""
+    named = dict.fromkeys(turn.send_to)
+    if not named or _TO_ALL in named:
+        yield None
+        return
+    yield from dict.fromkeys(sender if name == _TO_SELF else name for name in named)

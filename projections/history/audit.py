@@ -1,0 +1,319 @@
+"""Why a fact is remembered, down to the words that were said; and why something is not."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Protocol
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.events import (
+    Candidate,
+    CandidateRejected,
+    Consolidation,
+    Edit,
+    Event,
+    Extension,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+    NewSummary,
+    Redacted,
+    Reinforcement,
+    Removal,
+    Turn,
+    TurnRange,
+    Unread,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.projections.history.history import concerns, revision_in_words
+
+__all__ = ["Birth", "Evidence", "HistoryItem", "Logs", "Refusal", "Removed", "Why", "why", "why_not"]
+
+
+class Birth(msgspec.Struct, frozen=True):
+    """The commit that first added a fact."""
+
+    seq: int
+    at: str
+    cause: Cause
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """Words behind a fact; `turn` is the turn's id in its thread."""
+
+    turn: str
+    thread: str
+    role: str
+    content: str
+    at: str
+    name: str | None = None
+
+
+class HistoryItem(msgspec.Struct, frozen=True):
+    """One thing that happened to a fact; `detail` says it in words."""
+
+    seq: int
+    at: str
+    type: str
+    cause: str
+    detail: str
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The last removal of a fact that is gone, or its erasure (reason `erased`); `actor` is who asked for it."""
+
+    seq: int
+    at: str
+    reason: str
+    note: str | None = None
+    detail: str | None = None
+    actor: str | None = None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Where a fact comes from; `cited` tells whether the model named the evidence, or it is all turns of the update.
+
+    `fact` is as it is, or as it was last; None where it was erased.
+    """
+
+    id: str
+    fact: Fact | None
+    live: bool
+    added: Birth
+    evidence: tuple[Evidence, ...]
+    cited: bool
+    history: tuple[HistoryItem, ...]
+    removed: Removed | None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Something that is not in memory, and why: a candidate refused, or a fact removed."""
+
+    content: str
+    seq: int
+    at: str
+    rule: str
+    detail: str
+    fact: str | None = None
+    score: float = 0.0
+
+
+class Logs(Protocol):
+    """What is asked about a scope's logs; an index answers it."""
+
+    def memory(self) -> Memory:
+        """Return the memory at the ledger's head."""
+
+    def commit(self, seq: int) -> Commit:
+        """Return one commit of the ledger."""
+
+    def commits_about(self, fact_id: str) -> Iterator[Commit]:
+        """Yield the ledger's commits that tell of a fact, in order."""
+
+    def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
+        """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
+
+
+class _Story(msgspec.Struct):
+    """What the ledger tells of one fact: the commit it was born in, how it was last, how it went."""
+
+    history: list[HistoryItem] = []
+    born: Commit | None = None
+    last: Fact | None = None
+    removed: Removed | None = None
+
+
+def _story(logs: Logs, fact_id: str, until: int) -> _Story:
+    story = _Story()
+    erased: list[int] = []
+    for commit in logs.commits_about(fact_id):
+        # What came after the memory was looked at is for the next question.
+        for event in concerns(commit, fact_id) if commit.seq <= until else ():
+            told = _in_words(event, commit)
+            story.history.append(HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, told))
+            match event:
+                case FactAdded(fact=fact):
+                    story.born, story.last, story.removed = story.born or commit, fact, None
+                case FactRevised(after=fact):
+                    story.last = fact
+                case FactRemoved(fact=fact):
+                    story.last = fact
+                    actor = commit.cause.actor
+                    story.removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail, actor)
+                case Redacted():
+                    erased.append(event.seq)
+                    story.removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
+                case _:
+                    pass
+    if story.born is None and erased:
+        story.born = logs.commit(min(erased))
+    return story
+
+
+def why(logs: Logs, fact_id: str) -> Why:
+    """Explain a fact, also one that is gone, or of which nothing is left but that it was erased.
+
+    The evidence of a merged fact is that of the facts it was merged from.
+
+    Raises:
+        NotFoundError: no fact ever had this id.
+    """
+    memory = logs.memory()
+    story = _story(logs, fact_id, memory.seq)
+    born = story.born
+    if born is None:
+        raise NotFoundError(f"there is and was no fact {fact_id}")
+    evidence, cited = _words_behind(logs, story, memory.seq, {fact_id})
+    return Why(
+        fact_id,
+        memory.facts.get(fact_id, story.last),
+        fact_id in memory.facts,
+        Birth(born.seq, born.at, born.cause),
+        evidence,
+        cited,
+        tuple(story.history),
+        None if fact_id in memory.facts else story.removed,
+    )
+
+
+def _words_behind(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the words behind a fact; a merged one names turns without their threads, so its sources are asked."""
+    if story.born is None:
+        return (), False
+    last = story.last
+    sources = () if last is None else [source for source in last.consolidated_from if source not in seen]
+    seen.update(sources)
+    found = [_words_behind(logs, _story(logs, source, until), until, seen) for source in sources]
+    words = tuple(dict.fromkeys(chain.from_iterable(evidence for evidence, _ in found)))
+    if words:
+        return words, all(cited for evidence, cited in found if evidence)
+    return _evidence(logs, story.born, () if last is None else last.evidence)
+
+
+def _evidence(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the words cited, in the update's turns or else in its thread; where none were, all of the update's."""
+    thread, turns = born.cause.thread, born.cause.turns
+    if thread is None or turns is None:
+        return (), False
+    update = logs.turns(thread, turns)
+    here = {turn_id: _latest(update, turn_id) for turn_id in ids}
+    elsewhere = logs.turns(thread) if None in here.values() else ()
+    cited = [here[turn_id] or _latest(elsewhere, turn_id) for turn_id in ids]
+    found = [turn for turn in cited if turn is not None]
+    return tuple(Evidence(t.id, thread, t.role, t.content, t.at, t.name) for t in found or update), bool(found)
+
+
+def _latest(turns: Sequence[Turn], turn_id: str) -> Turn | None:
+    """The last text under an id; the host's ids come before ours."""
+    found = [turn for turn in turns if turn.id == turn_id]
+    return max(found, key=lambda turn: (not turn.anonymous, turn.n), default=None)
+
+
+def _in_words(event: Event, commit: Commit) -> str:
+    match event:
+        case FactAdded(fact=fact):
+            return fact.content
+        case FactRemoved(reason="consolidated", detail=str(merged)):
+            return f"merged into {merged}"
+        case FactRemoved(reason="stale", note=note):
+            return f"removed after review: {note}" if note else "removed after review"
+        case FactRemoved():
+            return " ".join(filter(None, (event.reason, event.note and f"({event.note})", event.detail)))
+        case FactRevised(change="confirmed", before=before, after=after):
+            return revision_in_words(before, after)
+        case FactRevised(change=change, before=before, after=after, proposed=proposed):
+            reason = proposed.get("reason")
+            return f"{change}: {revision_in_words(before, after)}" + (f" ({reason})" if reason else "")
+        case CandidateRejected():
+            return f"{event.candidate.__struct_config__.tag} refused: {event.rule}, {event.detail}"
+        case Redacted():
+            by = f" by {commit.cause.actor}" if commit.cause.actor else ""
+            return f"what commit {event.seq} said of it was erased{by}"
+        case _:
+            return ""
+
+
+# Why not.
+
+_WORD = re.compile(r"[^\W_]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_ALIKE = 0.4
+_MOST = 50
+
+
+def _terms(text: str) -> set[str]:
+    """Words, and for scripts without spaces pairs of characters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    terms: set[str] = set()
+    for word in _WORD.findall(folded):
+        for run in _CJK.findall(word):
+            terms |= {run[i : i + 2] for i in range(max(1, len(run) - 1))}
+        terms |= set(_CJK.sub(" ", word).split())
+    return terms
+
+
+def _content(candidate: Candidate) -> str:
+    match candidate:
+        case NewFact(content=content):
+            return content
+        case NewSummary(summary=summary):
+            return summary
+        case Removal(id=fact_id, reason=reason):
+            return f"remove {fact_id}: {reason}" if reason else f"remove {fact_id}"
+        case Reinforcement(id=fact_id):
+            return f"confirm {fact_id}"
+        case Extension(id=fact_id, days=days):
+            return f"keep {fact_id} for {days} days more"
+        case Consolidation(content=content):
+            return content
+        case Edit(id=fact_id, content=content):
+            return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
+        case Unread(text=text):
+            return text
+
+
+def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
+    found = []
+    for commit in commits:
+        for event in commit.events:
+            if isinstance(event, CandidateRejected):
+                content = _content(event.candidate)
+                found.append(Refusal(content, commit.seq, commit.at, event.rule, event.detail))
+            elif isinstance(event, FactRemoved) and event.fact.id not in live.facts:
+                detail = event.note or event.detail or f"removed by {commit.cause.kind} {commit.seq}"
+                found.append(Refusal(event.fact.content, commit.seq, commit.at, event.reason, detail, event.fact.id))
+    return found
+
+
+def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> tuple[Refusal, ...]:
+    """Find what is like a text and was refused or removed, the best match first, at most fifty.
+
+    Likeness is the share of the text's terms that the other has, rare terms counting for more; the same text under the
+    dedup key is a likeness of 1.
+    """
+    wanted = _terms(text)
+    key = dedup_key(text)
+    refusals = _refusals(commits, memory)
+    terms = [_terms(refusal.content) for refusal in refusals]
+    spread = Counter(term for found in terms for term in found)
+    weight = {term: math.log(1 + (len(refusals) + 1) / (spread[term] + 0.5)) for term in wanted}
+    total = sum(weight.values())
+    scored = []
+    for refusal, found in zip(refusals, terms, strict=True):
+        shared = sum(weight[term] for term in wanted & found)
+        score = 1.0 if dedup_key(refusal.content) == key else 0.99 * shared / total if total else 0.0
+        if score >= _ALIKE:
+            scored.append(msgspec.structs.replace(refusal, score=round(score, 4)))
+    scored.sort(key=lambda refusal: (-refusal.score, -refusal.seq))
+    return tuple(scored[:_MOST])

@@ -1,0 +1,271 @@
+"""What happened: the log, and the difference between two moments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.events import (
+    CandidateRejected,
+    Edit,
+    Erased,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    PolicyChanged,
+    Redacted,
+    Reinforcement,
+    Removal,
+    SummaryUpdated,
+    UpdateFailed,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
+from backstory.ledger.core.summaries import Summed
+
+__all__ = [
+    "Diff",
+    "LogEntry",
+    "Revision",
+    "SectionChange",
+    "concerns",
+    "diff",
+    "entry",
+    "facts_of",
+    "policy_in_words",
+    "revision_in_words",
+    "value_in_words",
+]
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One commit, with its content summed up in a line."""
+
+    seq: int
+    at: str
+    hash: str
+    cause: Cause
+    summary: str
+    events: tuple[Event, ...]
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """A fact that is in both memories, changed."""
+
+    before: Fact
+    after: Fact
+
+
+class SectionChange(msgspec.Struct, frozen=True):
+    """A section whose text differs; an empty text is a section never written."""
+
+    section: str
+    before: str
+    after: str
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What the second memory has that the first has not is added."""
+
+    added: tuple[Fact, ...]
+    removed: tuple[Fact, ...]
+    revised: tuple[Revision, ...]
+    sections: tuple[SectionChange, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether both say the same."""
+        return not (self.added or self.removed or self.revised or self.sections)
+
+
+def diff(a: Memory, b: Memory) -> Diff:
+    """Compare two memories: facts and sections."""
+    names = sorted({*a.sections, *b.sections})
+    return Diff(
+        added=tuple(fact for fact in b.in_order() if fact.id not in a.facts),
+        removed=tuple(fact for fact in a.in_order() if fact.id not in b.facts),
+        revised=tuple(Revision(a.facts[f.id], f) for f in b.in_order() if f.id in a.facts and a.facts[f.id] != f),
+        sections=tuple(
+            SectionChange(name, a.section(name).summary, b.section(name).summary)
+            for name in names
+            if a.section(name).summary != b.section(name).summary
+        ),
+    )
+
+
+def entry(commit: Commit) -> LogEntry:
+    """Spell a commit for the log."""
+    return LogEntry(commit.seq, commit.at, commit.hash, commit.cause, _summed_up(commit), commit.events)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+# What changed, in words.
+
+
+def value_in_words(value: PolicyValue) -> str:
+    """Spell a rule's value as a configuration file would: true, 90, correction."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return repr(int(value)) if value.is_integer() else repr(value)
+        case tuple():
+            return ", ".join(value) or "none"
+        case _:
+            return str(value)
+
+
+def policy_in_words(event: PolicyChanged, most: int) -> str:
+    """Name the rules that changed with their values, at most so many of them; the others are counted."""
+    before, after = event.before, event.after
+    if before is None:
+        return "policy set"
+    changed = [key for key in POLICY_KEYS if getattr(before, key) != getattr(after, key)]
+    told = [
+        f"{key} {value_in_words(getattr(before, key))} -> {value_in_words(getattr(after, key))}"
+        for key in changed[:most]
+    ]
+    if len(changed) > most:
+        told.append(f"{_counted(len(changed) - most, 'more rule', 'more rules')} changed")
+    return ", ".join(told) or "policy unchanged"
+
+
+def revision_in_words(before: Fact, after: Fact) -> str:
+    """Say all in which a fact differs from what it was; its words only where they are what changed."""
+    return "; ".join(_differences(before, after))
+
+
+def _differences(before: Fact, after: Fact) -> Iterator[str]:
+    if before == after:
+        yield "as it was"
+        return
+    told = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at"}
+    if before.content != after.content:
+        yield f"{before.content} -> {after.content}"
+    if (before.category, before.confidence) != (after.category, after.confidence):
+        yield " -> ".join(f"{fact.category}, {fact.confidence:.2f}" for fact in (before, after))
+    if before.expected_valid_days != after.expected_valid_days:
+        yield _lifetime(before.expected_valid_days, after.expected_valid_days)
+    if before.confirmations != after.confirmations:
+        yield _confirmed(after.confirmations)
+    elif before.confirmed_at != after.confirmed_at:
+        yield (
+            f"confirmed last at {after.confirmed_at}" if after.confirmed_at else "when it was confirmed is unknown now"
+        )
+    others = [n for n in Fact.__struct_fields__ if n not in told and getattr(before, n) != getattr(after, n)]
+    if others:
+        yield f"changed in {', '.join(others)}"
+
+
+def _lifetime(before: int | None, after: int | None) -> str:
+    # The age that holds for facts without a lifetime is the policy's, which neither moment tells.
+    if after is None:
+        return f"without a lifetime of its own, instead of {_counted(before or 0, 'day', 'days')}"
+    told = f"to be looked at again after {_counted(after, 'day', 'days')}"
+    return f"{told} instead of {before}" if before is not None else f"{told}; it had no lifetime of its own"
+
+
+def _confirmed(times: int) -> str:
+    if not times:
+        return "not confirmed any more"
+    return "confirmed once" if times == 1 else f"confirmed {times} times now"
+
+
+# The line of a commit.
+
+_RULES_SHOWN = 3
+_THINGS = frozenset({"duplicate", "upload", "unknown_fact"})
+"""Rules that are named after the thing refused, of which there can be several."""
+
+
+def _summed_up(commit: Commit) -> str:
+    count = Counter(type(event) for event in commit.events)
+    rules = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
+    failed = [event for event in commit.events if isinstance(event, UpdateFailed)]
+    parts = _moved(commit.events)
+    parts += _told(event for event in commit.events if isinstance(event, SummaryUpdated))
+    if rules:
+        parts.append("refused " + ", ".join(_refused(n, rule) for rule, n in sorted(rules.items())))
+    if commit.seq > 1:
+        changes = [event for event in commit.events if isinstance(event, PolicyChanged)]
+        parts += [policy_in_words(event, _RULES_SHOWN) for event in changes]
+    if count[Redacted]:
+        parts.append(f"{_counted(count[Redacted], 'content', 'contents')} erased")
+    if count[Erased]:
+        parts.append(f"{_counted(count[Erased], 'event', 'events')} erased since")
+    parts += [f"failed ({event.reason}): {event.detail}" for event in failed]
+    return ", ".join(parts) or ("the empty memory" if commit.seq == 1 else "nothing changed")
+
+
+def _moved(events: Sequence[Event]) -> list[str]:
+    """Count the facts that came, went and changed, each with the others to which the same happened."""
+    removed = [event for event in events if isinstance(event, FactRemoved)]
+    sources = [event for event in removed if event.reason == "consolidated"]
+    # The merged fact is counted with its sources; where it was erased since, they still name it.
+    merged = {event.detail for event in sources}
+    added = sum(isinstance(event, FactAdded) and event.fact.id not in merged for event in events)
+    stale = sum(event.reason == "stale" for event in removed)
+    gone = len(removed) - len(sources) - stale
+    changes = Counter(event.change for event in events if isinstance(event, FactRevised))
+    confirmed, extended = changes.pop("confirmed", 0), changes.pop("extended", 0)
+    revised = changes.total()
+    told = (
+        (added, f"+{_counted(added, 'fact', 'facts')}"),
+        (gone, f"-{_counted(gone, 'fact', 'facts')}"),
+        (stale, f"{stale} out of date"),
+        (len(sources), f"{len(sources)} merged into {len(merged)}"),
+        (confirmed, f"{confirmed} confirmed"),
+        (extended, f"{extended} extended"),
+        (revised, f"{_counted(revised, 'fact', 'facts')} revised"),
+    )
+    return [words for number, words in told if number]
+
+
+def _told(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
+    """Count the document's sections that were rewritten, and the summaries of threads that came and went."""
+    sections = came = went = 0
+    for event in updated:
+        if Summed.of(event.section) is None:
+            sections += 1
+        elif event.after.summary:
+            came += 1
+        else:
+            went += 1
+    if sections:
+        yield _counted(sections, "section", "sections")
+    if came:
+        yield f"+{_counted(came, 'thread summary', 'thread summaries')}"
+    if went:
+        yield f"-{_counted(went, 'thread summary', 'thread summaries')}"
+
+
+def _refused(count: int, rule: str) -> str:
+    return f"{count} {rule}s" if count > 1 and rule in _THINGS else f"{count} {rule}"
+
+
+def concerns(commit: Commit, fact_id: str) -> list[Event]:
+    """Return the events of a commit that are about a fact."""
+    return [event for event in commit.events if fact_id in facts_of(event)]
+
+
+def facts_of(event: Event) -> Iterable[str]:
+    """Return the ids of the facts that an event is about."""
+    match event:
+        case FactAdded(fact=fact) | FactRemoved(fact=fact):
+            return (fact.id,)
+        case FactRevised(after=after):
+            return (after.id,)
+        case CandidateRejected(candidate=Removal(id=fact_id) | Reinforcement(id=fact_id) | Edit(id=fact_id)):
+            return (fact_id,)
+        case Redacted(fact=str(fact_id)):
+            return (fact_id,)
+        case _:
+            return ()

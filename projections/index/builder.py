@@ -1,0 +1,315 @@
+"""Taking the lines of a scope's two streams into its index, each verified against the chain.
+
+What is kept depends on the lines alone, not on when they were taken in: an index that caught up a hundred times is the
+one that was built at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from backstory.ledger.core import ranges
+from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.threads.turn_columns import Trace
+from backstory.projections.history.history import facts_of
+from backstory.projections.index.kv import Shelf
+from backstory.projections.index.schema import (
+    LAST,
+    Checkpoint,
+    Mark,
+    Said,
+    Space,
+    Stand,
+    ThreadState,
+    Tip,
+    named,
+    number,
+    number_in,
+    pack,
+)
+
+__all__ = ["BORN", "Intake", "IntakeProgress", "StaleError"]
+
+IntakeProgress = Callable[[int, int], None]
+"""Told how many bytes of how many were taken in."""
+
+BORN = b"\x01"
+"""What a fact's place holds where the commit added the fact, or tells that it was erased."""
+
+_MARK_BYTES = 16 * 1024
+_CHECKPOINT_BYTES = 256 * 1024
+_FLUSH_BYTES = 32 * 1024 * 1024
+"""So many bytes of log at a time: each time every thread's leaf is written anew, so fewer times is quicker."""
+
+_thread_state = msgspec.msgpack.Decoder(ThreadState)
+_said = msgspec.msgpack.Decoder(Said)
+
+
+class StaleError(Exception):
+    """The index cannot go on from where it stands; it says why."""
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """A stream to take in: whose it has to be, where its marks go, and the seq to stop at."""
+
+    stream: str
+    scope: Scope
+    marks: Space
+    until: int
+
+
+class Intake:
+    """One pass over what is new in both streams, gathered for a shelf.
+
+    What is gathered is written by `finish`; where `by_parts`, some of it earlier, so that a long log needs little room.
+    """
+
+    def __init__(self, store: EventStore, shelf: Shelf, tip: Tip, memory: Memory, *, by_parts: bool) -> None:
+        self._store = store
+        self._shelf = shelf
+        self._tip = tip
+        self._fold = Fold(memory)
+        self._by_parts = by_parts
+        self._anew = tip.ledger.head.seq == 0
+        self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Space}
+        self._threads: dict[str, ThreadState] = {}
+        self._cleared = tip.cleared
+        self._turns = tip.turns
+        self._checkpoint = tip.checkpoint
+        self._named: set[tuple[str, int, int]] = set()
+        self._erased: set[tuple[str, int, int]] = set()
+        self._gathered = 0
+        self._done = 0
+
+    def run(self, scope: Scope, progress: IntakeProgress | None = None, until: Tip | None = None) -> Tip:
+        """Take in both streams, as far as they are durable or to where another tip stands; returns the new tip.
+
+        It is not written yet.
+
+        Raises:
+            StaleError: the index stands on something else, or a redaction has come.
+            CorruptLogError: a line is not what was written.
+        """
+        streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
+        # The edition first: what is read after it may be newer, never older, and then the next look tells.
+        editions = [self._store.edition(stream) for stream in streams]
+        begun = self._tip.ledger.end + self._tip.transcript.end
+        total = max(0, sum(map(self._store.size, streams)) - begun)
+
+        def tell(done: int) -> None:
+            if progress is not None:
+                progress(min(done, total), total)
+
+        # In this order, too: what the ledger says of the transcript was durable before the ledger said it.
+        ends = (
+            tuple(self._store.durable_head(stream).seq for stream in streams)
+            if until is None
+            else (until.ledger.head.seq, until.transcript.head.seq)
+        )
+        tell(0)
+        # The ledger first: the transcript is never older than what the ledger says of it.
+        ledger = self._stream(_Source(streams[0], scope, Space.LEDGER_MARKS, ends[0]), self._tip.ledger, tell)
+        transcript = self._stream(
+            _Source(streams[1], scope, Space.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, tell
+        )
+        tell(total)
+        return msgspec.structs.replace(
+            self._tip,
+            scope=scope,
+            ledger=msgspec.structs.replace(ledger, edition=editions[0]),
+            transcript=msgspec.structs.replace(transcript, edition=editions[1]),
+            cleared=self._cleared,
+            turns=self._turns,
+            checkpoint=self._checkpoint,
+            settled=self._tip.settled and not self._left(streams),
+        )
+
+    def _left(self, streams: Collection[str]) -> bool:
+        """Whether anything that a redaction names still stands; it may name what never was, as in a copied home."""
+        left: dict[str, dict[int, set[int]]] = {stream: {} for stream in streams}
+        for stream, seq, index in self._named - self._erased:
+            if stream in left:
+                left[stream].setdefault(seq, set()).add(index)
+        return any(
+            0 <= index < len(decode(record.line).events)
+            for stream, wanted in left.items()
+            if wanted
+            for seq, record in enumerate(self._store.read(stream), 1)
+            for index in wanted.get(seq, ())
+        )
+
+    def finish(self, tip: Tip) -> Memory:
+        """Write what was gathered, and where the index stands now; returns the memory there."""
+        memory = self._fold.memory()
+        self._changes[Space.TIP][b""] = pack(tip)
+        self._changes[Space.MEMORY][b""] = pack(memory)
+        self._flush()
+        return memory
+
+    def _flush(self) -> None:
+        for name, state in self._threads.items():
+            state.simplify()
+            self._changes[Space.THREADS][named(name)] = pack(state)
+            if state.first:
+                place = number(state.first)
+                self._changes[Space.UNSETTLED][place] = None if state.settled else name.encode()
+        self._shelf.write({space: changes for space, changes in self._changes.items() if changes})
+        for changes in self._changes.values():
+            changes.clear()
+        self._threads.clear()
+        self._gathered = 0
+
+    def _stream(self, source: _Source, stand: Stand, tell: Callable[[int], None]) -> Stand:
+        stream, marks = source.stream, source.marks
+        head, end, at, latest, mark = stand.head, stand.end, stand.at, stand.latest, stand.mark
+        for record in self._store.read(stream, head.seq, byte=end):
+            if head.seq >= source.until:
+                break
+            line = record.line
+            if head == stand.head and head.seq:
+                _must_continue(line, head, stream)
+            begin, end = end, end + len(line) + 1
+            if head.seq == 0 or begin - mark >= _MARK_BYTES:
+                self._changes[marks][number(head.seq + 1)] = pack(Mark(begin, head.hash))
+                if marks is Space.LEDGER_MARKS:
+                    self._changes[Space.TIMES][named(latest) + number(head.seq + 1)] = b""
+                mark = begin
+            commit = unseal(line, head, stream=stream, byte=begin)
+            if commit.seq == 1:
+                _must_be_of(source.scope, commit, stream)
+            head, at, latest = commit.head, commit.at, max(latest, commit.at)
+            if marks is Space.LEDGER_MARKS:
+                self._learn(stream, commit, begin, end)
+            else:
+                self._hear(stream, commit, begin)
+            self._gathered += end - begin
+            self._done += end - begin
+            if self._gathered >= _FLUSH_BYTES and self._by_parts:
+                self._flush()
+                tell(self._done)
+        return Stand(head, end, at, latest, mark)
+
+    def _learn(self, stream: str, commit: Commit, begin: int, end: int) -> None:
+        """Take in a commit of the ledger."""
+        self._fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        if end - self._checkpoint >= _CHECKPOINT_BYTES:
+            checkpoint = Checkpoint(commit.hash, end, self._fold.memory())
+            self._changes[Space.CHECKPOINTS][number(commit.seq)] = pack(checkpoint)
+            self._checkpoint = end
+        facts = self._changes[Space.FACTS]
+        threads = set()
+        for index, event in enumerate(commit.events):
+            born = isinstance(event, FactAdded | Redacted)
+            for fact in facts_of(event):
+                place = named(fact) + number(commit.seq)
+                facts[place] = BORN if born else facts.get(place) or b""
+            if isinstance(event, Redacted):
+                self._redacted(event)
+                threads.add(event.thread)
+            elif isinstance(event, Erased):
+                self._erased.add((stream, commit.seq, index))
+        for thread in {commit.cause.thread, *threads} - {None}:
+            self._changes[Space.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
+            self._thread(str(thread)).learned = commit.seq
+        self._cover(commit)
+
+    def _redacted(self, event: Redacted) -> None:
+        if not self._anew:
+            raise StaleError("content was erased")
+        self._named.add((event.stream, event.seq, event.index))
+        if event.thread is not None and event.n is not None:
+            place = named(event.thread) + number(event.n)
+            trace = Trace.of(event)
+            self._changes[Space.REDACTED][place] = b"" if trace is None else pack(trace)
+            self._thread(event.thread).redacted = True
+
+    def _cover(self, commit: Commit) -> None:
+        """Note which turns a commit covers."""
+        cause = commit.cause
+        if cause.kind == "clear" and cause.transcript is not None and cause.transcript.seq > self._cleared:
+            self._cleared = cause.transcript.seq
+            self._clear()
+        if cause.thread is not None:
+            self._thread(cause.thread).coverage.apply(commit)
+
+    def _clear(self) -> None:
+        """Cover what was said before, in every thread where that is not so already."""
+        unsettled = {name.decode() for _, name in self._shelf.ascending(Space.UNSETTLED)}
+        for name in unsettled | {name for name, state in self._threads.items() if not state.settled}:
+            prefix = named(name)
+            # The transcript follows the ledger, so all that is known of it is on the shelf.
+            for key, value in self._shelf.descending(Space.SAID, prefix + LAST):
+                if not key.startswith(prefix):
+                    break
+                if number_in(key) <= self._cleared:
+                    self._thread(name).cleared = number_in(key[:-8]) + _said.decode(value).count - 1
+                    break
+
+    def _hear(self, stream: str, commit: Commit, begin: int) -> None:
+        """Take in a commit of the transcript."""
+        for index, event in enumerate(commit.events):
+            if isinstance(event, Erased):
+                self._erased.add((stream, commit.seq, index))
+        name, recorded = commit.cause.thread, commit.cause.turns
+        if name is None:
+            return
+        state = self._thread(name)
+        if not state.first:
+            state.first = commit.seq
+            self._changes[Space.ORDER][number(commit.seq)] = name.encode()
+        for event in commit.events:
+            if isinstance(event, TurnSuperseded):
+                ranges.add(state.superseded, event.n, event.n)
+                if commit.cause.kind == "withdrawal":
+                    ranges.add(state.withdrawn, event.n, event.n)
+            elif isinstance(event, TurnRestored):
+                ranges.remove(state.superseded, event.n, event.n)
+                ranges.remove(state.withdrawn, event.n, event.n)
+                if event.again:
+                    state.restored[event.n] = commit.seq
+        count = 0 if recorded is None else recorded.last - recorded.first + 1
+        lost = 0 if recorded is None else max(0, recorded.first - 1 - state.turns)
+        said = Said(begin, lost + count, lost)
+        self._changes[Space.SAID][named(name) + number(state.turns + 1) + number(commit.seq)] = pack(said)
+        state.said = commit.seq
+        state.turns += lost + count
+        self._turns += count
+        if commit.seq <= self._cleared:
+            state.cleared = state.turns
+
+    def _thread(self, name: str) -> ThreadState:
+        state = self._threads.get(name)
+        if state is None:
+            kept = self._shelf.get(Space.THREADS, named(name))
+            state = self._threads[name] = ThreadState() if kept is None else _thread_state.decode(kept)
+        return state
+
+
+def _must_continue(line: bytes, head: Head, stream: str) -> None:
+    """An index that stands on another line than the one before this is stale; nothing is wrong with the log."""
+    try:
+        prev = prev_of(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return
+    if prev != head.hash:
+        raise StaleError(f"{stream} is another one after commit {head.seq}")
+
+
+def _must_be_of(scope: Scope, first: Commit, stream: str) -> None:
+    if first.cause.kind == "erased" or (first.cause.user, first.cause.agent) == (scope.user, scope.agent):
+        return
+    owner = Scope(first.cause.user, first.cause.agent)
+    raise CorruptLogError(
+        f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
+        kind="altered",
+        stream=stream,
+        line=1,
+        byte=0,
+    )

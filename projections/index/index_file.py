@@ -1,0 +1,551 @@
+"""Where an index lives, who may use it when, and when it is not to be trusted.
+
+`index.sqlite` beside memory.json, under an flock on `index.lock`: shared to read, exclusive to write or to take it
+away. Who holds a stream's lock may take this one, never the other way round. A small scope, one whose folder cannot be
+written, and one with an erasure that is not complete are indexed for this process alone, in a file that SQLite takes
+away again. So is a question that comes while another process keeps the file for longer than a moment: only who deletes
+the file waits for it. An index stands on durable commits only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
+from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.store import EventStore, Record
+from backstory.ledger.log.store.files import make_folder, translated
+from backstory.projections.index.builder import Intake, IntakeProgress, StaleError
+from backstory.projections.index.kv import DamagedError, Shelf
+from backstory.projections.index.schema import NOTHING, Space, Stand, ThreadState, Tip, named
+
+__all__ = ["SMALL_BYTES", "IndexFile", "Standing", "tip_of"]
+
+_log = logging.getLogger(__name__)
+
+SMALL_BYTES = 64 * 1024
+"""Logs of less need no index in a file: they are read faster than it is opened."""
+
+_AT_ONCE_BYTES = 8 * 1024 * 1024
+_UNKNOWN_LINE_BYTES = 512
+_TRIES = 5
+_LOCK_POLL_SECONDS = (0.0005, 0.02)
+_PATIENCE_SECONDS = 0.05
+"""How long a question waits for the file: longer than it takes to write some commits into it."""
+
+T = TypeVar("T")
+
+_tip = msgspec.msgpack.Decoder(Tip)
+_memory = msgspec.msgpack.Decoder(Memory)
+_thread_state = msgspec.msgpack.Decoder(ThreadState)
+
+
+class _UnusableError(Exception):
+    """The file cannot be used here, whatever is in it: it says why."""
+
+
+class _KeptError(Exception):
+    """Another process keeps the file."""
+
+
+class Standing:
+    """An index at the heads of both streams, on loan for one question."""
+
+    def __init__(self, store: EventStore, scope: Scope, shelf: Shelf, tip: Tip, memory: Memory | None = None) -> None:
+        self.store = store
+        self.scope = scope
+        self.shelf = shelf
+        self.tip = tip
+        self._memory = memory
+
+    def memory(self) -> Memory:
+        """The memory at the ledger's head."""
+        if self._memory is None:
+            kept = self.shelf.get(Space.MEMORY, b"")
+            if kept is None:
+                raise DamagedError("it holds no memory")
+            self._memory = _memory.decode(kept)
+        return self._memory
+
+    def thread(self, name: str) -> ThreadState:
+        """What is known of a thread at the heads of both streams."""
+        kept = self.shelf.get(Space.THREADS, named(name))
+        return ThreadState() if kept is None else _thread_state.decode(kept)
+
+    def read(self, kind: str, after: Head, byte: int) -> Iterator[Commit]:
+        """Yield a stream's commits after a head, as far as the index stands; the first begins at a byte.
+
+        Where the first is not what should be there the index is at fault; if it is the log, building tells.
+
+        Raises:
+            DamagedError: the first is not what should be there.
+            CorruptLogError: another is not.
+        """
+        stream = self.scope.stream(kind)
+        first = after.seq + 1
+        last = (self.tip.ledger if kind == LEDGER else self.tip.transcript).head.seq
+        for record in self._records(stream, after.seq, byte):
+            if after.seq >= last:
+                return
+            try:
+                commit = unseal(record.line, after, stream=stream, byte=record.byte)
+            except CorruptLogError as error:
+                if after.seq + 1 > first:
+                    raise
+                raise DamagedError(f"commit {first} of {stream} is not where it should be") from error
+            after = commit.head
+            yield commit
+
+    def _records(self, stream: str, after: int, byte: int) -> Iterator[Record]:
+        records = self.store.read(stream, after, byte=byte)
+        first = next(records, None)
+        if first is not None:
+            # A store that finds another line there looks for the right one, from the start: that must not last.
+            if first.byte != byte:
+                raise DamagedError(f"commit {after + 1} of {stream} is not where it should be")
+            yield first
+            yield from records
+
+    def line(self, kind: str, seq: int, byte: int, *, skip: int = 0) -> Commit:
+        """Read the commit of a seq, whose line begins at a byte, or so many lines behind it; whatever it follows."""
+        stream = self.scope.stream(kind)
+        records = self._records(stream, seq - skip - 1, byte)
+        record = next(islice(records, skip, None), None)
+        try:
+            if record is not None:
+                return unseal(record.line, Head(seq - 1, prev_of(record.line)), stream=stream, byte=record.byte)
+        except (CorruptLogError, msgspec.MsgspecError, RecursionError):
+            pass
+        raise DamagedError(f"commit {seq} of {stream} is not where it should be")
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """How an index compares with the streams: why it cannot be gone on from, if so, and how many bytes it is behind."""
+
+    stale: str | None
+    behind: bool
+    bytes: int
+
+
+class IndexFile:
+    """The index of one scope, wherever it is; safe for threads and processes.
+
+    Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it,
+    `patience` how many to wait with a question. `progress` is told when something is built or catches up.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        scope: Scope,
+        path: Path,
+        *,
+        progress: IntakeProgress | None = None,
+        small: int = SMALL_BYTES,
+        lock_timeout: float = 120.0,
+        patience: float = _PATIENCE_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.store = store
+        self.scope = scope
+        self.path = path
+        self._progress = progress
+        self._small_bytes = small
+        self._lock_timeout = lock_timeout
+        self._patience = patience
+        self._clock = clock or SystemClock()
+        self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin as if nothing had been opened; in a forked process what is open is the parent's."""
+        self._owner = os.getpid()
+        self._mutex = threading.RLock()
+        self._file: Shelf | None = None
+        self._own: Standing | None = None
+        self._distrusted: str | None = None
+        self._alone = False
+
+    def ask(self, question: Callable[[Standing], T], *, until: tuple[Head, Head] | None = None) -> T:
+        """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
+
+        A question may be asked twice: where the index turns out to be damaged it is built anew. Nobody who keeps the
+        file is waited for: meanwhile this process indexes for itself.
+
+        Raises:
+            CorruptLogError: a log is damaged.
+            StoreError: a log cannot be read, or changes faster than it can be.
+        """
+        if self._owner != os.getpid():
+            self._forget()
+        with self._mutex:
+            for _ in range(_TRIES):
+                try:
+                    with _judged():
+                        answer = self._once(question, until)
+                except (DamagedError, StaleError) as error:
+                    self._distrusted = str(error)
+                except _UnusableError as error:
+                    _log.warning("%s cannot be used (%s): this process indexes for itself", self.path, error)
+                    self._alone = True
+                else:
+                    self._distrusted = None
+                    return answer
+        raise StoreError(f"{self.path} cannot be built: {self._distrusted}; run `verify`, and try again")
+
+    def catch_up(self) -> None:
+        """Bring the file to the heads of both streams; where another process keeps it that is left for another time."""
+        if self._owner != os.getpid():
+            self._forget()
+        with self._mutex:
+            if not self.in_file():
+                return
+            # To index for this process alone would be work for nothing.
+            try:
+                with self._locked(fcntl.LOCK_EX, self._patience):
+                    pass
+            except (_KeptError, _UnusableError):
+                return
+        self.ask(lambda _: None)
+
+    def in_file(self) -> bool:
+        """Whether the index is, or is to be, in a file that outlives this process."""
+        return not (self._alone or self._small() or self._own_will_do())
+
+    def _once(self, question: Callable[[Standing], T], until: tuple[Head, Head] | None) -> T:
+        if not self.in_file():
+            return question(self._private())
+        try:
+            if self._distrusted is None:
+                with self._locked(fcntl.LOCK_SH, self._patience):
+                    standing = self._from_file()
+                    if standing is not None:
+                        look = self._look(standing.tip)
+                        if look.stale is None and (not look.behind or _reaches(standing.tip, until)):
+                            self._own = None
+                            return question(standing)
+            with self._locked(fcntl.LOCK_EX, self._patience):
+                return question(self._renewed())
+        except _KeptError:
+            if self._own is None:
+                self._own = self._copied()
+            return question(self._private())
+
+    def _small(self) -> bool:
+        return sum(map(self._size, self._streams)) < self._small_bytes and not self.path.exists()
+
+    def _size(self, stream: str) -> int:
+        # An engine that cannot tell its size has a head all the same.
+        return self.store.size(stream) or self.store.head(stream).seq * _UNKNOWN_LINE_BYTES
+
+    def _own_will_do(self) -> bool:
+        """Whether an erasure is still not complete, so that nothing may be written."""
+        return self._own is not None and not self._own.tip.settled and self._look(self._own.tip).stale is None
+
+    def _look(self, tip: Tip) -> _Look:
+        if tip.version != Tip().version:
+            return _Look("it is of another version", behind=True, bytes=0)
+        if tip.scope != self.scope:
+            return _Look(f"it is that of {tip.scope}", behind=True, bytes=0)
+        behind, size = False, 0
+        for stream, stand in zip(self._streams, (tip.ledger, tip.transcript), strict=True):
+            reason = self._stale(stream, stand)
+            if reason is not None:
+                return _Look(reason, behind=True, bytes=0)
+            behind = behind or self.store.durable_head(stream).seq > stand.head.seq
+            size += max(0, self._size(stream) - stand.end)
+        return _Look(None, behind, size)
+
+    def _stale(self, stream: str, stand: Stand) -> str | None:
+        if stand.head.seq == 0:
+            return None
+        head = self.store.head(stream)
+        if head.seq < stand.head.seq:
+            return f"{stream} ends at {head.seq}, and there was a commit {stand.head.seq}: was its tail cut off?"
+        if head.seq == stand.head.seq and head.hash != stand.head.hash:
+            return f"{stream} has another commit {head.seq} than it had"
+        return None if self.store.edition(stream) == stand.edition else f"{stream} was stored anew"
+
+    # The file.
+
+    def _from_file(self) -> Standing | None:
+        """Open the file as it is now; None where there is none."""
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            stat = None
+        if self._file is not None and (stat is None or stat.st_ino != self._file.inode):
+            self._drop_file()
+        if stat is None:
+            return None
+        if self._file is None:
+            try:
+                self._file = Shelf(self.path)
+            except FileNotFoundError:
+                # Anybody may delete it at any time, without asking for the lock.
+                return None
+        return Standing(self.store, self.scope, self._file, tip_of(self._file))
+
+    def _drop_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _renewed(self) -> Standing:
+        """Bring the file to the heads; the lock is held for writing."""
+        reason = self._distrusted
+        if reason is None:
+            try:
+                with _judged():
+                    standing = self._from_file()
+                    if standing is not None:
+                        return self._caught_up(standing)
+            except (DamagedError, StaleError) as error:
+                reason = str(error)
+        if reason is not None:
+            _log.warning("%s is built anew: %s", self.path, reason)
+        self._drop_file()
+        self._distrusted = None
+        standing = self._own = self._built()
+        if standing.tip.settled:
+            return self._saved(standing)
+        self._remove()
+        return standing
+
+    def _caught_up(self, standing: Standing) -> Standing:
+        look = self._look(standing.tip)
+        if look.stale is not None:
+            raise StaleError(look.stale)
+        if not look.behind:
+            return standing
+        if look.bytes <= _AT_ONCE_BYTES:
+            # All of it is read before any of it is written: of what was to be erased nothing gets into the file.
+            return self._taken_in(standing, by_parts=False)
+        copy = Standing(self.store, self.scope, standing.shelf.copy(), standing.tip)
+        return self._saved(self._taken_in(copy, by_parts=True))
+
+    def _taken_in(self, standing: Standing, *, by_parts: bool) -> Standing:
+        intake = Intake(self.store, standing.shelf, standing.tip, standing.memory(), by_parts=by_parts)
+        tip = intake.run(self.scope, self._progress)
+        return Standing(self.store, self.scope, standing.shelf, tip, intake.finish(tip))
+
+    def _built(self) -> Standing:
+        empty = Standing(self.store, self.scope, Shelf.new(Space), Tip(), NOTHING)
+        return self._taken_in(empty, by_parts=True)
+
+    def _saved(self, standing: Standing) -> Standing:
+        """Put a private index in the file's place, whole or not at all."""
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        try:
+            self._remove()
+            try:
+                standing.shelf.save(fresh)
+                fresh.replace(self.path)
+            finally:
+                fresh.unlink(missing_ok=True)
+        except OSError as error:
+            raise _UnusableError(error.strerror or str(error)) from error
+        self._own = None
+        return self._from_file() or standing
+
+    def _remove(self) -> None:
+        self._drop_file()
+        for left in self.path.parent.glob(f"{self.path.name}*"):
+            left.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Take the file away, and whatever SQLite left beside it; nobody has it in use when this returns.
+
+        Raises:
+            LockTimeoutError: another process keeps it.
+            StoreError: it cannot be taken away.
+        """
+        if self._owner != os.getpid():
+            self._forget()
+        if not self.path.parent.is_dir():
+            with self._mutex:
+                self._own = None
+            return
+        try:
+            # The file first: who has a question meanwhile must not wait until another process lets go of it.
+            with self._locked(fcntl.LOCK_EX, self._lock_timeout), self._mutex, translated(self.path, "delete"):
+                self._own = None
+                self._remove()
+        except _KeptError as error:
+            raise LockTimeoutError(
+                f"{self.path.with_name('index.lock')} is held by another process after {self._lock_timeout:g} s: "
+                "wait for it, or end it"
+            ) from error
+        except _UnusableError as error:
+            raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
+
+    def close(self) -> None:
+        """Let go of what is open; the next question opens it again."""
+        if self._owner == os.getpid():
+            with self._mutex:
+                self._own = None
+                self._drop_file()
+
+    def as_it_is(self, question: Callable[[Shelf, Tip], T]) -> T | None:
+        """Let the file be looked at as it stands, without bringing it up or mending it; None where there is none.
+
+        Raises:
+            DamagedError: it is not what was written.
+        """
+        if self._owner != os.getpid():
+            self._forget()
+        with self._mutex:
+            if not self.path.exists():
+                return None
+            try:
+                with _judged(), self._locked(fcntl.LOCK_SH, self._patience):
+                    standing = self._from_file()
+                    return None if standing is None else question(standing.shelf, standing.tip)
+            except _KeptError:
+                _log.warning("%s was not looked at: another process is writing it", self.path)
+                return None
+            except _UnusableError as error:
+                _log.warning("%s cannot be looked at: %s", self.path, error)
+                return None
+
+    # For this process alone.
+
+    def _private(self) -> Standing:
+        own = self._own
+        if self._distrusted is None and own is not None:
+            try:
+                look = self._look(own.tip)
+                if look.stale is None:
+                    self._own = None
+                    self._own = self._taken_in(own, by_parts=True) if look.behind else own
+                    return self._own
+            except StaleError:
+                pass
+        self._own = None
+        self._own = self._built()
+        self._distrusted = None
+        return self._own
+
+    def _copied(self) -> Standing | None:
+        """Copy what the file holds, if it may be read just now: less is left to take in."""
+        if self._distrusted is not None:
+            return None
+        try:
+            with self._locked(fcntl.LOCK_SH, 0.0):
+                standing = self._from_file()
+                if standing is None:
+                    return None
+                return Standing(self.store, self.scope, standing.shelf.copy(), standing.tip)
+        except _KeptError:
+            return None
+
+    # The lock.
+
+    @contextmanager
+    def _locked(self, how: int, timeout: float) -> Iterator[None]:
+        descriptor = self._lock(how, timeout)
+        try:
+            yield
+        finally:
+            # Said, not left to closing: a forked process may have the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _lock(self, how: int, timeout: float) -> int:
+        path = self.path.with_name("index.lock")
+        waited, pause = 0.0, _LOCK_POLL_SECONDS[0]
+        while True:
+            descriptor = _lock_now(path, how)
+            if descriptor is not None:
+                return descriptor
+            if waited >= timeout:
+                raise _KeptError
+            self._clock.sleep(pause)
+            waited += pause
+            pause = min(pause * 2, _LOCK_POLL_SECONDS[1])
+
+
+def tip_of(shelf: Shelf) -> Tip:
+    """Read where an index stands.
+
+    Raises:
+        DamagedError: it does not say.
+    """
+    kept = shelf.get(Space.TIP, b"")
+    try:
+        if kept is not None:
+            return _tip.decode(kept)
+    except msgspec.ValidationError as error:
+        raise DamagedError("it is of another version") from error
+    raise DamagedError("it was never finished")
+
+
+def _lock_now(path: Path, how: int) -> int | None:
+    """Return the locked file's descriptor; None while somebody else has it, or where it is another file by now."""
+    try:
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        descriptor = _read_only(path, how, error)
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        if os.path.samestat(path.stat(), os.fstat(descriptor)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _read_only(path: Path, how: int, refused: OSError) -> int:
+    """Open a lock file that cannot be written, which is enough to read under."""
+    try:
+        if how == fcntl.LOCK_SH:
+            return os.open(path, os.O_RDONLY)
+    except OSError:
+        pass
+    raise _UnusableError(refused.strerror or str(refused)) from refused
+
+
+@contextmanager
+def _judged() -> Iterator[None]:
+    """Tell what SQLite refuses because of where the file is from what it refuses because of what is in it."""
+    import sqlite3
+
+    here = (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    )
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        raise (_UnusableError if code in here else DamagedError)(str(error)) from error
+    except UnicodeDecodeError as error:
+        # What SQLite has to say of a damaged schema may quote it.
+        raise DamagedError("its schema is no text") from error
+
+
+def _reaches(tip: Tip, until: tuple[Head, Head] | None) -> bool:
+    return until is not None and tip.ledger.head.seq >= until[0].seq and tip.transcript.head.seq >= until[1].seq

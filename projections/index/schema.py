@@ -1,0 +1,209 @@
+"""What the index keeps, and how it is spelled: a space for each kind of key, a value for what each holds.
+
+Keys are bytes in the order in which they are asked for. A name is followed by an end that sorts before all that could
+go on with it, so that whole names and their beginnings can both be found; numbers are eight bytes, the highest first.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.ranges import Ranges, overlap
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.thread_coverage import ThreadCoverage
+
+__all__ = [
+    "LAST",
+    "NOTHING",
+    "VERSION",
+    "Checkpoint",
+    "Mark",
+    "Said",
+    "Space",
+    "Stand",
+    "ThreadState",
+    "Tip",
+    "beginning",
+    "name_of",
+    "named",
+    "number",
+    "number_in",
+    "pack",
+]
+
+VERSION = 4
+"""Raise it whenever what is kept changes, be it a field of Memory or of Fact: an index of another version is none."""
+
+LAST = b"\xff" * 24
+"""Behind every number that can follow a name."""
+
+
+class Space(IntEnum):
+    """What keys are about, and what they are."""
+
+    TIP = 0
+    """One, empty: Tip."""
+    MEMORY = 1
+    """One, empty: Memory at the tip."""
+    LEDGER_MARKS = 2
+    """seq: Mark."""
+    TRANSCRIPT_MARKS = 3
+    """seq: Mark."""
+    TIMES = 4
+    """The latest time before a ledger mark, and its seq: nothing."""
+    CHECKPOINTS = 5
+    """seq: Checkpoint."""
+    FACTS = 6
+    """A fact's id and the seq of a commit about it: BORN if that added the fact or tells of its erasure, or nothing."""
+    THREADS = 7
+    """A thread's name: ThreadState."""
+    LEARNED = 8
+    """A thread's name and the seq of a ledger commit about it: the byte it begins at."""
+    SAID = 9
+    """A thread's name, the first ordinal recorded, the seq of the transcript's commit: Said."""
+    ORDER = 10
+    """The transcript's seq of a thread's first words: the thread's name."""
+    UNSETTLED = 11
+    """As ORDER, for the threads in which a turn is not covered."""
+    REDACTED = 12
+    """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction tells too little."""
+
+
+class Stand(msgspec.Struct, frozen=True, array_like=True):
+    """How far a stream was taken in.
+
+    `end` is the byte behind the last line, `at` the last commit's time and `latest` the latest time of any; `mark` is
+    the byte of the last mark, `edition` the stream's when it was read.
+    """
+
+    head: Head = EMPTY
+    end: int = 0
+    at: str = ""
+    latest: str = ""
+    mark: int = 0
+    edition: str = ""
+
+
+class Tip(msgspec.Struct, frozen=True, array_like=True):
+    """Where the index stands.
+
+    `cleared` is the transcript's seq up to which clears have covered everything, `turns` how many were ever recorded,
+    `checkpoint` the ledger's byte behind the last checkpoint. `settled` is false while content that a redaction names
+    is still there: such an index is never written to a file.
+    """
+
+    version: int = VERSION
+    scope: Scope = Scope()
+    ledger: Stand = Stand()
+    transcript: Stand = Stand()
+    cleared: int = 0
+    turns: int = 0
+    checkpoint: int = 0
+    settled: bool = True
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """A line to start reading at: the byte it begins at, and the hash it follows."""
+
+    byte: int
+    prev: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The memory after a commit, that commit's hash, and the byte behind it."""
+
+    hash: str
+    end: int
+    memory: Memory
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True):
+    """A line of the transcript: the byte it begins at, and how many turns of its thread belong to it.
+
+    The last of them are those that it records; `lost` more, before them, are missing: the transcript was cut short.
+    """
+
+    byte: int
+    count: int
+    lost: int = 0
+
+
+class ThreadState(msgspec.Struct, array_like=True):
+    """What is known of a thread.
+
+    `first` is the seq of its first words (0: none), `turns` how many ordinals are taken; `said` and `learned` are the
+    seqs of the last commits about it in either stream. `superseded` and `withdrawn` are the ordinals that stand no
+    longer, `restored` those to be learned from again, with the commit that brought them back; `redacted`: a turn was
+    erased. Clears cover the turns up to `cleared`, as far as the commits about the thread do not.
+    """
+
+    first: int = 0
+    turns: int = 0
+    said: int = 0
+    learned: int = 0
+    superseded: Ranges = []
+    withdrawn: Ranges = []
+    restored: dict[int, int] = {}
+    redacted: bool = False
+    cleared: int = 0
+    coverage: ThreadCoverage = msgspec.field(default_factory=ThreadCoverage)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every turn is covered."""
+        reopened = self.coverage.reopened(self.restored)
+        return self.turns <= self.coverage.covered_from(self.cleared + 1) and not any(
+            n > self.cleared for n in reopened
+        )
+
+    def simplify(self) -> None:
+        """Let `cleared` say no more than the commits about the thread leave open.
+
+        A clear that came where all was covered already is noted or not, depending on when its line was taken in.
+        """
+        found = overlap(self.coverage.covered, self.cleared, self.cleared)
+        if found:
+            self.cleared = found[0][0] - 1
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """Spell a value."""
+    return _encoder.encode(value)
+
+
+NOTHING = msgspec.msgpack.decode(pack(Memory()), type=Memory)
+"""The empty memory as it is when it was kept: what the policy's defaults leave whole are fractions then."""
+
+
+def number(value: int) -> bytes:
+    """Spell a number so that it sorts."""
+    return value.to_bytes(8, "big")
+
+
+def number_in(key: bytes) -> int:
+    """Read the number at the end of a key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def beginning(text: str) -> bytes:
+    """Spell the beginning of a name; what no log can hold is spelled too, and never found."""
+    return text.encode(errors="surrogatepass").replace(b"\0", b"\0\xff")
+
+
+def named(text: str) -> bytes:
+    """Spell a whole name."""
+    return beginning(text) + b"\0\0"
+
+
+def name_of(key: bytes) -> bytes:
+    """Cut a key down to the name it begins with."""
+    end = key.index(b"\0\0")
+    # A name that ends in a zero byte is spelled 00 ff 00 00: the end is never found too early.
+    return key[: end + 2]

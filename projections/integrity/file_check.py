@@ -1,0 +1,148 @@
+"""Looks at what lies in the folders of scopes, without reading the logs: tails, times, locks, what was moved aside."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from backstory.ledger.core.commit import UNREADABLE, inspect
+from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store.files import last_line
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.integrity.remedies import Check, some
+
+__all__ = ["examine_files", "scope_folders"]
+
+_AHEAD = timedelta(minutes=1)
+_STALE_SECONDS = 60.0
+_LOCK_PATIENCE = (0.01, 20)
+_UNDECIDED = re.compile(r"(ledger|transcript)\.damaged-\d+|memory\.json\.edited-\d+")
+_SCRAPS = re.compile(r"(ledger|transcript)\.torn-\d+")
+_HALF_MADE = re.compile(r"\..+\.(new|erasing|mending|copying)")
+
+
+def scope_folders(home: Path) -> Iterator[Path]:
+    """Yield the folders in which a scope's logs lie: of the home, of agents, of users and of their agents."""
+    if any((home / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
+        yield home
+    for folder in (*_below(home / "agents"), *_below(home / "users")):
+        if any((folder / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
+            yield folder
+        if folder.parent == home / "users":
+            yield from _below(folder / "agents")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return  # what cannot be read is told by the check of what is private, or by the logs'
+    yield from (folder / name for name in names)
+
+
+def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Check]:
+    """Look at the files of scopes without reading the logs: tails, times, locks, what was moved aside or left."""
+    store = JsonlStore(home)
+    undecided: list[str] = []
+    scraps: list[str] = []
+    left: list[str] = []
+    torn: list[str] = []
+    held: list[str] = []
+    unread: list[str] = []
+    newest = ""
+    for folder in folders:
+        try:
+            files = sorted(path for path in folder.iterdir() if path.is_file())
+        except OSError as error:
+            unread.append(f"{folder}: {error.strerror}")
+            continue
+        for path in files:
+            name = path.relative_to(home).as_posix()
+            if _UNDECIDED.fullmatch(path.name):
+                undecided.append(name)
+            elif _SCRAPS.fullmatch(path.name):
+                scraps.append(name)
+            elif _HALF_MADE.fullmatch(path.name) and _is_stale(path, clock):
+                left.append(name)
+            elif path.suffix == ".lock" and _is_held(path, clock):
+                held.append(name)
+            elif path.name in (f"{LEDGER}.jsonl", f"{TRANSCRIPT}.jsonl"):
+                try:
+                    if store.torn_tail(name.removesuffix(".jsonl")) is not None:
+                        torn.append(name)
+                    newest = max(newest, _last_time(path))
+                except (BackstoryError, OSError) as error:
+                    unread.append(f"{name}: {error}")
+    cut = "cut short by a crash; the next write, or `repair`, moves it aside"
+    keep = "moved aside: look at it, `import` an edited memory.json if it is right, then delete it"
+    half = "left by a process that was killed; the next write of the same file takes its place, or delete it"
+    busy = "held by another process for long: writers wait, then give up; end that process if it hangs"
+    return [
+        Check("readable", not unread, some(unread) or "every folder and log can be read"),
+        Check("torn tails", not torn, f"{some(torn)}: {cut}" if torn else "none"),
+        Check("moved aside", not undecided, f"{some(undecided)}: {keep}" if undecided else "nothing"),
+        Check(
+            "torn pieces", True, f"{some(scraps)}: nobody was told they were there; delete them" if scraps else "none"
+        ),
+        Check("left over", not left, f"{some(left)}: {half}" if left else "nothing"),
+        Check("locks", not held, f"{some(held)}: {busy}" if held else "nobody holds one"),
+        _time_check(newest, clock),
+    ]
+
+
+def _is_stale(path: Path, clock: Clock) -> bool:
+    with suppress(OSError):
+        return clock.now().timestamp() - path.stat().st_mtime > _STALE_SECONDS
+    return False
+
+
+def _is_held(path: Path, clock: Clock) -> bool:
+    """Whether somebody keeps a lock; for the moment that a write takes everybody may."""
+    pause, times = _LOCK_PATIENCE
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        for _ in range(times):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                clock.sleep(pause)
+            except OSError:
+                return False
+            else:
+                return False
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _last_time(path: Path) -> str:
+    """The time of a log's last commit; "" where that cannot be told."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        line, _ = last_line(descriptor, os.fstat(descriptor).st_size)
+        found = inspect(line)
+    except UNREADABLE:
+        return ""
+    finally:
+        os.close(descriptor)
+    return found.at if found.intact else ""
+
+
+def _time_check(newest: str, clock: Clock) -> Check:
+    now = spell_moment(clock.now())
+    if newest > spell_moment(clock.now() + _AHEAD):
+        told = f"the newest commit is of {newest}, and here it is {now}: set this clock, or that of who wrote it"
+        return Check("clock", False, f"{told}; until then commits are dated {newest[:10]} too, for no log goes back")
+    return Check("clock", True, f"it is {now}, and no commit is later" if newest else f"it is {now}")

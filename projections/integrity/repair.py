@@ -1,0 +1,227 @@
+"""Mends a memory's files by moving aside, never by deleting.
+
+What still makes an intact chain is written to a new file, whole and synced; the damaged one is given another name, and
+only then does the new one take its place. So whoever is killed half-way leaves the memory as it was, or mended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Protocol
+
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.store.files import sync_folder, translated, write_whole
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.document.document import DocumentFile, render
+from backstory.projections.history.replay import memories_when, replay
+from backstory.projections.integrity.remedies import Check, counted, told
+from backstory.projections.integrity.salvage import Salvage, salvage
+from backstory.projections.integrity.verify import INDEX, verify
+
+__all__ = ["DerivedIndex", "repair"]
+
+_CHUNK = 1 << 20
+
+
+class DerivedIndex(Protocol):
+    """What repair asks of the index."""
+
+    def differs(self) -> Sequence[str]:
+        """Tell in what it differs from the logs."""
+
+    def delete(self) -> None:
+        """Remove it; it is derived."""
+
+    def catch_up(self) -> object:
+        """Bring it to the logs, from nothing if need be."""
+
+
+def repair(
+    store: JsonlStore, scope: Scope, *, document: Path, index: DerivedIndex | None = None, dry_run: bool = False
+) -> tuple[Check, ...]:
+    """Mend what can be mended of a scope; with `dry_run` only say what would be done, and write nothing.
+
+    One check for each stream, for memory.json and for the index: ok where nothing was wrong or it was mended, and what
+    was done. Then one for each problem that remains. It holds both streams' locks.
+
+    Raises:
+        StoreError: a file cannot be read or written, or is in a newer format; what was mended before stays mended.
+        LockTimeoutError: another process keeps a stream locked.
+    """
+    streams = [scope.stream(LEDGER), scope.stream(TRANSCRIPT)]
+    with ExitStack() as locks:
+        for stream in streams:
+            if not dry_run and store.path(stream).exists():
+                locks.enter_context(store.locked(stream))
+        checks = [_Stream(store, scope, stream, dry_run=dry_run).mend() for stream in streams]
+        sound = all(check.ok for check in checks)
+        if sound:
+            checks.append(_mend_document(store, scope, document, dry_run=dry_run))
+            if index is not None:
+                checks.append(_mend_index(index, _beside(document, store, INDEX), dry_run=dry_run))
+    found = verify(store, scope).problems if sound or not dry_run else ()
+    return (*checks, *(told(problem) for problem in found))
+
+
+class _Stream:
+    """One stream's file, and what is done to it."""
+
+    def __init__(self, store: JsonlStore, scope: Scope, stream: str, *, dry_run: bool) -> None:
+        self._store = store
+        self._scope = scope
+        self._stream = stream
+        self._path = store.path(stream)
+        self._dry_run = dry_run
+
+    def mend(self) -> Check:
+        """Mend the file, and say what was done."""
+        if not self._path.exists():
+            return Check(self._stream, True, "there is none, so there is nothing to mend")
+        found = salvage(self._store, self._stream)
+        foreign = self._foreign(found.first)
+        if foreign is not None:
+            return Check(self._stream, False, f"{foreign}: this cannot be mended here; put back the right file")
+        if not found.whole:
+            return self._rewrite(found)
+        torn = self._store.torn_tail(self._stream)
+        if torn is not None:
+            return self._cut(torn.byte, len(torn.line))
+        return Check(self._stream, True, f"{counted(found.commits, 'commit', 'commits')}, nothing to mend")
+
+    def _foreign(self, first: Commit | None) -> str | None:
+        if first is None or first.cause.kind == "erased":
+            return None
+        owner = Scope(first.cause.user, first.cause.agent)
+        if owner != self._scope:
+            return f"the log is that of {owner}, not of {self._scope}"
+        is_a = TRANSCRIPT if first.cause.kind == "record" else LEDGER
+        return None if self._stream == self._scope.stream(is_a) else f"the log is a {is_a}"
+
+    def _rewrite(self, found: Salvage) -> Check:
+        aside = self._free("damaged")
+        lost = [counted(found.lost, "whole commit", "whole commits")] if found.lost else []
+        lost += [counted(found.unread, "line that is no commit", "lines that are no commits")] if found.unread else []
+        kept = f"{counted(found.commits, 'commit', 'commits')} in an intact chain"
+        gone = f"no longer in force: {' and '.join(lost)}" if lost else "nothing is lost"
+        if self._dry_run:
+            told = f"{kept} would be kept, {gone}; the file as it is would be moved to {aside.name}"
+            return Check(self._stream, False, f"{told}; run `repair` without --dry-run")
+        with translated(self._path, "mend"):
+            self._write(found)
+            if not aside.exists():
+                _link(self._path, aside)
+                sync_folder(aside.parent)
+            self._fresh.replace(self._path)
+            sync_folder(aside.parent)
+        return Check(self._stream, True, f"{kept} kept, {gone}; the file as it was is now {aside.name}")
+
+    def _cut(self, end: int, size: int) -> Check:
+        """Move what a crash left of a line aside, as the next write would."""
+        aside = self._free("torn")
+        if self._dry_run:
+            told = f"{size} bytes cut short by a crash would be moved to {aside.name}"
+            return Check(self._stream, False, f"{told}; run `repair` without --dry-run")
+        with translated(self._path, "mend"):
+            descriptor = os.open(self._path, os.O_RDWR)
+            try:
+                _write_new(aside, [os.pread(descriptor, size, end)])
+                sync_folder(aside.parent)
+                os.ftruncate(descriptor, end)
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        return Check(self._stream, True, f"{size} bytes cut short by a crash are now in {aside.name}")
+
+    @property
+    def _fresh(self) -> Path:
+        return self._path.with_name(f".{self._path.stem}.mending")
+
+    def _write(self, found: Salvage) -> None:
+        """Write the intact chain to a file of its own; one that a killed repair left is written over."""
+        self._fresh.unlink(missing_ok=True)
+        with self._path.open("rb") as damaged:
+            _write_new(self._fresh, _pieces(damaged.fileno(), found))
+
+    def _free(self, kind: str) -> Path:
+        """Return the first name that is free; or the one that a repair, killed before its end, gave this very file."""
+        number = 1
+        while (aside := self._path.with_name(f"{self._path.stem}.{kind}-{number}")).exists():
+            if aside.samefile(self._path):
+                break
+            number += 1
+        return aside
+
+
+def _pieces(descriptor: int, found: Salvage) -> Iterator[bytes]:
+    for span in found.spans:
+        for begin in range(span.begin, span.end, _CHUNK):
+            yield os.pread(descriptor, min(_CHUNK, span.end - begin), begin)
+
+
+def _write_new(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
+    """Write a file that is not there yet, whole and synced, or leave none."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for piece in pieces:
+            write_whole(descriptor, piece)
+        os.fsync(descriptor)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _link(path: Path, aside: Path) -> None:
+    """Give a file a second name; where the file system knows no such thing, a copy."""
+    with suppress(OSError):
+        aside.hardlink_to(path)
+        return
+    copy = aside.with_name(f".{path.stem}.copying")
+    copy.unlink(missing_ok=True)
+    with path.open("rb") as file:
+        _write_new(copy, iter(lambda: file.read(_CHUNK), b""))
+    copy.rename(aside)
+
+
+def _mend_document(store: JsonlStore, scope: Scope, path: Path, *, dry_run: bool) -> Check:
+    name = _beside(path, store, path.name)
+    try:
+        right = render(replay(store, scope))
+        with translated(path, "read"):
+            data = path.read_bytes() if path.exists() else None
+        if data is None or data == right:
+            return Check(
+                name, True, "nothing to mend" if data is not None else "there is none; the next commit makes it"
+            )
+        if dry_run:
+            told = "it is not what the ledger says and would be written anew, moved aside first if a person edited it"
+            return Check(name, False, f"{told}; run `repair` without --dry-run")
+        before = set(path.parent.glob(f"{path.name}.edited-*"))
+        DocumentFile(path, lambda moment: memories_when(store, scope, moment)).write(right)
+        moved = set(path.parent.glob(f"{path.name}.edited-*")) - before
+    except BackstoryError as error:
+        return Check(name, False, str(error))
+    aside = f"; what was there is now {min(moved).name}, and `import` adopts it" if moved else ""
+    return Check(name, True, f"written anew from the ledger{aside}")
+
+
+def _mend_index(index: DerivedIndex, name: str, *, dry_run: bool) -> Check:
+    found = index.differs()
+    if not found:
+        return Check(name, True, "nothing to mend")
+    if dry_run:
+        return Check(name, False, f"{found[0]}; it would be built anew: run `repair` without --dry-run")
+    index.delete()
+    index.catch_up()
+    return Check(name, True, "built anew from the logs")
+
+
+def _beside(document: Path, store: JsonlStore, name: str) -> str:
+    place = document.with_name(name)
+    return place.relative_to(store.home).as_posix() if place.is_relative_to(store.home) else str(place)

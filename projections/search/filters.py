@@ -1,0 +1,110 @@
+"""What a search is narrowed to: a category, a thread, a span of time; all of it before anything is ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.projections.search.corpus import Facts, Turns
+from backstory.projections.search.lexical.lazy_filter import Allowed
+
+__all__ = ["SPACES", "Bounds"]
+
+_FEW = 1000
+"""So few are gathered at once."""
+
+SPACES = ("facts", "turns")
+"""What there is to search in."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Only what is of this category, of this thread, from `since` on and before `until`; None bounds nothing.
+
+    Of a fact the thread is its source and the time its creation. Make one with `Bounds.read`.
+    """
+
+    category: str | None = None
+    thread: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    @classmethod
+    def read(
+        cls, within: str, *, category: str | None, thread: str | None, since: str | None, until: str | None
+    ) -> Bounds:
+        """Check what a search was asked to keep to.
+
+        Raises:
+            UsageError: there is no such place to search in, no such category, or a time is none.
+        """
+        if within not in SPACES:
+            raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")
+        if category is not None and within != "facts":
+            raise UsageError("only facts have a category: leave it out, or search within facts")
+        if category not in (None, *CATEGORIES):
+            raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
+        return cls(category, thread, _moment(since), _moment(until))
+
+    def of_facts(self, facts: Facts) -> Collection[str] | None:
+        """Return the ids of the facts that lie within; None where nothing is bounded."""
+        if self == _EVERYTHING:
+            return None
+        live = facts.live
+        files = facts.filed().smallest(self.category, self.thread, self.since, self.until)
+        most = sum(map(len, files))
+
+        def test(key: str) -> bool:
+            fact = live.get(key)
+            return fact is not None and self._holds(fact)
+
+        def gather() -> set[str]:
+            # Others may go on filing meanwhile; a list is made in one step.
+            return {fact.id for file in files for fact in list(file.values()) if self._holds(fact)}
+
+        return gather() if most <= _FEW else Allowed(test, gather, most)
+
+    def _holds(self, fact: Fact) -> bool:
+        return (
+            (self.category is None or fact.category == self.category)
+            and (self.thread is None or fact.source == self.thread)
+            and (self.since is None or fact.created_at >= self.since)
+            and (self.until is None or fact.created_at < self.until)
+        )
+
+    def of_turns(self, turns: Turns) -> Collection[str] | None:
+        """Return the keys of the turns that lie within; None where nothing is bounded."""
+        if self == _EVERYTHING:
+            return None
+        first, end = self.since or "", self.until or _LATEST
+        if self.thread is not None:
+            return {key for key, said in turns.of(self.thread).items() if first <= said.at < end}
+        standing = turns.standing
+
+        def test(key: str) -> bool:
+            said = standing.get(key)
+            return said is not None and first <= said.at < end
+
+        def gather() -> set[str]:
+            # Others may go on reading meanwhile; a copy is made in one step.
+            return {key for key, said in dict(standing).items() if first <= said.at < end}
+
+        return Allowed(test, gather, len(standing))
+
+
+_EVERYTHING = Bounds()
+_LATEST = "~"
+"""Behind every time that there is."""
+
+
+def _moment(text: str | None) -> str | None:
+    if text is None:
+        return None
+    moment = parse_moment(text)
+    if moment is None:
+        raise UsageError(f"{text!r} is no time in ISO 8601, as 2026-03-12T10:30:00Z")
+    return spell_moment(moment)

@@ -1,0 +1,1 @@
+"""Lexical search: BM25 over words. Imports nothing else of `search`."""

@@ -1,0 +1,371 @@
+"""Finding by words: BM25 over what an entry says and what was said around it.
+
+A turn is seldom understood alone: "Yes, last year, with the kids" answers a question that stands before it. So words of
+the neighbouring turns count for an entry as well, as parts of its own word counts, the less the farther away they are
+(BM25F with one saturation for all). Who spoke and on which day are fields of their own.
+
+The index can be added to and taken from at any time, and then answers exactly as if it had been built at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
+
+from backstory.projections.search.lexical.day_words import words_of_day
+from backstory.projections.search.lexical.lazy_filter import Allowed
+from backstory.projections.search.lexical.neighbours import Nearby
+from backstory.projections.search.lexical.postings import Postings, softened
+from backstory.projections.search.lexical.shared_tags import Tags
+from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Slots = NDArray[np.int64]
+
+__all__ = ["Entry", "Lexical", "Part", "Scored", "Worth"]
+
+Worth: TypeAlias = Callable[[str], float]
+"""What decides between entries that fit equally well, by their keys."""
+
+_SATURATION = 1.2
+_LENGTH = 0.75
+"""BM25's k1 and b, where nearly everybody leaves them."""
+_SPEAKER = 2.0
+_DAY = 1.0
+"""What fields of few and short words count, where a word of the text counts 1 before saturation."""
+_MISSPELLED = 0.5
+_GUESSES = 8
+"""So many words of a query are taken for misspelled at most: a long text in another language has hundreds."""
+_LARGE = 1000
+_EVERYWHERE = 0.8
+_MANY_DEAD = 1000
+_FEW = 8
+"""If so many times fewer entries are asked for than have hits, to look them up is quicker than to go by rank."""
+_TRIED = 8
+_WALK = 16
+"""To gather all that is allowed takes as long as to go so many times fewer hits by rank."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What can be found: a live fact or a turn that stands.
+
+    `key` is unique in its index, `text` its own words, `speaker` who said it (a name, or else the role). Entries of one
+    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601.
+    """
+
+    key: str
+    text: str
+    speaker: str = ""
+    group: str = ""
+    order: int = 0
+    at: str = ""
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """An entry and how well it fits; what scores mean depends on who gives them."""
+
+    key: str
+    score: float
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one word of a query adds to a score; `where` is "own words", "nearby", "speaker" or "day"."""
+
+    word: str
+    where: str
+    score: float
+
+
+class _Term(msgspec.Struct, frozen=True):
+    """A word of a query that some entry has; `said` is how the query has it."""
+
+    said: str
+    number: int
+    weight: float
+
+
+class _Vectors(NamedTuple):
+    """What each word weighs, by its number, and how long the entries are then, by slot."""
+
+    weights: Floats
+    lengths: Floats
+
+
+class _Row(NamedTuple):
+    """An entry as it is kept."""
+
+    key: str
+    rank: int
+    words: list[str]
+    speaker: str
+    group: str
+    order: int
+    day: str
+
+
+class Lexical:
+    """One index over entries; not safe for threads."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._begin()
+        self.put(entries)
+
+    def _begin(self) -> None:
+        self._postings = Postings()
+        self._nearby = Nearby()
+        self._speakers = Tags(words_of)
+        self._days = Tags(words_of_day)
+        self._slots: dict[str, int] = {}
+        self._keys: list[str] = [""]
+        self._ranks: list[int] = [0]
+        """Which entry came first, by slot: one that is replaced keeps its rank."""
+        self._next = 1
+        self._vectors: _Vectors | None = None
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Add entries; one whose key is there already takes its place, and keeps it in the order of ties."""
+        fresh = {entry.key: entry for entry in entries}
+        if not fresh:
+            return
+        ranks = {key: self._ranks[self._slots[key]] for key in fresh if key in self._slots}
+        self.drop(ranks)
+        if len(self._postings) > 2 * (len(self) + _MANY_DEAD):
+            self._begin_anew()
+        for key in fresh:
+            if key not in ranks:
+                ranks[key], self._next = self._next, self._next + 1
+        self._add(
+            _Row(key, ranks[key], words_of(entry.text), entry.speaker, entry.group, entry.order, entry.at[:10])
+            for key, entry in fresh.items()
+        )
+
+    def _add(self, rows: Iterable[_Row]) -> None:
+        added: list[_Row] = []
+
+        def words() -> Iterator[list[str]]:
+            for row in rows:
+                added.append(row._replace(words=[]))
+                yield row.words
+
+        first = len(self._postings)
+        lengths = self._postings.add(words())
+        for slot, (row, length) in enumerate(zip(added, lengths, strict=True), first):
+            self._slots[row.key] = slot
+            self._keys.append(row.key)
+            self._ranks.append(row.rank)
+            self._nearby.put(slot, length, row.group, row.order, row.rank)
+            self._speakers.put(slot, row.speaker)
+            self._days.put(slot, row.day)
+        self._vectors = None
+
+    def _begin_anew(self) -> None:
+        """Leave the dead behind: their slots, and the words that nobody else has."""
+        rows = [
+            _Row(
+                key,
+                self._ranks[slot],
+                self._postings.words(slot),
+                self._speakers.value(slot),
+                *self._nearby.place(slot),
+                self._days.value(slot),
+            )
+            for key, slot in self._slots.items()
+        ]
+        following = self._next
+        self._begin()
+        self._next = following
+        self._add(rows)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Take entries out; a key that is not there is nothing to do."""
+        for key in list(keys):
+            slot = self._slots.pop(key, None)
+            if slot is not None:
+                self._postings.drop(slot)
+                self._nearby.drop(slot)
+                self._speakers.drop(slot)
+                self._days.drop(slot)
+                self._keys[slot] = ""
+                self._vectors = None
+
+    def ranked(
+        self, query: str, k: int, keep: Collection[str] | None = None, worth: Worth | None = None
+    ) -> list[Scored]:
+        """Return the `k` best entries for a query, the best first; what has no word of it is not among them.
+
+        With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, told by its
+        key, and then the newest.
+        """
+        import numpy as np
+
+        if k < 1 or not self._slots:
+            return []
+        scores = self._scores(query)
+        hits = np.flatnonzero(scores > 0)
+        if keep is None:
+            found = list(islice(self._best_first(scores, hits, k, worth), k))
+        else:
+            found = self._among(keep, scores, hits, k, worth)
+        return [Scored(self._keys[slot], float(scores[slot])) for slot in found]
+
+    def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int, worth: Worth | None) -> list[int]:
+        """The best slots whose keys are in `keep`."""
+        known = keep.gathered if isinstance(keep, Allowed) else keep
+        if known is not None and _FEW * len(known) <= len(hits):
+            return self._of_few(known, scores, k, worth)
+        lookup = keep if isinstance(keep, (AbstractSet, Mapping, Allowed)) else frozenset(keep)
+        patience = max(_TRIED * k, len(self) // _WALK)
+        found: list[int] = []
+        for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k, worth)):
+            if tried == patience and isinstance(keep, Allowed) and _FEW * len(keep.all()) <= len(hits):
+                return self._of_few(keep.all(), scores, k, worth)
+            if self._keys[slot] in lookup:
+                found.append(slot)
+                if len(found) == k:
+                    break
+        return found
+
+    def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
+        import numpy as np
+
+        kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
+        hits = np.array(sorted(kept), dtype=np.int64)
+        return list(islice(self._best_first(scores, hits, k, worth), k))
+
+    def _best_first(self, scores: Floats, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
+        """All hits in order; sorted in portions, since mostly only the first few are asked for."""
+        import numpy as np
+
+        while len(hits):
+            top = hits
+            if portion < len(hits):
+                values = scores[hits]
+                least = np.partition(values, len(hits) - portion)[len(hits) - portion]
+                top, hits = hits[values >= least], hits[values < least]
+            else:
+                hits = hits[:0]
+            ranks = np.array([self._ranks[slot] for slot in top])
+            worths = np.zeros(len(top)) if worth is None else np.array([worth(self._keys[slot]) for slot in top])
+            yield from map(int, top[np.lexsort((-ranks, -worths, -scores[top]))])
+            portion *= 8
+
+    def _scores(self, query: str) -> Floats:
+        """The score of every slot."""
+        import numpy as np
+
+        said = as_said(query)
+        scores = np.zeros(len(self._postings))
+        for term in self._terms(said):
+            slots, total = self._nearby.totals(self._postings.column(term.number), len(scores))
+            scores[slots] += self._saturated(term, slots, total)
+        for tags, weight in ((self._speakers, _SPEAKER), (self._days, _DAY)):
+            boost = tags.boost(said, lambda within: _rarity(within, len(self)))
+            if boost is not None:
+                scores += weight * boost
+        return scores
+
+    def _terms(self, said: dict[str, str]) -> list[_Term]:
+        """The words of a query that some entry has, in their order; for one that nobody has, what it may have meant.
+
+        In a large index words that are nearly everywhere tell nothing beside others, and would cost the most.
+        """
+        terms = list(self._known(said))
+        if len(self) < _LARGE:
+            return terms
+        telling = [term for term in terms if self._postings.within(term.number) <= _EVERYWHERE * len(self)]
+        return telling or terms
+
+    def _known(self, said: dict[str, str]) -> Iterator[_Term]:
+        guesses = _GUESSES
+        for word, written in said.items():
+            number = self._postings.number(word)
+            if number is not None:
+                yield _Term(written, number, self._rarity(number))
+            elif guesses and not (self._speakers.has(word) or self._days.has(word)):
+                guesses -= 1
+                meant = [number for other in spellings(written) if (number := self._postings.number(other)) is not None]
+                if meant:
+                    # The commonest one is the likeliest; of equals the first, so that it is always the same.
+                    best = max(meant, key=self._postings.within)
+                    yield _Term(written, best, _MISSPELLED * self._rarity(best))
+
+    def _rarity(self, number: int) -> float:
+        return _rarity(self._postings.within(number), len(self))
+
+    def _saturated(self, term: _Term, slots: Slots | slice, total: Floats) -> Floats:
+        """What a term adds to slots that have it so often, in and around them."""
+        width = self._nearby.relative_widths(len(self))[slots]
+        return term.weight * (_SATURATION + 1) * total / (total + _SATURATION * (1 - _LENGTH + _LENGTH * width))
+
+    def explain(self, query: str, key: str) -> tuple[Part, ...]:
+        """Return what the score of an entry is made of; together the parts are the score."""
+        slot = self._slots.get(key)
+        return () if slot is None else tuple(part for part in self._parts(as_said(query), slot) if part.score > 0)
+
+    def _parts(self, said: dict[str, str], slot: int) -> Iterator[Part]:
+        import numpy as np
+
+        words, counts = self._postings.row(slot)
+        for term in self._terms(said):
+            every = np.zeros(len(self._postings))
+            slots, total = self._nearby.totals(self._postings.column(term.number), len(every))
+            every[slots] = total
+            if every[slot]:
+                score = float(self._saturated(term, slice(slot, slot + 1), every[slot : slot + 1])[0])
+                share = float(counts[words == term.number].sum()) / float(every[slot])
+                yield Part(term.said, "own words", score * share)
+                yield Part(term.said, "nearby", score * (1 - share))
+        for tags, weight, where in ((self._speakers, _SPEAKER, "speaker"), (self._days, _DAY, "day")):
+            for word in tags.words(slot):
+                if word in said:
+                    yield Part(said[word], where, weight * _rarity(tags.within(word), len(self)))
+
+    def likeness(self, query: str) -> dict[str, float]:
+        """Return how like each entry's own words are to a text, 0 to 1 (the cosine of tf-idf); those at 0 are left out.
+
+        Words of the text that no entry has make all entries less like it.
+        """
+        import numpy as np
+
+        if not self._slots:
+            return {}
+        times: dict[str, int] = {}
+        for word in words_of(query):
+            times[word] = times.get(word, 0) + 1
+        if self._vectors is None:
+            within = self._postings.all_within()
+            weights = np.log1p((len(self) - within + 0.5) / (within + 0.5))
+            self._vectors = _Vectors(weights, self._postings.lengths_of(weights))
+        weights = self._vectors.weights
+        counts = softened(np.array(list(times.values()), dtype=np.int32))
+        numbers = self._postings.numbers(times)
+        known = numbers >= 0
+        terms = numbers[known]
+        if not len(terms):
+            return {}
+        asked = counts[known] * weights[terms]
+        unknown = counts[~known] * _rarity(0, len(self))
+        length = math.sqrt(float((asked**2).sum() + (unknown**2).sum()))
+        which, slots, often = self._postings.spread(terms)
+        products = np.bincount(slots, weights=asked[which] * softened(often) * weights[terms][which])
+        hits = np.flatnonzero(products)
+        values = np.minimum(products[hits] / self._vectors.lengths[hits] / length, 1.0)
+        keys = self._keys
+        return {key: value for slot, value in zip(hits.tolist(), values.tolist(), strict=True) if (key := keys[slot])}
+
+
+def _rarity(within: int, entries: int) -> float:
+    """How much a word says that stands in so many of all entries (BM25's idf, never negative)."""
+    return math.log1p((entries - within + 0.5) / (within + 0.5))

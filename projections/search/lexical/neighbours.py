@@ -1,0 +1,167 @@
+"""Which entries stand next to which, and how much of a neighbour's words count for an entry."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from backstory.projections.search.lexical.postings import Column, Growing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Slots = NDArray[np.int64]
+
+__all__ = ["UNIT", "Nearby"]
+
+UNIT = 10
+_BEFORE = (8, 5, 3, 2)
+_AFTER = (4, 3, 2, 1)
+"""What a word counts that was said one, two, three, four turns before or after, where an own word counts `UNIT`.
+
+What came before is more often what a turn speaks of. Whole numbers, since their sums do not depend on the order."""
+_REACH = len(_BEFORE)
+_MANY = 4
+"""From a quarter of all slots on, to look which have a word costs more than to go through all."""
+
+
+class _Place(NamedTuple):
+    """Where a slot stands in its group."""
+
+    order: int
+    rank: int
+    slot: int
+
+
+_NOWHERE = ("", _Place(0, 0, 0))
+
+
+class Nearby:
+    """The neighbours of each slot within its group, and how wide it is with them."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, list[_Place]] = {}
+        self._places: dict[int, tuple[str, _Place]] = {}
+        self._lengths = Growing()
+        self._next = Growing()
+        self._previous = Growing()
+        self._widths = Growing()
+        self._stale: set[int] = set()
+        self._total = 0
+        self._relative: Floats | None = None
+        for column in self._columns():
+            column.extend([0])
+
+    def _columns(self) -> tuple[Growing, ...]:
+        return (self._lengths, self._next, self._previous, self._widths)
+
+    def put(self, slot: int, length: int, group: str, order: int, rank: int) -> None:
+        """Add the next slot; `length` is how many words it has, `rank` decides between two of one order."""
+        self._relative = None
+        for column in self._columns():
+            column.extend([0])
+        self._lengths.now[slot] = length
+        if not group:
+            self._set_width(slot, UNIT * length)
+            return
+        members = self._groups.setdefault(group, [])
+        place = _Place(order, rank, slot)
+        self._places[slot] = (group, place)
+        at = bisect_left(members, place)
+        members.insert(at, place)
+        before = members[at - 1].slot if at else 0
+        after = members[at + 1].slot if at + 1 < len(members) else 0
+        self._link(before, slot)
+        self._link(slot, after)
+        self._stale.update(one.slot for one in members[max(0, at - _REACH) : at + _REACH + 1])
+
+    def drop(self, slot: int) -> None:
+        """Take a slot out; its neighbours close up."""
+        self._relative = None
+        self._set_width(slot, 0)
+        self._lengths.now[slot] = 0
+        self._stale.discard(slot)
+        found = self._places.pop(slot, None)
+        if found is None:
+            return
+        group, place = found
+        members = self._groups[group]
+        at = bisect_left(members, place)
+        del members[at]
+        self._link(int(self._previous.now[slot]), int(self._next.now[slot]))
+        self._previous.now[slot] = self._next.now[slot] = 0
+        if members:
+            self._stale.update(one.slot for one in members[max(0, at - _REACH) : at + _REACH])
+        else:
+            del self._groups[group]
+
+    def place(self, slot: int) -> tuple[str, int]:
+        """The group of a slot and its order there."""
+        group, place = self._places.get(slot, _NOWHERE)
+        return group, place.order
+
+    def _link(self, before: int, after: int) -> None:
+        if before:
+            self._next.now[before] = after
+        if after:
+            self._previous.now[after] = before
+
+    def totals(self, column: Column, slots: int) -> tuple[Slots | slice, Floats]:
+        """Spread a word to the neighbours: which of so many slots have it or hear of it, and how often.
+
+        What a neighbour says counts in part. The slots are a slice of all of them where the word is nearly everywhere.
+        """
+        import numpy as np
+
+        counts = column.counts.astype(np.float64)
+        if not self._groups:
+            return column.slots, counts
+        places, amounts = [column.slots], [UNIT * counts]
+        # What a turn says is heard by those after it as said before, and the other way round.
+        for step, weights in ((self._next.now, _BEFORE), (self._previous.now, _AFTER)):
+            heard: NDArray[np.signedinteger] = column.slots
+            for weight in weights:
+                heard = step[heard]
+                places.append(heard)
+                amounts.append(weight * counts)
+        every = np.concatenate(places)
+        total = np.bincount(every, weights=np.concatenate(amounts), minlength=slots) / UNIT
+        total[0] = 0
+        if _MANY * len(every) > slots:
+            return slice(None), total
+        hit = np.flatnonzero(total)
+        return hit, total[hit]
+
+    def relative_widths(self, entries: int) -> Floats:
+        """How many words there are in and around each slot, the neighbours' in part; 1 is the mean over all entries."""
+        import numpy as np
+
+        self._settle()
+        if self._relative is None:
+            mean = max(1, self._total) / entries
+            self._relative = self._widths.now.astype(np.float64) / mean
+        return self._relative
+
+    def _settle(self) -> None:
+        """Measure anew what has other neighbours now."""
+        if not self._stale:
+            return
+        import numpy as np
+
+        stale = np.array(sorted(self._stale), dtype=np.int64)
+        self._stale.clear()
+        lengths = self._lengths.now
+        widths = UNIT * lengths[stale].astype(np.int64)
+        for step, weights in ((self._previous.now, _BEFORE), (self._next.now, _AFTER)):
+            there: NDArray[np.signedinteger] = stale
+            for weight in weights:
+                there = step[there]
+                widths += weight * lengths[there]
+        self._total += int(widths.sum()) - int(self._widths.now[stale].sum())
+        self._widths.now[stale] = widths
+
+    def _set_width(self, slot: int, width: int) -> None:
+        self._total += width - int(self._widths.now[slot])
+        self._widths.now[slot] = width

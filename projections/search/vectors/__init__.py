@@ -1,0 +1,1 @@
+"""Semantic search: embeddings, their file, and the nearest of them. May import `lexical`."""

@@ -1,0 +1,88 @@
+"""The port to whatever turns a text into a vector whose direction is its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+from backstory.ledger.core.errors import ModelError, ModelUnavailableError
+
+__all__ = ["Embedder", "Floats", "passages_by", "query_by"]
+
+Floats: TypeAlias = "NDArray[np.float32]"
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of length 1; safe for threads.
+
+    `name` says everything that changes the vectors: those of two names are never compared. Of a long text the beginning
+    may be all that is read. A text without words has no direction: its vector is all zeros.
+    """
+
+    @property
+    def name(self) -> str:
+        """What is recorded beside the vectors."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it answers without a network."""
+
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
+        """Return the vectors of texts that are to be found: shape (texts, dimensions).
+
+        What waits for a network waits no longer than `timeout`, in seconds, whatever it tries again.
+
+        Raises:
+            ModelUnavailableError: another try may work, or the time was up. ModelRejectedError: none will.
+        """
+
+    def query(self, text: str) -> Floats:
+        """Return the vector of what is looked for: shape (dimensions,).
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: as `passages`.
+        """
+
+
+def passages_by(embedder: Embedder, texts: Sequence[str], timeout: float | None = None) -> Floats:
+    """Return the vectors of texts, and hold an embedder to its port: one for each text, in finite numbers.
+
+    Raises:
+        ModelUnavailableError: as the port, or it raised something else, or answered otherwise.
+        ModelRejectedError: as the port.
+    """
+    return _checked(embedder, lambda: embedder.passages(texts, timeout=timeout), len(texts), 2)
+
+
+def query_by(embedder: Embedder, text: str) -> Floats:
+    """Return the vector of a query, and hold an embedder to its port.
+
+    Raises:
+        ModelUnavailableError, ModelRejectedError: as `passages_by`.
+    """
+    return _checked(embedder, lambda: embedder.query(text), None, 1)
+
+
+def _checked(embedder: Embedder, ask: Callable[[], Floats], count: int | None, axes: int) -> Floats:
+    import numpy as np
+
+    try:
+        vectors: Floats = np.asarray(ask(), np.float32)
+    except ModelError:
+        raise
+    except Exception as error:
+        # Its words are left out: they may quote a text.
+        kind = type(error).__name__
+        raise ModelUnavailableError(f"{embedder.name} failed with a {kind}: check the embedder") from error
+    if vectors.ndim != axes or not vectors.shape[-1] or (count is not None and len(vectors) != count):
+        wanted = "one vector" if count is None else f"{count} vectors"
+        raise ModelUnavailableError(
+            f"{embedder.name} answered with numbers of shape {vectors.shape}, not with {wanted}: check the embedder"
+        )
+    if not np.isfinite(vectors).all():
+        raise ModelUnavailableError(f"{embedder.name} answered with numbers that are none: check the embedder")
+    return vectors

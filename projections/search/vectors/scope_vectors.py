@@ -1,0 +1,509 @@
+"""What is known of meanings in one scope: the vectors of its facts and turns, in memory and in a file.
+
+A vector is made once for each text and known by its digest. What another process has added or erased is seen with the
+next question. No vector of an erased text outlives the erasure: `bring` notes the epoch before it asks for the first
+passage, and what it has embedded is thrown away if that is over by then. So passages have to be read while they are
+asked for, from what honours every erasure that the ledger tells of by then.
+
+Where the folder is not there or cannot be written, vectors are kept in this process only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from backstory.ledger.core.errors import ModelUnavailableError, StoreError
+from backstory.projections.search.lexical.index import Scored
+from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
+from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, UnusableError, VectorFile
+from backstory.projections.search.vectors.vector_space import PARTED, Ident, Space, find_cells, packed
+
+__all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
+
+_log = logging.getLogger(__name__)
+
+VECTORS = "vectors.sqlite"
+"""What the file is called, beside memory.json."""
+
+_BATCH = 16
+"""So many texts are embedded before anybody is asked whether to stop: half a second for a model that is local."""
+
+_FAR_BATCH = 64
+_CLOSING_SECONDS = 1.0
+"""So long whoever closes waits for a write, which another process may hold up."""
+
+_QUERIES = 64
+
+Bringing = Callable[[int, int], None]
+"""Told how many passages are embedded, of how many."""
+
+
+class _Moment(msgspec.Struct, frozen=True):
+    """When passages were read: before an erasure or after it, here or in another process."""
+
+    epoch: str
+    purged: int
+
+
+class _Lack(msgspec.Struct, frozen=True):
+    """A text that is not embedded, and what for."""
+
+    text: str
+    idents: list[Ident]
+
+
+def erase_vectors(path: Path) -> None:
+    """Take away a scope's vectors, whoever made them, for whom nothing is searched by meaning.
+
+    The caller holds the ledger's lock.
+
+    Raises:
+        StoreError: they cannot be taken away. LockTimeoutError: another process keeps them.
+    """
+    VectorFile(path, "").erase()
+
+
+class Vectors:
+    """The vectors of one scope; safe for threads, processes and forks. Spaces are told apart by name.
+
+    Past `parted` vectors a space is searched only in part, see `space`. `lock_timeout` is in seconds.
+    """
+
+    def __init__(self, path: Path, embedder: Embedder, *, parted: int = PARTED, lock_timeout: float = 10.0) -> None:
+        self.embedder = embedder
+        self._parted = parted
+        self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin as if nothing had been read; in a forked process what is there is the parent's."""
+        self._owner = os.getpid()
+        self._mutex = threading.RLock()
+        self._queries: OrderedDict[str, Floats] = OrderedDict()
+        self._purged = 0
+        self._alone = False
+        """Whether nothing can be written here."""
+        self._unreadable = False
+        self._epoch = ""
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of every vector."""
+        self._queries.clear()
+        self._spaces: dict[str, Space] = {}
+        self._numbers: dict[str, dict[Ident, int]] = {}
+        """The rows' numbers in the file."""
+        self._dimensions = 0
+        self._made: Made | None = None
+        self._stamp: Stamp | None = None
+        self._last = 0
+
+    def _here(self) -> None:
+        if self._owner != os.getpid():
+            self._begin()
+
+    # Asking.
+
+    def nearest(self, space: str, query: str, k: int, keep: Collection[str] | None = None) -> list[Scored]:
+        """Return the keys nearest to a query, the best first, with the cosine; `keep` says which may be found at all.
+
+        Of what is equally near the lesser key comes first. An empty query is near nothing.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: the query cannot be embedded.
+        """
+        vector = self._query(query)
+        if vector is None:
+            return []
+        with self._mutex:
+            known = self._known(space, len(vector))
+            return [] if known is None else [Scored(key, score) for key, score in known.nearest(vector, k, keep)]
+
+    def similarities(self, space: str, query: str) -> dict[str, float]:
+        """Return the cosine of everything in a space; for some thousands of vectors.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: the query cannot be embedded.
+        """
+        vector = self._query(query)
+        if vector is None:
+            return {}
+        with self._mutex:
+            known = self._known(space, len(vector))
+            return {} if known is None else known.similarities(vector)
+
+    def embedded(self, space: str, passages: Iterable[Passage]) -> int:
+        """Return how many of these passages are embedded as they are."""
+        asked = [(passage.key, passage.digest) for passage in passages]
+        self._here()
+        with self._mutex:
+            known = self._known(space)
+            return 0 if known is None else sum(ident in known for ident in asked)
+
+    def count(self, space: str) -> int:
+        """Return of how many keys something is known."""
+        self._here()
+        with self._mutex:
+            known = self._known(space)
+            return 0 if known is None else known.count()
+
+    def has(self, space: str, key: str) -> bool:
+        """Whether something is known of a key; what other processes have done since the last question is not seen."""
+        self._here()
+        with self._mutex:
+            known = self._spaces.get(space)
+            return known is not None and known.knows(key)
+
+    def ready(self, space: str) -> bool:
+        """Whether a space is in memory, so that nothing has to be read to ask it."""
+        return self._owner == os.getpid() and space in self._spaces
+
+    def _query(self, text: str) -> Floats | None:
+        """The vector of a query, mostly the same few again and again; None where it says nothing."""
+        self._here()
+        if not text.strip():
+            return None
+        with self._mutex:
+            purged = self._purged
+            vector = self._queries.get(text)
+            if vector is not None:
+                self._queries.move_to_end(text)
+                return vector
+        vector = query_by(self.embedder, text)
+        with self._mutex:
+            if purged == self._purged:
+                self._queries[text] = vector
+                if len(self._queries) > _QUERIES:
+                    self._queries.popitem(last=False)
+        return vector if vector.any() else None
+
+    def _known(self, space: str, dimensions: int | None = None) -> Space | None:
+        self._bring_up()
+        known = self._spaces.get(space)
+        if known is not None and dimensions not in (None, self._dimensions):
+            self._begin_anew(dimensions)
+            return None
+        return known
+
+    # Following the file; the mutex is held.
+
+    def _bring_up(self) -> None:
+        """Take in what others have added, and let go of everything where others have erased."""
+        epoch = self._file.epoch()
+        if epoch != self._epoch:
+            self._drop()
+            self._epoch = epoch
+        if self._unreadable or self._file.stamp() == self._stamp:
+            return
+        try:
+            kept = self._file.read(self._last)
+            if self._stamp is None or kept is None or not self._goes_on(kept):
+                partial, homeless = self._last, self._homeless()
+                self._drop()
+                if kept is not None and partial:
+                    kept = self._file.read()
+                homeless = [row for row in homeless if kept is None or len(row.data) == 2 * kept.made.dimensions]
+                self._put(homeless)
+        except UnusableError as error:
+            self._unreadable = True
+            self._go_alone(str(error))
+            return
+        if kept is not None:
+            self._take(kept)
+
+    def _homeless(self) -> list[Row]:
+        """What could not be written; nothing of that was erased since."""
+        return [
+            Row(name, *ident, space.data(ident))
+            for name, space in self._spaces.items()
+            for ident in space.idents() - self._numbers.get(name, {}).keys()
+        ]
+
+    def _goes_on(self, kept: Kept) -> bool:
+        return kept.made == self._made and self._stamp is not None and kept.stamp[0] == self._stamp[0]
+
+    def _take(self, kept: Kept) -> None:
+        self._made, self._stamp = kept.made, kept.stamp
+        for number, row in kept.rows.items():
+            self._numbers.setdefault(row.space, {})[row.key, row.digest] = number
+            self._last = max(self._last, number)
+        self._put(kept.rows.values())
+
+    def _put(self, rows: Iterable[Row]) -> None:
+        parted: dict[str, list[tuple[Ident, bytes]]] = {}
+        for row in rows:
+            parted.setdefault(row.space, []).append(((row.key, row.digest), row.data))
+        for name, fresh in parted.items():
+            if name not in self._spaces:
+                self._dimensions = len(fresh[0][1]) // 2
+                self._spaces[name] = Space(self._dimensions, parted=self._parted)
+            self._spaces[name].put(fresh)
+
+    def _go_alone(self, reason: str) -> None:
+        if not self._alone:
+            _log.warning("%s cannot be used (%s): vectors are kept in this process only", self._file.path, reason)
+        self._alone = True
+
+    # Embedding.
+
+    def bring(
+        self,
+        space: str,
+        passages: Iterable[Passage],
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        left: Callable[[], float | None] = lambda: None,
+        progress: Bringing | None = None,
+    ) -> int:
+        """Embed the passages that are not, and let go of what is none of them any more; return how many were embedded.
+
+        `stop` is asked before each batch, and `left` how many seconds a model may take for it; a batch that is not done
+        by then is left for another time. A thread or process that brings the same space meanwhile does its share.
+
+        Raises:
+            ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept, unless the model
+                makes vectors of another size by now: then everything is begun anew.
+            LockTimeoutError: another process keeps the file. What the passages raise.
+        """
+        self._here()
+        begun, known = self._begin_bringing(space)
+        wanted: set[Ident] = set()
+        lacking: dict[bytes, _Lack] = {}
+        for passage in passages:
+            ident = (passage.key, passage.digest)
+            if ident not in wanted and ident not in known:
+                lacking.setdefault(passage.digest, _Lack(passage.text, [])).idents.append(ident)
+            wanted.add(ident)
+        self._settle(begun, space, known, wanted, lacking)
+        lacks = list(lacking.values())
+        with self._file.alone() as first:
+            # Two who embed the same scope meet in the middle.
+            order = lacks if first else lacks[::-1]
+            done = self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
+        self._part(space, stop)
+        return done
+
+    def _begin_bringing(self, space: str) -> tuple[_Moment, set[Ident]]:
+        with self._mutex:
+            if not self._alone and self._file.path.parent.is_dir() and not self._file.open_to_erasures():
+                self._go_alone("its folder cannot be written")
+            self._bring_up()
+            known = self._spaces.get(space)
+            return _Moment(self._epoch, self._purged), set() if known is None else set(known.idents())
+
+    def _settle(
+        self, begun: _Moment, space: str, known: set[Ident], wanted: set[Ident], lacking: dict[bytes, _Lack]
+    ) -> None:
+        """Do what needs no model: let go of what is gone, and use a vector again whose text has another key now."""
+        with self._mutex:
+            here = self._spaces.get(space)
+            if here is None:
+                return
+            numbers = self._numbers.get(space, {})
+            rows = [Row(space, *ident, here.data(ident)) for ident in known & wanted & here.idents() - numbers.keys()]
+            if not self._keeps_a_file():
+                rows = []
+            holders = {ident[1]: ident for ident in known if ident[1] in lacking and ident in here}
+            for digest, holder in holders.items():
+                rows += [Row(space, *ident, here.data(holder)) for ident in lacking[digest].idents]
+            gone = known - wanted
+            if (rows or gone) and self._keep(begun, space, rows, gone):
+                for digest in holders:
+                    del lacking[digest]
+
+    def _embed(
+        self,
+        begun: _Moment,
+        space: str,
+        lacks: list[_Lack],
+        *,
+        stop: Callable[[], bool],
+        left: Callable[[], float | None],
+        progress: Bringing | None,
+        total: int,
+    ) -> int:
+        done, lacking = 0, _size(lacks)
+        batch_size = _BATCH if self.embedder.local else _FAR_BATCH
+        for start in range(0, len(lacks), batch_size):
+            if progress is not None:
+                progress(total - lacking, total)
+            if stop():
+                return done
+            batch = lacks[start : start + batch_size]
+            lacking -= _size(batch)
+            if batch := self._still_lacking(space, batch):
+                vectors = self._read([lack.text for lack in batch], left(), stop)
+                if vectors is None:
+                    return done
+                made = zip(batch, packed(vectors), strict=True)
+                rows = [Row(space, *ident, data) for lack, data in made for ident in lack.idents]
+                if not self._keep(begun, space, rows, ()):
+                    return done
+                done += len(rows)
+        if progress is not None:
+            progress(total - lacking, total)
+        return done
+
+    def _read(self, texts: list[str], left: float | None, stop: Callable[[], bool]) -> Floats | None:
+        """Have the model read a batch; None where it was not done in the time that was left."""
+        try:
+            return passages_by(self.embedder, texts, left)
+        except ModelUnavailableError as error:
+            if left is None or not stop():
+                raise
+            _log.warning("the time was up before a batch was read: %s", error)
+            return None
+
+    def _still_lacking(self, space: str, lacks: list[_Lack]) -> list[_Lack]:
+        with self._mutex:
+            known = self._known(space)
+            return lacks if known is None else [lack for lack in lacks if not all(one in known for one in lack.idents)]
+
+    def _keeps_a_file(self) -> bool:
+        return not self._alone and self._file.path.parent.is_dir()
+
+    def _keep(self, begun: _Moment, space: str, rows: list[Row], gone: Collection[Ident]) -> bool:
+        """Keep rows and let go of others; False where something was erased since the moment their texts were read."""
+        with self._mutex:
+            if begun.purged != self._purged or self._file.is_closed():
+                return False
+            self._must_agree(rows)
+            if self._keeps_a_file():
+                try:
+                    with self._file.locked():
+                        return self._keep_in_file(begun, space, rows, gone)
+                except (UnusableError, StoreError) as error:
+                    if self._file.is_closed():
+                        return False
+                    self._go_alone(str(error))
+            if self._file.epoch() != begun.epoch:
+                return False
+            self._keep_here(space, rows, gone)
+            return True
+
+    def _keep_in_file(self, begun: _Moment, space: str, rows: list[Row], gone: Collection[Ident]) -> bool:
+        self._bring_up()
+        if self._unreadable:
+            raise UnusableError("what is in it cannot be read")
+        if self._epoch != begun.epoch:
+            return False
+        dimensions = len(rows[0].data) // 2 if rows else self._dimensions
+        known, numbers = self._spaces.get(space), self._numbers.setdefault(space, {})
+        fresh = [row for row in rows if (row.key, row.digest) not in numbers]
+        dropped = [numbers[ident] for ident in gone if ident in numbers]
+        made = self._made or Made(self.embedder.name, dimensions, self._epoch)
+        if fresh or dropped:
+            added = self._file.write(made, fresh, dropped)
+            self._made = msgspec.structs.replace(made, dropped=made.dropped + bool(dropped))
+            for number, row in added.items():
+                numbers[row.key, row.digest] = number
+                self._last = max(self._last, number)
+            self._stamp = self._file.stamp()
+        if known is not None or rows:
+            self._keep_here(space, rows, gone)
+        return True
+
+    def _must_agree(self, rows: list[Row]) -> None:
+        self._bring_up()
+        before, now = self._dimensions, len(rows[0].data) // 2 if rows else self._dimensions
+        if before not in (0, now):
+            self._begin_anew(now)
+            raise ModelUnavailableError(
+                f"{self.embedder.name} makes vectors of {now} numbers, and made some of {before}: try again"
+            )
+
+    def _begin_anew(self, dimensions: int | None) -> None:
+        """Let go of vectors that are not the model's own: its server has another one under the same name since."""
+        message = "%s is begun anew: %s makes vectors of %s numbers, and made some of %d"
+        if self._file.is_closed():
+            return
+        _log.warning(message, self._file.path, self.embedder.name, dimensions, self._dimensions)
+        self._file.erase()
+        self._drop()
+
+    def _keep_here(self, space: str, rows: list[Row], gone: Collection[Ident]) -> None:
+        self._put(rows)
+        known, numbers = self._spaces.get(space), self._numbers.get(space, {})
+        if known is not None:
+            known.drop(gone)
+        for ident in gone:
+            numbers.pop(ident, None)
+
+    def _part(self, space: str, stop: Callable[[], bool]) -> None:
+        """Part a space that has become large; whoever searches it has a turn in between."""
+        with self._mutex:
+            known = self._spaces.get(space)
+            sample = None if known is None else known.sample()
+        if known is None:
+            return
+        if sample is not None and not stop():
+            centres = find_cells(sample)
+            with self._mutex:
+                known.part(centres)
+        more = True
+        while more and not stop():
+            with self._mutex:
+                more = known.sort_into_cells()
+
+    # Erasing.
+
+    def purge(self, standing: Mapping[str, Iterable[Passage]] | None) -> None:
+        """Let go of everything but the vectors of texts that stand, by space; None: of everything.
+
+        What is being embedded meanwhile is not kept, in any process. The caller holds the ledger's lock.
+
+        Raises:
+            StoreError: the file cannot be taken away. LockTimeoutError: another process keeps it.
+        """
+        stand = {
+            (space, passage.key, passage.digest) for space, passages in (standing or {}).items() for passage in passages
+        }
+        self._here()
+        with self._mutex:
+            self._purged += 1
+            if not self._file.path.parent.is_dir():
+                self._replace(self._rows_of(stand), "")
+                return
+            if stand:
+                self._bring_up()
+            rows = self._rows_of(stand)
+            epoch = self._file.erase(self._dimensions, () if self._alone else rows)
+            self._replace(rows, epoch)
+
+    def _rows_of(self, stand: set[tuple[str, str, bytes]]) -> list[Row]:
+        return [
+            Row(space, key, digest, self._spaces[space].data((key, digest)))
+            for space, key, digest in sorted(stand)
+            if space in self._spaces and (key, digest) in self._spaces[space]
+        ]
+
+    def _replace(self, rows: list[Row], epoch: str) -> None:
+        self._drop()
+        self._epoch = epoch
+        if not self._keeps_a_file():
+            self._put(rows)
+
+    def close(self) -> None:
+        """Let go of what is in memory and of the lock files; nothing is written any more.
+
+        Nobody waits for a model that is reading: what it makes of a text by then is not kept.
+        """
+        self._here()
+        self._file.close()
+        if self._mutex.acquire(timeout=_CLOSING_SECONDS):
+            try:
+                self._drop()
+            finally:
+                self._mutex.release()
+
+
+def _size(lacks: Iterable[_Lack]) -> int:
+    return sum(len(lack.idents) for lack in lacks)

@@ -1,0 +1,89 @@
+"""Meaning as a search of one scope uses it: what is near, how far it is known, and what to say where it cannot be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from backstory.ledger.core.errors import ModelError, UnavailableError
+from backstory.projections.search.lexical.index import Scored
+from backstory.projections.search.lexical.tokenizer import words_of
+from backstory.projections.search.vectors.scope_vectors import Vectors
+
+__all__ = ["Meaning", "Near"]
+
+_log = logging.getLogger(__name__)
+
+_MORE = 4
+
+
+def _all(key: str) -> bool:  # noqa: ARG001 nothing is known of any key
+    return True
+
+
+class Near(msgspec.Struct, frozen=True):
+    """What is near a query, the best first, and how far meaning is known; see `Found`.
+
+    `missing` tells of a key whether its meaning is not known yet.
+    """
+
+    ranked: list[Scored] = []
+    missing: Callable[[str], bool] = _all
+    model: str | None = None
+    embedded: int = 0
+    trouble: str | None = None
+
+
+class Meaning:
+    """What is known of meanings in one scope; safe for threads.
+
+    `wanted` is called whenever that may be behind.
+    """
+
+    def __init__(self, vectors: Vectors, wanted: Callable[[], None]) -> None:
+        self.vectors = vectors
+        self._wanted = wanted
+        self._told = False
+
+    def near(
+        self,
+        query: str,
+        within: str,
+        depth: int,
+        *,
+        floor: float,
+        standing: Collection[str],
+        keep: Collection[str] | None,
+    ) -> Near:
+        """Rank what stands by its meaning, as far as that is known; what is less alike than `floor` is left out.
+
+        Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
+        would find something near it all the same.
+        """
+        self._wanted()
+        model, embedded = self.vectors.embedder.name, 0
+        try:
+            embedded = self.vectors.count(within)
+            ranked = self._nearest(query, within, depth, standing, keep) if embedded and words_of(query) else []
+        except (ModelError, UnavailableError) as error:
+            # Once: whoever searches all the time would be told all the time.
+            _log.log(logging.DEBUG if self._told else logging.WARNING, "search goes on by words alone: %s", error)
+            self._told = True
+            return Near(model=model, embedded=embedded, trouble=str(error))
+        self._told = False
+        close = [scored for scored in ranked if scored.score >= floor]
+        return Near(close, lambda key: not self.vectors.has(within, key), model, embedded)
+
+    def _nearest(
+        self, query: str, within: str, depth: int, standing: Collection[str], keep: Collection[str] | None
+    ) -> list[Scored]:
+        """What is known of meanings may lag: what does not stand any more must not take the place of what does."""
+        asked = depth
+        while True:
+            ranked = self.vectors.nearest(within, query, asked, keep)
+            found = [scored for scored in ranked if scored.key in standing]
+            if len(found) >= depth or len(ranked) < asked:
+                return found[:depth]
+            asked *= _MORE

@@ -1,0 +1,415 @@
+"""Where vectors are kept: `vectors.sqlite` beside memory.json, each row under a checksum, and `vectors.lock` beside it.
+
+The lock file is also where an erasure leaves its mark, the *epoch*: a text that stays the same until something is
+erased. Vectors are only written under the lock, and only if the epoch is still that from before their texts were read:
+so what is erased while it is being embedded is not written any more. A file of another epoch is not looked at. An
+erasure marks a new epoch first, and then puts a new file in the place of the old one, or none: of what is erased not a
+byte is left in it.
+
+Connections are opened for one use each: no process inherits one, and none is left on a file that is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from backstory.ledger.core.errors import LockTimeoutError, StoreError
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store.files import sync_folder, translated, write_whole
+from backstory.ledger.log.store.locks import FileLocks, Lease, lease
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Kept", "Made", "Row", "Stamp", "UnusableError", "VectorFile"]
+
+_log = logging.getLogger(__name__)
+
+_VERSION = 1
+_BUSY_SECONDS = 5.0
+_LOCK_SECONDS = 10.0
+_EPOCH_BYTES = 64
+
+_TABLES = (
+    "CREATE TABLE made(version INTEGER, model TEXT, dimensions INTEGER, epoch TEXT, dropped INTEGER)",
+    # Numbers are never used again: what was added since a number is what has a higher one.
+    """CREATE TABLE vector(
+        id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT, key BLOB, digest BLOB, data BLOB, sum INTEGER
+    )""",
+)
+
+Stamp = tuple[int, int, int]
+"""Tells one state of the file from another."""
+
+
+class UnusableError(Exception):
+    """The file cannot be used here, whatever is in it: it says why."""
+
+
+class _DamagedError(Exception):
+    """What was read is not what was written, or was made by somebody else; it says how."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The vector of a text, as half-precision floats; `digest` is the text's."""
+
+    space: str
+    key: str
+    digest: bytes
+    data: bytes
+
+
+class Made(msgspec.Struct, frozen=True):
+    """Who made a file, how many numbers a vector has, in which epoch, and how often something was dropped from it."""
+
+    model: str
+    dimensions: int
+    epoch: str
+    dropped: int = 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a file holds behind a number: rows by their numbers, when it was looked at."""
+
+    made: Made
+    rows: dict[int, Row]
+    stamp: Stamp
+
+
+class VectorFile:
+    """The file of one scope; safe for processes, and for threads as far as they hold the lock.
+
+    `model` is the embedder's name. What another one has made is not read, as if there were no file, and stands until
+    there is something of this one's to write.
+    """
+
+    def __init__(self, path: Path, model: str, *, lock_timeout: float = _LOCK_SECONDS) -> None:
+        self.path = path
+        self.model = model
+        self._lock_path = path.with_suffix(".lock")
+        self._locks = FileLocks(lock_timeout, SystemClock())
+        self._foreign: tuple[str, Stamp] | None = None
+        """Whose file was met last, and in which state."""
+        self._leases: list[Lease] = []
+        self._closed = False
+
+    # The epoch.
+
+    def epoch(self) -> str:
+        """Return the mark of the last erasure; empty before the first."""
+        try:
+            with self._lock_path.open("rb") as file:
+                return file.read(_EPOCH_BYTES).decode("ascii", "replace")
+        except OSError:
+            return ""
+
+    def open_to_erasures(self) -> bool:
+        """See that an erasure finds where to leave its mark; False where nothing can be written."""
+        if not self.path.parent.is_dir():
+            return False
+        try:
+            with self.locked():
+                return True
+        except (StoreError, LockTimeoutError):
+            return self._lock_path.exists() and os.access(self._lock_path, os.W_OK)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, which every writer does.
+
+        Raises:
+            LockTimeoutError: another process keeps it. StoreError: the lock file cannot be made, or this is closed.
+        """
+        self._must_be_open()
+        try:
+            with self._locks.held(str(self._lock_path)):
+                self._must_be_open()
+                yield
+        finally:
+            if self._closed:
+                self._locks.close()
+
+    def close(self) -> None:
+        """Let nothing be written any more, and let go of the lock file and of the lease, whoever holds it here.
+
+        A write that is under way ends first, and closes the lock file itself.
+        """
+        self._closed = True
+        self._locks.close()
+        for held in list(self._leases):
+            held.end()
+
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closed
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path} is not written any more, for its home was closed: open it again")
+
+    # Reading.
+
+    def stamp(self) -> Stamp | None:
+        """Say which state the file is in; None where there is none, or only another model's."""
+        stamp = self._any_stamp()
+        return None if self._foreign is not None and stamp == self._foreign[1] else stamp
+
+    def _any_stamp(self) -> Stamp | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+    def read(self, behind: int = 0) -> Kept | None:
+        """Return what the file holds behind a number; None where there is no file, or only another model's.
+
+        Where it is damaged or old it is taken away.
+
+        Raises:
+            UnusableError: it cannot be read here.
+        """
+        stamp = self.stamp()
+        if stamp is None:
+            return None
+        try:
+            with _judged():
+                return self._read(behind, stamp)
+        except FileNotFoundError:
+            return None
+        except _DamagedError as error:
+            self._begin_anew(str(error), stamp)
+            return None
+
+    def _read(self, behind: int, stamp: Stamp) -> Kept | None:
+        with closing(self._connect()) as db:
+            db.execute("BEGIN")
+            made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
+            if made.epoch != self.epoch():
+                raise _DamagedError("it is from before an erasure")
+            if made.model != self.model:
+                self._leave(made.model, stamp)
+                return None
+            found = db.execute(
+                "SELECT id, space, key, digest, data, sum FROM vector WHERE id > ? ORDER BY id", (behind,)
+            )
+            return Kept(made, dict(_row(one, 2 * made.dimensions) for one in found), stamp)
+
+    def _leave(self, maker: str, stamp: Stamp) -> None:
+        """Leave another model's file alone: its server may be the one that answers, or the name a slip of the pen."""
+        if self._foreign is None or self._foreign[0] != maker:
+            _log.warning(
+                "%s was made by %s, not by %s: search goes by words until %s reads everything and it is begun anew; "
+                "run `backstory embed`, or set embedding_model as it was",
+                self.path,
+                maker,
+                self.model,
+                self.model,
+            )
+        self._foreign = (maker, stamp)
+
+    def _connect(self) -> sqlite3.Connection:
+        import sqlite3
+
+        mode = "rw" if os.access(self.path, os.W_OK) else "ro"
+        name = f"file:{quote(str(self.path))}?mode={mode}"
+        db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA synchronous = NORMAL")
+        return db
+
+    def _begin_anew(self, reason: str, stamp: Stamp) -> None:
+        try:
+            with self.locked():
+                # Somebody else may have been quicker.
+                if self.stamp() == stamp:
+                    _log.warning("%s is begun anew: %s", self.path, reason)
+                    self._remove()
+        except (StoreError, LockTimeoutError) as error:
+            raise UnusableError(f"{reason}, and it cannot be taken away: {error}") from error
+
+    # Writing; the caller holds the lock.
+
+    def write(self, made: Made, put: Sequence[Row], drop: Iterable[int] = ()) -> dict[int, Row]:
+        """Add rows to the file, and take away what has these numbers; return what was added by its new numbers.
+
+        Where there is no file, or only another model's, it is begun. The caller holds the lock, and has seen that
+        `made` is what the file says.
+
+        Raises:
+            UnusableError: it cannot be written.
+        """
+        try:
+            with _judged(), translated(self.path, "write"):
+                if self.stamp() is None:
+                    self._replace(made, ())
+                    self._foreign = None
+                return self._write(made, put, list(drop))
+        except (StoreError, _DamagedError, FileNotFoundError) as error:
+            raise UnusableError(str(error)) from error
+
+    def _write(self, made: Made, put: Sequence[Row], drop: Sequence[int]) -> dict[int, Row]:
+        with closing(self._connect()) as db:
+            db.execute("BEGIN IMMEDIATE")
+            if drop:
+                db.executemany("DELETE FROM vector WHERE id = ?", ((number,) for number in drop))
+                db.execute("UPDATE made SET dropped = ?", (made.dropped + 1,))
+            numbers = [_insert(db, row) for row in put]
+            db.execute("COMMIT")
+        return dict(zip(numbers, put, strict=True))
+
+    def _make(self, path: Path, made: Made, rows: Iterable[Row]) -> None:
+        """Write a whole file, for its owner only, and see it onto the disk."""
+        import sqlite3
+
+        path.unlink(missing_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("BEGIN")
+            for statement in _TABLES:
+                db.execute(statement)
+            db.execute(
+                "INSERT INTO made VALUES(?, ?, ?, ?, ?)",
+                (_VERSION, made.model, made.dimensions, made.epoch, made.dropped),
+            )
+            for row in rows:
+                _insert(db, row)
+            db.execute("COMMIT")
+
+    # Erasing.
+
+    def erase(self, dimensions: int = 0, rows: Sequence[Row] = ()) -> str:
+        """Begin a new epoch with nothing but these rows; return it.
+
+        Where nothing was ever kept, and nobody is about to, there is nothing to do.
+
+        Raises:
+            StoreError: something cannot be taken away. LockTimeoutError: another process keeps it.
+        """
+        if not self._lock_path.exists() and not any(self.path.parent.glob(f"{self.path.name}*")):
+            return self.epoch()
+        with self.locked(), translated(self.path, "erase"):
+            epoch = self._mark()
+            if rows:
+                try:
+                    self._replace(Made(self.model, dimensions, epoch), rows)
+                except (_DamagedError, UnusableError) as error:
+                    _log.warning("%s is begun anew: what stands could not be kept: %s", self.path, error)
+                    self._remove()
+            else:
+                self._remove()
+            sync_folder(self.path.parent)
+        return epoch
+
+    def _mark(self) -> str:
+        """Leave the mark of an erasure, durably: whoever is embedding now must not write any more."""
+        epoch = os.urandom(16).hex()
+        descriptor = os.open(self._lock_path, os.O_WRONLY)
+        try:
+            # All of it in one write, of the same length as before: nobody reads half of it.
+            write_whole(descriptor, epoch.encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return epoch
+
+    def _replace(self, made: Made, rows: Sequence[Row]) -> None:
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        try:
+            with _judged():
+                self._make(fresh, made, rows)
+            self._remove(but=fresh)
+            fresh.replace(self.path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _remove(self, but: Path | None = None) -> None:
+        """Take away the file and whatever SQLite, or a process that was killed, left beside it."""
+        for left in self.path.parent.glob(f"{self.path.name}*"):
+            if left != but:
+                left.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Tell whether nobody else, in any process, is embedding this scope, and keep it so; nobody waits for it."""
+        held, first = None, True
+        if self.path.parent.is_dir() and not self._closed:
+            # Where that cannot be told, nothing is lost but work that is done twice.
+            with suppress(StoreError):
+                held = lease(self.path.with_suffix(".busy"))
+                first = held is not None
+        if held is not None:
+            self._leases.append(held)
+        try:
+            if held is not None and self._closed:
+                held.end()
+            yield first
+        finally:
+            if held is not None:
+                held.end()
+                self._leases.remove(held)
+
+
+def _insert(db: sqlite3.Connection, row: Row) -> int:
+    key = row.key.encode(errors="surrogatepass")
+    values = (row.space, key, row.digest, row.data, _sum(row.space, key, row.digest, row.data))
+    number = db.execute("INSERT INTO vector(space, key, digest, data, sum) VALUES(?, ?, ?, ?, ?)", values).lastrowid
+    if number is None:
+        raise _DamagedError("a row was added and has no number")
+    return number
+
+
+def _sum(space: str, key: bytes, digest: bytes, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(digest, zlib.crc32(key, zlib.crc32(space.encode()))))
+
+
+def _row(found: object, size: int) -> tuple[int, Row]:
+    match found:
+        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(told)):
+            if told == _sum(space, key, digest, data) and len(data) == size:
+                return number, Row(space, key.decode(errors="surrogatepass"), digest, data)
+    raise _DamagedError("a checksum does not match")
+
+
+def _made(found: list[tuple[object, ...]]) -> Made:
+    match found:
+        case [(int(version), str(model), int(dimensions), str(epoch), int(dropped))]:
+            if version == _VERSION:
+                return Made(model, dimensions, epoch, dropped)
+            raise _DamagedError(f"it is of version {version}, not {_VERSION}")
+    raise _DamagedError("it does not say who made it")
+
+
+@contextmanager
+def _judged() -> Iterator[None]:
+    """Tell what SQLite refuses because of where the file is from what it refuses because of what is in it."""
+    import sqlite3
+
+    here = (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    )
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in here:
+            raise UnusableError(str(error)) from error
+        raise _DamagedError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise _DamagedError("a text in it is none") from error

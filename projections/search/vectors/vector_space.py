@@ -1,0 +1,369 @@
+"""The vectors of one space in memory, and which of them are nearest to one.
+
+They lie in a FAISS index as half-precision floats, half the size and quicker to go through than whole ones; what is
+told of a hit is its exact cosine to those. Past `PARTED` they are parted into cells as well: then only the cells
+nearest to the query are gone through. Rows are numbered without gaps: the last one takes the place of one that goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, KeysView
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backstory.projections.search.lexical.lazy_filter import Allowed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from backstory.projections.search.vectors.embedder import Floats
+
+__all__ = ["PARTED", "Ident", "Near", "Space", "find_cells", "packed"]
+
+PARTED = 50_000
+"""With more rows than this they are parted into cells."""
+
+_SAMPLE_PER_CELL = 40
+_ROUNDS = 10
+_LOOKED_AT = 8
+"""One in so many cells is gone through."""
+
+_CHUNK = 4096
+_FEW = 8
+"""One key in so many is looked up; of more than that, all are gone through."""
+
+_AHEAD = 8
+"""So many times more rows than are asked for are looked up at least, before all keys that are allowed are gathered."""
+
+_HALF = 2
+
+Ident: TypeAlias = tuple[str, bytes]
+"""A key, and the digest of a text that was embedded for it."""
+
+Near: TypeAlias = tuple[str, float]
+"""A key, and its cosine to the query."""
+
+
+def packed(vectors: Floats) -> list[bytes]:
+    """Spell vectors as half-precision floats, one after the other."""
+    import numpy as np
+
+    return [row.tobytes() for row in vectors.astype(np.float16)]
+
+
+class Space:
+    """Vectors by what they were made of; one thread at a time."""
+
+    def __init__(self, dimensions: int, *, parted: int = PARTED) -> None:
+        import faiss
+
+        self._dimensions = dimensions
+        self._bytes = _HALF * dimensions
+        self._parted = parted
+        self._index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+        self._idents: list[Ident] = []
+        self._rows: dict[Ident, int] = {}
+        self._digests: dict[str, list[bytes]] = {}
+        self._cells: _Cells | None = None
+
+    def __len__(self) -> int:
+        return len(self._idents)
+
+    def __contains__(self, ident: object) -> bool:
+        return ident in self._rows
+
+    def knows(self, key: str) -> bool:
+        """Whether anything was embedded for a key."""
+        return key in self._digests
+
+    def count(self) -> int:
+        """Return for how many keys something was embedded."""
+        return len(self._digests)
+
+    def idents(self) -> KeysView[Ident]:
+        """All that was embedded."""
+        return self._rows.keys()
+
+    def data(self, ident: Ident) -> bytes:
+        """Return a vector as it is kept."""
+        return bytes(self._codes()[self._rows[ident]])
+
+    # Changing.
+
+    def put(self, rows: list[tuple[Ident, bytes]]) -> None:
+        """Add vectors; what is there already stays as it is."""
+        import numpy as np
+
+        fresh = {ident: data for ident, data in rows if ident not in self._rows}
+        codes = list(fresh.values())
+        with _one_thread():
+            for start in range(0, len(codes), _CHUNK):
+                chunk = codes[start : start + _CHUNK]
+                self._index.add_sa_codes(np.frombuffer(b"".join(chunk), np.uint8).reshape(len(chunk), -1))
+        for ident in fresh:
+            self._rows[ident] = len(self._idents)
+            self._idents.append(ident)
+            self._digests.setdefault(ident[0], []).append(ident[1])
+        if self._cells is not None:
+            self._cells.grow(len(self._idents))
+
+    def drop(self, idents: Collection[Ident]) -> None:
+        """Take vectors away."""
+        codes = self._codes()
+        for ident in idents:
+            row = self._rows.pop(ident, None)
+            if row is None:
+                continue
+            last = self._idents.pop()
+            end = len(self._idents)
+            if row != end:
+                codes[row] = codes[end]
+                self._idents[row] = last
+                self._rows[last] = row
+                if self._cells is not None:
+                    self._cells.move(end, row)
+            codes[end] = 0
+            left = self._digests[ident[0]]
+            left.remove(ident[1])
+            if not left:
+                del self._digests[ident[0]]
+        self._index.codes.resize(len(self._idents) * self._bytes)
+        self._index.ntotal = len(self._idents)
+        if self._cells is not None:
+            self._cells.grow(len(self._idents))
+
+    def _codes(self) -> NDArray[np.uint8]:
+        """The vectors where they lie; good until one is added."""
+        import faiss
+        import numpy as np
+
+        if not self._idents:
+            return np.zeros((0, self._bytes), np.uint8)
+        flat = faiss.rev_swig_ptr(self._index.codes.data(), len(self._idents) * self._bytes)
+        codes: NDArray[np.uint8] = flat.reshape(len(self._idents), self._bytes)
+        return codes
+
+    # Asking.
+
+    def nearest(self, query: Floats, k: int, keep: Collection[str] | None = None) -> list[Near]:
+        """Return the keys whose vectors are nearest, the best first, of equal ones the lesser key; `keep` allows some.
+
+        A key for which several texts were embedded counts with the nearest of them.
+        """
+        if k < 1 or not self._idents:
+            return []
+        close = None if self._cells is None else self._cells.near(query)
+        if isinstance(keep, Allowed) and keep.gathered is None and keep.most**2 > k * len(self):
+            # Of what is nearest enough is allowed, mostly: to look that up costs less than to gather all that is.
+            ahead = max(_AHEAD * k, 2 * k * len(self) // keep.most)
+            ranked, is_all = self._ranked(query, k, ahead, close, keep)
+            if len(ranked) == k or (is_all and close is None):
+                return ranked
+        allowed = self._allowed(k, close, keep)
+        if allowed is not None and not allowed.any():
+            return []
+        asked, is_all = k, False
+        while not is_all:
+            ranked, is_all = self._ranked(query, k, asked, allowed)
+            if len(ranked) == k:
+                break
+            asked = max(2 * asked, 16)
+        return ranked
+
+    def _ranked(
+        self, query: Floats, k: int, asked: int, rows: NDArray[np.bool_] | None, keep: Collection[str] | None = None
+    ) -> tuple[list[Near], bool]:
+        """Return the nearest keys of `keep`, `k` at most, by asking for so many rows, and whether these were all.
+
+        They are fewer where more rows would have to be asked for to be sure of them.
+        """
+        # One more than asked for shows whether the cut goes through equal ones.
+        found = self._search(query, min(asked + 1, len(self)), rows)
+        is_all = len(found) <= asked
+        least = -math.inf if is_all else found[-1][1]
+        best: dict[str, float] = {}
+        for row, score in found:
+            if score <= least:
+                break
+            key = self._idents[row][0]
+            if (keep is None or key in keep) and best.setdefault(key, score) == score and len(best) == k:
+                # What is as near as the last one may come before it.
+                least = math.nextafter(score, -math.inf)
+        return sorted(best.items(), key=lambda near: (-near[1], near[0]))[:k], is_all
+
+    def _allowed(
+        self, k: int, close: NDArray[np.bool_] | None, keep: Collection[str] | None
+    ) -> NDArray[np.bool_] | None:
+        """Say which rows to go through, of those that are close if they will do; None for all."""
+        import numpy as np
+
+        if keep is None:
+            return close if close is not None and np.count_nonzero(close) >= min(k, len(self)) else None
+        known = keep.all() if isinstance(keep, Allowed) else keep
+        if self._are_few(len(known)):
+            return self._rows_of(known)
+        if close is not None:
+            rows = np.flatnonzero(close)
+            close[rows] = np.fromiter((self._idents[row][0] in known for row in rows.tolist()), bool, len(rows))
+            # Where the cells hold little of what is allowed, all of it has to be looked at.
+            if np.count_nonzero(close) >= min(k, len(self)):
+                return close
+        return np.fromiter(map(known.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
+
+    def _are_few(self, keys: int) -> bool:
+        return keys <= len(self._digests) // _FEW
+
+    def _rows_of(self, keys: Iterable[str]) -> NDArray[np.bool_]:
+        import numpy as np
+
+        mask: NDArray[np.bool_] = np.zeros(len(self), bool)
+        mask[[self._rows[key, digest] for key in keys for digest in self._digests.get(key, ())]] = True
+        return mask
+
+    def _search(self, query: Floats, k: int, allowed: NDArray[np.bool_] | None) -> list[tuple[int, float]]:
+        """Return rows and cosines, the nearest first; those that differ by no more than rounding are equal."""
+        import faiss
+        import numpy as np
+
+        # Its Python side takes more than its signatures say.
+        library: Any = faiss
+        params = None
+        if allowed is not None:
+            bits = np.packbits(allowed, bitorder="little")
+            params = library.SearchParameters(sel=library.IDSelectorBitmap(bits))
+        with _one_thread():
+            scores, rows = self._index.search(query[None], k, params=params)
+        return [
+            (row, round(score, 6)) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0
+        ]
+
+    def similarities(self, query: Floats) -> dict[str, float]:
+        """Return the cosine of every key."""
+        import numpy as np
+
+        if not self._idents:
+            return {}
+        scores: dict[str, float] = {}
+        codes = self._codes()
+        for start in range(0, len(codes), _CHUNK):
+            vectors = codes[start : start + _CHUNK].view(np.float16).astype(np.float32)
+            for row, score in enumerate((vectors @ query).tolist(), start):
+                key = self._idents[row][0]
+                scores[key] = max(score, scores.get(key, -1.0))
+        return scores
+
+    # Cells.
+
+    def sample(self) -> Floats | None:
+        """Return vectors to find cells with; None where none are needed, or those there are will do."""
+        import numpy as np
+
+        size = len(self)
+        if size <= self._parted or (self._cells is not None and size <= 2 * self._cells.found_for):
+            return None
+        chosen = np.random.default_rng(size).choice(size, min(size, _SAMPLE_PER_CELL * _cells_for(size)), replace=False)
+        # Fancy indexing copies: the rows may move as soon as somebody else has a turn.
+        vectors: Floats = self._codes()[chosen].view(np.float16).astype(np.float32)
+        return vectors
+
+    def part(self, centres: Floats) -> None:
+        """Take cells; the rows are sorted into them by `sort_into_cells`, and until then looked at every time."""
+        self._cells = _Cells(centres, len(self))
+
+    def sort_into_cells(self) -> bool:
+        """Sort some rows into cells; False where none is left."""
+        import numpy as np
+
+        cells = self._cells
+        if cells is None:
+            return False
+        rows = cells.unsorted(_CHUNK)
+        if len(rows):
+            cells.sort(rows, self._codes()[rows].view(np.float16).astype(np.float32))
+        return len(rows) == _CHUNK
+
+
+def find_cells(sample: Floats) -> Floats:
+    """Find the centres of cells, about half a second for 100,000 rows; it needs no turn with the space."""
+    import faiss
+    import numpy as np
+
+    cells = max(1, len(sample) // _SAMPLE_PER_CELL)
+    with _one_thread():
+        means = faiss.Kmeans(sample.shape[1], cells, niter=_ROUNDS, spherical=True, seed=1, min_points_per_centroid=1)
+        means.train(sample)
+    centres: Floats = np.asarray(means.centroids, np.float32)
+    return centres
+
+
+def _cells_for(size: int) -> int:
+    return math.isqrt(size)
+
+
+class _Cells:
+    """Which row lies in which cell; -1 in none yet."""
+
+    def __init__(self, centres: Floats, size: int) -> None:
+        import faiss
+        import numpy as np
+
+        self.found_for = size
+        self._count = len(centres)
+        self._centres = faiss.IndexFlatIP(centres.shape[1])
+        self._centres.add(centres)
+        self._cell: NDArray[np.int32] = np.full(size, -1, np.int32)
+        self._size = size
+
+    def grow(self, size: int) -> None:
+        """Follow the rows' number; new ones lie in no cell yet."""
+        import numpy as np
+
+        if size > len(self._cell):
+            more = np.full(max(_CHUNK, size // 2), -1, np.int32)
+            self._cell = np.concatenate([self._cell[: self._size], more])
+        self._cell[size : self._size] = -1
+        self._size = size
+
+    def move(self, origin: int, row: int) -> None:
+        """Follow a row that takes another's place."""
+        self._cell[row] = self._cell[origin]
+
+    def unsorted(self, most: int) -> NDArray[np.int64]:
+        """Return some rows that lie in no cell."""
+        import numpy as np
+
+        return np.flatnonzero(self._cell[: self._size] < 0)[:most]
+
+    def sort(self, rows: NDArray[np.int64], vectors: Floats) -> None:
+        """Put rows into their cells."""
+        with _one_thread():
+            self._cell[rows] = self._centres.search(vectors, 1)[1][:, 0]
+
+    def near(self, query: Floats) -> NDArray[np.bool_]:
+        """Say of each row whether its cell is among the nearest, or not known yet."""
+        import numpy as np
+
+        with _one_thread():
+            cells = self._centres.search(query[None], -(-self._count // _LOOKED_AT))[1][0]
+        open_: NDArray[np.bool_] = np.zeros(self._count + 1, bool)
+        open_[cells] = True
+        # The last place is that of cell -1.
+        open_[-1] = True
+        return open_[self._cell[: self._size]]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep FAISS to the thread that calls: others would not be there after a fork, and would be waited for forever."""
+    import faiss
+
+    library: Any = faiss
+    before = library.omp_get_max_threads()
+    library.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        library.omp_set_num_threads(before)
