@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.messages import KeepHidden
-    from backstory.projections.graph import Graph, Letters
+    from backstory.projections.graph import Graph, MessageFlow
 
 __all__ = ["AsyncTwins"]
 
@@ -75,9 +75,9 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         messages: Iterable[object],
         *,
         mode: Mode = "conversation",
-        at_once: bool = False,
+        immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
-        unreadable: Unreadable | None = None,
+        on_unreadable: Unreadable | None = None,
     ) -> RecordResult:
         """See `record`."""
         return await _in_thread(
@@ -85,9 +85,9 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
             thread,
             messages,
             mode=mode,
-            at_once=at_once,
+            immediate=immediate,
             keep_hidden=keep_hidden,
-            unreadable=unreadable,
+            on_unreadable=on_unreadable,
         )
 
     async def aflush(self, timeout: float = 30.0) -> bool:  # noqa: ASYNC109 the twin keeps its namesake's words
@@ -99,12 +99,14 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         replies: Sequence[Recorded] | None = None,
         *,
         thread: str | None = None,
-        dated: bool = False,
-        skipped: Callable[[str], None] | None = None,
+        backdate: bool = False,
+        on_skipped: Callable[[str], None] | None = None,
         progress: Progress | None = None,
     ) -> Extracted:
         """See `extract`."""
-        return await _in_thread(self.extract, replies, thread=thread, dated=dated, skipped=skipped, progress=progress)
+        return await _in_thread(
+            self.extract, replies, thread=thread, backdate=backdate, on_skipped=on_skipped, progress=progress
+        )
 
     async def aretry(self, thread: str | None = None, *, replies: Sequence[Recorded] | None = None) -> Extracted:
         """See `retry`."""
@@ -183,7 +185,7 @@ class AsyncTwins(Learning, Reading, Injecting, Reextraction, Searching, Changing
         """See `graph`."""
         return await _in_thread(self.graph, thread=thread, fact=fact, since=since, limit=limit)
 
-    async def aletters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> Letters:
+    async def aletters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
         """See `letters`."""
         return await _in_thread(self.letters, thread=thread, since=since, limit=limit)
 

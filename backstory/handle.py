@@ -11,7 +11,7 @@ from backstory import checks
 from backstory.aio import AsyncTwins
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.sanitize import MAX_NAME, clip
-from backstory.metagpt import Door, Turns
+from backstory.metagpt import TurnAccess, Turns
 from backstory.projections.turns import TurnLog
 from backstory.results import RecordResult
 
@@ -38,7 +38,7 @@ class MemoryHandle(AsyncTwins):
         if not named:
             raise UsageError("the actor is empty: say who changes the memory")
         engine = msgspec.structs.replace(
-            self._engine,
+            self._services,
             actor=named,
             conversation=None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None,
         )
@@ -47,14 +47,14 @@ class MemoryHandle(AsyncTwins):
     @property
     def turns(self) -> Turns:
         """What was said and stands, with the operations of MetaGPT's Memory; it is read when it is asked."""
-        return Turns(Door(self._turn_log, self._say, self._take_back, self._engine.must_be_open))
+        return Turns(TurnAccess(self._turn_log, self._say, self._take_back, self._services.must_be_open))
 
     @cached_property
     def _turn_log(self) -> TurnLog:
-        return self._engine.turns(self.scope)
+        return self._services.turns(self.scope)
 
     def _say(self, thread: str, messages: Sequence[object]) -> RecordResult:
         return self.record(thread, messages, mode="append")
 
     def _take_back(self, thread: str, ordinals: Collection[int]) -> tuple[int, ...]:
-        return self._writer.withdraw(thread, ordinals, actor=self._engine.actor)
+        return self._writer.withdraw(thread, ordinals, actor=self._services.actor)

@@ -29,16 +29,16 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt, read_commits
 from backstory.ledger.threads.due import Timing
 from backstory.operations.context import blocks_of
-from backstory.operations.scope_base import Engine
+from backstory.operations.scope_base import HomeServices
 from backstory.outbox.faults import Faults, ModelFaults
-from backstory.outbox.outbox import Waiting
-from backstory.projections.document.projector import Keeper
-from backstory.projections.document.usage import Heat
+from backstory.outbox.outbox import Outbox
+from backstory.projections.document.projector import DocumentProjector
+from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.scope_counts import tally
-from backstory.projections.index.builder import IntakeProgress
+from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import Indexes
-from backstory.projections.search.services import Searches
-from backstory.projections.turns import Followers, TurnLogs
+from backstory.projections.search.services import SearchServices
+from backstory.projections.turns import TurnFollowers, TurnLogs
 from backstory.results import ScopeSummary
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Backstory:
         home: Path,
         loaded: Loaded,
         store: EventStore,
-        engine: Engine,
+        engine: HomeServices,
         *,
         clock: Clock,
         salts: Salts,
@@ -82,7 +82,7 @@ class Backstory:
         self.home = home
         self.config = loaded
         self.store = store
-        self._engine = engine
+        self._services = engine
         self._clock = clock
         self._salts = salts
         self._listeners = listeners
@@ -97,7 +97,7 @@ class Backstory:
     def renew(self) -> None:
         """Begin anew in a forked child: no thread of the parent that held the lock, or was closing, is there."""
         self._mutex = threading.Lock()
-        self._closing = self._engine.closed.is_set()
+        self._closing = self._services.closed.is_set()
 
     @classmethod
     def open(
@@ -112,7 +112,7 @@ class Backstory:
         listeners: tuple[Listener, ...] = (),
         callbacks: Iterable[Observer] = (),
         actor: str | None = None,
-        progress: IntakeProgress | None = None,
+        progress: IndexProgress | None = None,
         **settings: object,
     ) -> Self:
         """Open a home, which need not exist yet.
@@ -186,8 +186,8 @@ class Backstory:
             importlib.import_module("backstory.ledger.messages")
             producer.start()
         index = Indexes(store, folder, progress=progress)
-        followers = Followers(store)
-        searches = Searches(
+        followers = TurnFollowers(store)
+        searches = SearchServices(
             place,
             embedder,
             background=background,
@@ -200,8 +200,10 @@ class Backstory:
             from backstory.witness.witness import Witness
 
             witness = Witness(stated.witness, store, place, faults, clock)
-        keeper = Keeper(store, place, lambda scope, moment: index(scope).memories_when(moment), index=index)
-        engine = Engine(
+        projector = DocumentProjector(
+            store, place, lambda scope, moment: index(scope).memories_when(moment), index=index
+        )
+        engine = HomeServices(
             updater=updater,
             summarizer=summarizer,
             asking=lambda prompts: asking(prompts or templates, [CallsOnly(observer) for observer in observers]),
@@ -211,10 +213,10 @@ class Backstory:
             producer=producer,
             retention=retention,
             document=place,
-            keeper=keeper,
-            heat=Heat(place, clock),
+            projector=projector,
+            heat=UsageTracker(place, clock),
             faults=faults,
-            waiting=Waiting(faults),
+            waiting=Outbox(faults),
             blocks=blocks_of(stated, None if asked is None else asked.name),
             index=index,
             searches=searches,
@@ -231,17 +233,17 @@ class Backstory:
     @property
     def model(self) -> str | None:
         """The name of the model that learns from what is said; None where none is configured."""
-        return None if self._engine.model is None else self._engine.model.name
+        return None if self._services.model is None else self._services.model.name
 
     @property
     def faults(self) -> Faults:
         """What failed in each memory, and how often, while an agent went on."""
-        return self._engine.faults
+        return self._services.faults
 
     @property
-    def waiting(self) -> Waiting:
-        """Deliveries that memory failed to take; see `Deliveries`."""
-        return self._engine.waiting
+    def waiting(self) -> Outbox:
+        """Deliveries that memory failed to take; see `FailSafeMemory`."""
+        return self._services.waiting
 
     def memory(self, user_id: str | None = None, agent_name: str | None = None) -> MemoryHandle:
         """Return the memory of a user and an agent, either of which may be absent; both absent is the global one.
@@ -250,12 +252,12 @@ class Backstory:
             ScopeError: a name that cannot be one, or no user where configuration requires one.
             UsageError: the home was closed.
         """
-        self._engine.must_be_open()
+        self._services.must_be_open()
         scope = Scope.of(user_id, agent_name)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
         fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
-        return MemoryHandle(self._writer(scope), self._engine, fallback, lambda: self._agents_of(scope))
+        return MemoryHandle(self._writer(scope), self._services, fallback, lambda: self._agents_of(scope))
 
     def _agents_of(self, scope: Scope) -> list[Writer]:
         return [self._writer(owner) for owner in self.owners() if owner.user == scope.user and owner.agent is not None]
@@ -268,16 +270,16 @@ class Backstory:
             if writer is None:
                 writer = self._new_writer(scope, self._all_listeners())
                 self._writers[scope] = writer
-                self._engine.keeper.watch(writer)
-                if self._engine.witness is not None:
-                    self._engine.witness.sender.watch(writer)
+                self._services.projector.watch(writer)
+                if self._services.witness is not None:
+                    self._services.witness.sender.watch(writer)
             self._recent[scope] = writer
             self._recent.move_to_end(scope)
             if len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
-        if not known and self._engine.producer is not None:
+        if not known and self._services.producer is not None:
             try:
-                self._engine.producer.watch(writer)
+                self._services.producer.watch(writer)
             except BaseException:
                 # Whoever asks for it next has to try again, or what is pending in it would wait for good.
                 with self._mutex:
@@ -287,8 +289,8 @@ class Backstory:
         return writer
 
     def _all_listeners(self) -> tuple[Listener, ...]:
-        witness = self._engine.witness
-        ours = (self._engine.keeper.note, *(() if witness is None else (witness.sender.note,)))
+        witness = self._services.witness
+        ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
         return (*ours, *self._listeners)
 
     def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
@@ -299,27 +301,27 @@ class Backstory:
             salts=self._salts,
             policy=self._policy,
             listeners=listeners,
-            snapshots=self._engine.index(scope),
+            snapshots=self._services.index(scope),
             purge=self._purge,
-            heat=lambda: self._engine.heat.of(scope),
+            heat=lambda: self._services.heat.of(scope),
         )
 
     def _purge(self, scope: Scope) -> None:
-        self._engine.index(scope).delete()
-        self._engine.searches.purge(scope, self.store)
-        self._engine.turns.purge(scope)
-        self._engine.keeper.purge(scope)
-        self._engine.blocks.purge(scope)
-        self._engine.heat.purge(scope, self._writers.get(scope))
-        self._engine.faults.purge(scope)
+        self._services.index(scope).delete()
+        self._services.searches.purge(scope, self.store)
+        self._services.turns.purge(scope)
+        self._services.projector.purge(scope)
+        self._services.blocks.purge(scope)
+        self._services.heat.purge(scope, self._writers.get(scope))
+        self._services.faults.purge(scope)
 
     def warm(self, timeout: float | None = None) -> str:
         """Wait until the vocabulary that counts a block's tokens is loaded, for so many seconds at most.
 
         Returns what counts by then, as `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
         """
-        self._engine.must_be_open()
-        return self._engine.blocks.tokens.wait(timeout).name
+        self._services.must_be_open()
+        return self._services.blocks.tokens.wait(timeout).name
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
@@ -340,7 +342,7 @@ class Backstory:
 
     def _found(self) -> dict[str, Scope]:
         """The scopes of the home by their folders, in order."""
-        self._engine.must_be_open()
+        self._services.must_be_open()
         found: dict[str, Scope] = {}
         damaged: dict[str, CorruptLogError] = {}
         for stream in self.store.streams():
@@ -375,13 +377,13 @@ class Backstory:
         the model follow each other without a gap. Of a single memory, and of its memory.json, its own `flush` tells.
         What is left of the time is given to the witness; whether it took the heads does not change the result.
         """
-        self._engine.must_be_open()
-        producer = self._engine.producer
+        self._services.must_be_open()
+        producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
         done = producer is None or producer.drain(limit)
-        if self._engine.witness is not None:
-            self._engine.witness.sender.flush(max(0.0, end - time.monotonic()))
+        if self._services.witness is not None:
+            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
     def close(self) -> None:
@@ -396,19 +398,19 @@ class Backstory:
         timeout = self.config.settings.shutdown_flush_timeout_seconds
         end = time.monotonic() + timeout
         # Before the workers end, as it is to be learned from; what hangs here must not take all of their time.
-        self._engine.waiting.close(timeout / 2)
-        producer = self._engine.producer
+        self._services.waiting.close(timeout / 2)
+        producer = self._services.producer
         if producer is not None:
             producer.close(max(0.0, end - time.monotonic()))
-        self._engine.closed.set()
-        self._engine.updater.stop()
-        self._engine.searches.close()
-        self._engine.keeper.close()
-        if self._engine.witness is not None:
-            self._engine.witness.sender.close(max(0.0, end - time.monotonic()))
-        self._engine.heat.close()
-        self._engine.faults.close()
-        self._engine.index.close()
+        self._services.closed.set()
+        self._services.updater.stop()
+        self._services.searches.close()
+        self._services.projector.close()
+        if self._services.witness is not None:
+            self._services.witness.sender.close(max(0.0, end - time.monotonic()))
+        self._services.heat.close()
+        self._services.faults.close()
+        self._services.index.close()
         self.store.close()
         if self._owned is not None:
             self._owned.close()

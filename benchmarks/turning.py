@@ -12,7 +12,7 @@ from pathlib import Path
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.projections.turns import Lens, TurnLog
+from backstory.projections.turns import TurnFilter, TurnLog
 from benchmarks.rows import Row, ms, times
 
 __all__ = ["turning"]
@@ -84,7 +84,7 @@ def turning(count: int) -> Iterator[Row]:
 def _bytes_per_turn(folder: Path, count: int) -> float:
     log = TurnLog(JsonlStore(folder), Scope("many"))
     tracemalloc.start()
-    with log.look(Lens()) as look:
+    with log.look(TurnFilter()) as look:
         assert look.count() > count // 2
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

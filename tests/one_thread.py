@@ -9,7 +9,7 @@ from backstory.ledger.core.events import Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.transcript import Thread, Transcript
-from backstory.ledger.threads.turn_dedup import Mode, receive
+from backstory.ledger.threads.turn_dedup import Mode, align
 
 __all__ = ["AT", "Conversation", "after", "chat", "says", "unnamed"]
 
@@ -40,7 +40,7 @@ class Conversation:
         self, *messages: Kept, mode: Mode = "conversation", at_most: int = 200, crash_after: int | None = None
     ) -> int:
         """Deliver; returns how many turns were recorded. `crash_after` so many commits the rest is lost."""
-        arrival = receive(self.thread, messages, AT, mode=mode, seal=self.seal)
+        arrival = align(self.thread, messages, AT, mode=mode, seal=self.seal)
         done = 0
         for number, (turns, events) in enumerate(arrival.commits(at_most)):
             if number == crash_after:

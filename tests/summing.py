@@ -82,18 +82,18 @@ class Talk:
 
     def learn(self) -> None:
         """Learn from what is pending, and sum nothing up."""
-        engine = self.memory._engine
+        engine = self.memory._services
         from backstory.ledger.learning.next_summary import SummaryLimits
         from backstory.ledger.learning.summarizer import Summarizer
 
         off = Summarizer(engine.updater.asking, SummaryLimits(min_turns=0))
-        self.memory._engine = msgspec.structs.replace(engine, summarizer=off)
+        self.memory._services = msgspec.structs.replace(engine, summarizer=off)
         self.memory.extract()
-        self.memory._engine = engine
+        self.memory._services = engine
 
     def sum_up(self, *, anyway: bool = False) -> tuple[Summing, ...]:
         """What a worker does once it has learned; `anyway` as a person's extract."""
-        return self.memory._engine.summarizer.run(self.memory._writer, "t", self.model, anyway=anyway)
+        return self.memory._services.summarizer.run(self.memory._writer, "t", self.model, anyway=anyway)
 
     @property
     def live(self) -> Memory:

@@ -316,5 +316,5 @@ def upkeep(tmp_path):
         for n, (day, lists) in enumerate(replies.items()):
             at = f"{day}T00:00:00Z"
             memory.record(f"t{n}", [turn | {"at": at} for turn in exchange("it", n)])
-            memory.extract([RecordedReply(f"t{n}", json.dumps(lists))], dated=True)
+            memory.extract([RecordedReply(f"t{n}", json.dumps(lists))], backdate=True)
         yield memory

@@ -350,7 +350,7 @@ def test_a_recorded_answer_is_an_update_without_a_call(tmp_path):
 
 def test_an_update_that_was_interrupted_is_not_told(tmp_path):
     scene = Scene(tmp_path)
-    scene.model._script.append(after(scene.home._engine.updater.stop, reply("never")))
+    scene.model._script.append(after(scene.home._services.updater.stop, reply("never")))
     watcher = scene.learn()
     assert [type(what) for what in watcher.told] == [CallStarted, CallEnded]
 

@@ -493,7 +493,7 @@ def test_a_recorded_reply_answers_all_that_is_pending_in_its_thread(tmp_path):
         memory.record("t", exchange(topic))
     skipped: list[str] = []
     replies = [RecordedReply("t", reply("a")), RecordedReply("t", reply("b")), RecordedReply("nowhere", reply("c"))]
-    assert memory.extract(replies, skipped=skipped.append).updates == 1
+    assert memory.extract(replies, on_skipped=skipped.append).updates == 1
     assert covered_turns(memory) == [("t", n) for n in (1, 2, 3, 4)]
     assert len(skipped) == 2
     assert "nowhere" in skipped[1]

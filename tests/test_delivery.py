@@ -22,8 +22,8 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.operations.recording import Intake
-from backstory.outbox.fail_safe import Deliveries
-from backstory.outbox.outbox import LOST, Waiting
+from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.outbox.outbox import LOST, Outbox
 from backstory.outbox.retry_queue import Limits
 from backstory.results import RecordResult
 
@@ -88,13 +88,13 @@ def elapsed() -> Elapsed:
 
 
 @pytest.fixture
-def door(bs: Backstory, elapsed: Elapsed) -> Deliveries:
+def door(bs: Backstory, elapsed: Elapsed) -> FailSafeMemory:
     """A door whose deliveries are only tried again by `record` and `flush`."""
     return by_hand(bs, elapsed)
 
 
-def by_hand(bs: Backstory, elapsed: Elapsed, limits: Limits | None = None) -> Deliveries:
-    return Deliveries(bs, waiting=Waiting(bs.faults, limits, elapsed=elapsed, background=False), elapsed=elapsed)
+def by_hand(bs: Backstory, elapsed: Elapsed, limits: Limits | None = None) -> FailSafeMemory:
+    return FailSafeMemory(bs, waiting=Outbox(bs.faults, limits, elapsed=elapsed, background=False), elapsed=elapsed)
 
 
 def said(bs: Backstory, thread: str = "t", scope: Scope = ADA) -> list[str]:
@@ -114,7 +114,7 @@ def kinds(bs: Backstory, scope: Scope = ADA) -> dict[str, int]:
 # All is well.
 
 
-def test_what_memory_takes_does_not_wait_and_is_told_as_record_tells_it(bs: Backstory, door: Deliveries) -> None:
+def test_what_memory_takes_does_not_wait_and_is_told_as_record_tells_it(bs: Backstory, door: FailSafeMemory) -> None:
     assert door.record(bs.memory("ada"), "t", exchange("tea")) == RecordResult(1, 2, 0)
     assert door.record(ADA, "t", exchange("tea")) == RecordResult(1, 0, 2)
     assert (door.waiting, bs.faults.of(ADA)) == (0, ())
@@ -123,7 +123,7 @@ def test_what_memory_takes_does_not_wait_and_is_told_as_record_tells_it(bs: Back
 
 
 def test_no_thread_is_started_where_nothing_waits(bs: Backstory) -> None:
-    Deliveries(bs).record(ADA, "t", exchange("tea"))
+    FailSafeMemory(bs).record(ADA, "t", exchange("tea"))
     assert "backstory-deliveries" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -144,7 +144,7 @@ def test_no_thread_is_started_where_nothing_waits(bs: Backstory) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_a_delivery_that_fails_waits_and_is_recorded_later(
-    error: Exception, bs: Backstory, door: Deliveries, disk: Disk
+    error: Exception, bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.plan = [error]
     assert door.record(ADA, "t", exchange("tea")) is None
@@ -155,7 +155,7 @@ def test_a_delivery_that_fails_waits_and_is_recorded_later(
 
 
 def test_the_next_delivery_of_a_thread_takes_along_what_waits_there(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.plan = [StoreError("full")]
     assert door.record(ADA, "t", exchange("tea")) is None
@@ -165,14 +165,14 @@ def test_the_next_delivery_of_a_thread_takes_along_what_waits_there(
 
 
 def test_what_was_filtered_of_a_delivery_that_waited_counts_as_skipped(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.plan = [StoreError("full")]
     door.record(ADA, "t", exchange("tea"))
     assert door.record(ADA, "t", [{"role": "tool", "content": "42"}, *exchange("rye")]) == RecordResult(1, 2, 1)
 
 
-def test_where_the_first_still_fails_nothing_overtakes_it(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_where_the_first_still_fails_nothing_overtakes_it(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:
     disk.plan = [StoreError("full"), StoreError("full")]
     assert door.record(ADA, "t", exchange("tea")) is None
     assert door.record(ADA, "t", exchange("rye")) is None
@@ -182,7 +182,7 @@ def test_where_the_first_still_fails_nothing_overtakes_it(bs: Backstory, door: D
     assert said(bs) == words([*exchange("tea"), *exchange("rye")])
 
 
-def test_other_threads_and_memories_go_on(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_other_threads_and_memories_go_on(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:
     disk.plan = [StoreError("full")]
     assert door.record(ADA, "t", exchange("tea")) is None
     assert door.record(ADA, "other", exchange("rye")) is not None
@@ -190,14 +190,18 @@ def test_other_threads_and_memories_go_on(bs: Backstory, door: Deliveries, disk:
     assert door.waiting == 1
 
 
-def test_words_written_before_the_failure_are_not_written_twice(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_words_written_before_the_failure_are_not_written_twice(
+    bs: Backstory, door: FailSafeMemory, disk: Disk
+) -> None:
     disk.plan, disk.afterwards = [StoreError("interrupted")], True
     assert door.record(ADA, "t", exchange("tea")) is None
     assert door.flush(PATIENCE)
     assert said(bs) == words(exchange("tea"))
 
 
-def test_what_a_host_does_to_its_messages_later_changes_nothing(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_what_a_host_does_to_its_messages_later_changes_nothing(
+    bs: Backstory, door: FailSafeMemory, disk: Disk
+) -> None:
     from langchain_core.messages import AIMessage, HumanMessage
 
     metadata = {"place": ["here"]}
@@ -218,7 +222,7 @@ def test_what_a_host_does_to_its_messages_later_changes_nothing(bs: Backstory, d
 
 
 def test_what_waits_leads_to_the_very_turns_that_it_would_have_led_to(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     messages = [
         {"role": "user", "content": "<uploaded_files>a.txt</uploaded_files>", "id": "1"},
@@ -240,7 +244,7 @@ def test_what_waits_leads_to_the_very_turns_that_it_would_have_led_to(
 
 
 def test_who_is_asked_about_hidden_words_is_asked_when_they_are_handed_over(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     asked: list[object] = []
 
@@ -260,32 +264,32 @@ def test_who_is_asked_about_hidden_words_is_asked_when_they_are_handed_over(
 
 
 def test_words_wanted_at_once_are_wanted_at_once_when_they_are_recorded_later(
-    bs: Backstory, door: Deliveries, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    bs: Backstory, door: FailSafeMemory, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted: list[bool] = []
     take_in = Intake.take_in
 
-    def watched(self: Intake, *given: object, at_once: bool, **more: object) -> RecordResult:
-        wanted.append(at_once)
-        return take_in(self, *given, at_once=at_once, **more)  # type: ignore[arg-type]
+    def watched(self: Intake, *given: object, immediate: bool, **more: object) -> RecordResult:
+        wanted.append(immediate)
+        return take_in(self, *given, immediate=immediate, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Intake, "take_in", watched)
     disk.plan = [LockTimeoutError("locked"), *[None] * 9]
     whole = exchange("tea")
-    assert door.record(ADA, "t", whole, at_once=True) is None
+    assert door.record(ADA, "t", whole, immediate=True) is None
     assert door.record(ADA, "t", [*whole, *exchange("rye")]) is None
     assert door.flush(PATIENCE)
     assert wanted == [True, True]
 
 
 def test_a_host_that_repeats_the_whole_conversation_does_not_make_it_wait_many_times(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.always = LockTimeoutError("locked")
     whole: list[dict[str, object]] = []
     for number in range(50):
         whole += exchange(f"tea {number}")
-        assert door.record(ADA, "t", whole, at_once=number == 3) is None
+        assert door.record(ADA, "t", whole, immediate=number == 3) is None
     assert door.waiting == 1
     disk.always = None
     assert door.flush(PATIENCE)
@@ -293,7 +297,7 @@ def test_a_host_that_repeats_the_whole_conversation_does_not_make_it_wait_many_t
 
 
 def test_a_delivery_that_says_something_else_waits_beside_the_other(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.always = LockTimeoutError("locked")
     door.record(ADA, "t", exchange("tea"))
@@ -310,7 +314,7 @@ def test_a_delivery_that_says_something_else_waits_beside_the_other(
 
 @pytest.mark.parametrize("messages", [None, 7, "words", {"role": "user", "content": "x"}, iter(())])
 def test_what_is_no_list_of_messages_is_a_fault_and_nothing_waits(
-    messages: object, bs: Backstory, door: Deliveries
+    messages: object, bs: Backstory, door: FailSafeMemory
 ) -> None:
     done = door.record(ADA, "t", messages)  # type: ignore[arg-type]
     assert (done is None) == (kinds(bs) == {"InputError": 1})
@@ -319,14 +323,16 @@ def test_what_is_no_list_of_messages_is_a_fault_and_nothing_waits(
 
 @pytest.mark.parametrize("thread", ["", "x" * 10_000, 7, None, ["t"]], ids=["empty", "long", "int", "None", "list"])
 def test_a_thread_that_cannot_be_one_is_a_fault_and_nothing_waits(
-    thread: object, bs: Backstory, door: Deliveries
+    thread: object, bs: Backstory, door: FailSafeMemory
 ) -> None:
     assert door.record(ADA, thread, exchange("tea")) is None  # type: ignore[arg-type]
     assert kinds(bs) == {"UsageError": 1}
     assert door.waiting == 0
 
 
-def test_a_message_nobody_can_read_is_left_out_and_counted_once(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_a_message_nobody_can_read_is_left_out_and_counted_once(
+    bs: Backstory, door: FailSafeMemory, disk: Disk
+) -> None:
     messages = [{"role": "user", "content": "one"}, object(), {"role": "wizard", "content": "?"}, *exchange("tea")]
     disk.plan = [StoreError("full"), StoreError("full")]
     assert door.record(ADA, "t", messages) is None
@@ -338,7 +344,7 @@ def test_a_message_nobody_can_read_is_left_out_and_counted_once(bs: Backstory, d
 
 
 def test_a_message_nobody_can_read_is_counted_also_where_nobody_tried_to_record_it(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.plan = [LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
@@ -349,7 +355,7 @@ def test_a_message_nobody_can_read_is_counted_also_where_nobody_tried_to_record_
 
 
 def test_a_message_nobody_can_read_is_logged_once_although_the_rest_is_recorded_each_time(
-    bs: Backstory, door: Deliveries, caplog: pytest.LogCaptureFixture
+    bs: Backstory, door: FailSafeMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):
         assert door.record(ADA, "t", [object(), *exchange("tea", number)]) is not None
@@ -360,14 +366,14 @@ def test_a_message_nobody_can_read_is_logged_once_although_the_rest_is_recorded_
     assert caplog.text.count("InputError") == 2
 
 
-def test_where_nothing_is_to_be_kept_nothing_waits(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_where_nothing_is_to_be_kept_nothing_waits(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:
     disk.plan = [LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
     assert door.record(ADA, "other", [{"role": "tool", "content": "42"}]) is None
     assert door.waiting == 1
 
 
-def test_a_message_that_ruins_its_reader_does_not_take_the_others_along(bs: Backstory, door: Deliveries) -> None:
+def test_a_message_that_ruins_its_reader_does_not_take_the_others_along(bs: Backstory, door: FailSafeMemory) -> None:
     class Evil:
         role = "user"
 
@@ -501,7 +507,7 @@ def locked(bs: Backstory, scope: Scope = ADA, timeout: float = 0.02) -> Iterator
         os.close(descriptor)
 
 
-def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:
     with locked(bs):
         assert door.record(ADA, "t", exchange("tea")) is None
         assert disk.calls == 1
@@ -520,8 +526,8 @@ def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, doo
 
 
 def test_one_success_of_the_background_opens_a_memory_to_all(bs: Backstory, elapsed: Elapsed) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting)
     with locked(bs):
         door.record(ADA, "t", exchange("tea"))
         door.record(ADA, "other", exchange("rye"))
@@ -532,7 +538,7 @@ def test_one_success_of_the_background_opens_a_memory_to_all(bs: Backstory, elap
 
 
 def test_nobody_who_reads_memory_waits_while_the_background_does(
-    bs: Backstory, door: Deliveries, monkeypatch: pytest.MonkeyPatch
+    bs: Backstory, door: FailSafeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = bs.memory("ada")
     memory.add_fact("User likes tea")
@@ -583,7 +589,7 @@ def test_one_who_records_waits_for_a_lock_once_also_where_there_are_workers(home
 
 
 def test_what_fails_slowly_is_left_to_the_background_as_a_lock_is(
-    bs: Backstory, door: Deliveries, disk: Disk, elapsed: Elapsed
+    bs: Backstory, door: FailSafeMemory, disk: Disk, elapsed: Elapsed
 ) -> None:
     def slowly() -> None:
         elapsed.now += 3
@@ -609,8 +615,8 @@ def test_a_memory_is_tried_again_when_what_kept_it_shut_was_given_up(
 
 
 def test_pauses_grow_to_a_minute_and_begin_anew_after_a_success(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting, elapsed=elapsed)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting, elapsed=elapsed)
 
     def pause() -> float:
         moment, key = waiting._lines.next(elapsed())
@@ -633,8 +639,8 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_a_success(bs: Backstory, e
 
 
 def test_what_comes_after_a_flush_pauses_like_everything_else(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting)
     disk.plan = [LockTimeoutError("locked"), LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
     assert not door.flush(PATIENCE)
@@ -645,8 +651,8 @@ def test_what_comes_after_a_flush_pauses_like_everything_else(bs: Backstory, ela
 def test_one_thread_that_fails_unforeseen_does_not_put_the_others_of_its_memory_off(
     bs: Backstory, elapsed: Elapsed, disk: Disk
 ) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting, elapsed=elapsed)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting, elapsed=elapsed)
     disk.plan = [StoreError("full"), KeyError("a bug")]
     door.record(ADA, "good", exchange("tea"))
     door.record(ADA, "bad", exchange("rye"))
@@ -661,7 +667,7 @@ def test_one_thread_that_fails_unforeseen_does_not_put_the_others_of_its_memory_
 
 
 def test_a_flush_tries_the_other_threads_where_one_fails_unforeseen(
-    bs: Backstory, door: Deliveries, disk: Disk
+    bs: Backstory, door: FailSafeMemory, disk: Disk
 ) -> None:
     disk.always = StoreError("full")
     for thread in ("bad", "good"):
@@ -673,8 +679,8 @@ def test_a_flush_tries_the_other_threads_where_one_fails_unforeseen(
 
 
 def test_a_thread_pauses_anew_after_a_success_of_its_own(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting)
     disk.plan = [KeyError("a bug"), KeyError("a bug")]
     for topic in ("tea", "rye"):
         door.record(ADA, "t", exchange(topic))
@@ -686,7 +692,7 @@ def test_a_thread_pauses_anew_after_a_success_of_its_own(bs: Backstory, elapsed:
 
 
 def test_a_line_with_nothing_in_it_or_with_somebody_at_it_is_not_to_be_tried(
-    bs: Backstory, door: Deliveries, disk: Disk, elapsed: Elapsed
+    bs: Backstory, door: FailSafeMemory, disk: Disk, elapsed: Elapsed
 ) -> None:
     lines = door._waiting._lines
     lines.of((ADA, "empty"))
@@ -704,7 +710,7 @@ def test_a_line_with_nothing_in_it_or_with_somebody_at_it_is_not_to_be_tried(
 def test_what_waits_is_recorded_by_itself(bs: Backstory, disk: Disk) -> None:
     done = threading.Event()
     disk.plan = [StoreError("full"), StoreError("full"), done.set]
-    door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
     assert door.record(ADA, "t", exchange("tea")) is None
     assert done.wait(PATIENCE)
     assert door.flush(PATIENCE)
@@ -712,8 +718,8 @@ def test_what_waits_is_recorded_by_itself(bs: Backstory, disk: Disk) -> None:
 
 
 def test_the_background_ends_when_nothing_waits_and_begins_again(bs: Backstory, disk: Disk) -> None:
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     for topic in ("tea", "rye"):
         disk.plan = [StoreError("full")]
         door.record(ADA, "t", exchange(topic))
@@ -726,7 +732,9 @@ def test_the_background_ends_when_nothing_waits_and_begins_again(bs: Backstory, 
     assert said(bs) == words([*exchange("tea"), *exchange("rye")])
 
 
-def test_a_program_that_is_ended_while_it_records_has_not_lost_it(bs: Backstory, door: Deliveries, disk: Disk) -> None:
+def test_a_program_that_is_ended_while_it_records_has_not_lost_it(
+    bs: Backstory, door: FailSafeMemory, disk: Disk
+) -> None:
     for error in (KeyboardInterrupt(), SystemExit()):
         disk.plan = [error]
         with pytest.raises(type(error)):
@@ -738,8 +746,8 @@ def test_a_program_that_is_ended_while_it_records_has_not_lost_it(bs: Backstory,
 
 
 def test_the_background_outlives_what_asks_it_to_end_the_program(bs: Backstory, disk: Disk) -> None:
-    waiting = Waiting(bs.faults, Limits(shortest_pause=0.001, longest_pause=0.002))
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, Limits(shortest_pause=0.001, longest_pause=0.002))
+    door = FailSafeMemory(bs, waiting=waiting)
     disk.plan = [StoreError("full"), SystemExit(), KeyboardInterrupt()]
     assert door.record(ADA, "t", exchange("tea")) is None
     while not door.flush(PATIENCE):
@@ -749,9 +757,9 @@ def test_the_background_outlives_what_asks_it_to_end_the_program(bs: Backstory, 
 
 
 def test_what_asked_to_end_the_program_is_not_tried_again_at_once(bs: Backstory, disk: Disk, elapsed: Elapsed) -> None:
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
     disk.plan = [KeyError("a bug"), SystemExit()]
-    Deliveries(bs, waiting=waiting).record(ADA, "t", exchange("tea"))
+    FailSafeMemory(bs, waiting=waiting).record(ADA, "t", exchange("tea"))
     elapsed.now += 5
     waiting._retry((ADA, "t"))
     assert waiting._lines.next(elapsed()) == (elapsed() + 2, (ADA, "t"))
@@ -761,8 +769,8 @@ def test_what_asked_to_end_the_program_is_not_tried_again_at_once(bs: Backstory,
 def test_a_background_that_died_of_a_bug_is_replaced(
     bs: Backstory, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     with monkeypatch.context() as broken:
         broken.setattr(waiting, "_retry", lambda _: 1 // 0)
         disk.plan = [StoreError("full")]
@@ -782,7 +790,7 @@ def test_flush_keeps_to_its_time_whatever_hangs(bs: Backstory, disk: Disk) -> No
         assert opened.wait(PATIENCE)
 
     disk.plan = [StoreError("full"), hang]
-    door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     begun = time.monotonic()
@@ -802,7 +810,7 @@ def test_what_goes_on_from_a_delivery_while_that_is_recorded_is_recorded_too(bs:
         assert opened.wait(PATIENCE)
 
     disk.plan = [StoreError("full"), hang]
-    door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     assert door.record(ADA, "t", [*exchange("tea"), *exchange("rye")]) is None
@@ -820,7 +828,7 @@ def test_a_delivery_that_is_under_way_is_not_overtaken_by_a_later_one(bs: Backst
         raise StoreError("full")
 
     disk.plan = [hang]
-    door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -841,8 +849,8 @@ def test_two_that_record_in_one_thread_at_once_both_hear_what_became_of_it(bs: B
         assert opened.wait(PATIENCE)
 
     disk.plan = [hang]
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     told: list[RecordResult | None] = []
 
     def say(number: int) -> None:
@@ -868,8 +876,8 @@ def test_who_waited_for_another_in_a_thread_is_not_forgotten_when_it_fails(bs: B
         assert opened.wait(PATIENCE)
 
     disk.plan = [hang, StoreError("full")]
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     agents = [threading.Thread(target=door.record, args=(ADA, "t", exchange(topic))) for topic in ("tea", "rye")]
     agents[0].start()
     assert entered.wait(PATIENCE)
@@ -897,8 +905,8 @@ def test_a_delivery_that_came_while_the_first_failed_waits_behind_it(bs: Backsto
         raise StoreError("full")
 
     disk.plan = [hang]
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -920,8 +928,8 @@ def test_a_flush_leaves_a_thread_alone_in_which_somebody_records(bs: Backstory, 
         raise StoreError("full")
 
     disk.plan = [hang]
-    waiting = Waiting(bs.faults, elapsed=elapsed, background=False)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
+    door = FailSafeMemory(bs, waiting=waiting)
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -941,7 +949,7 @@ def test_closing_a_home_records_what_waits(home: Path) -> None:
     bs = open_home(home)
     disk = Disk(bs)
     disk.plan = [StoreError("full")]
-    assert Deliveries(bs).record(ADA, "t", exchange("tea")) is None
+    assert FailSafeMemory(bs).record(ADA, "t", exchange("tea")) is None
     bs.close()
     with open_home(home) as again:
         assert said(again) == words(exchange("tea"))
@@ -953,7 +961,7 @@ def test_what_still_waits_when_a_home_is_closed_is_counted_as_lost(
     bs = open_home(home)
     disk = Disk(bs)
     disk.always = StoreError("full")
-    door = Deliveries(bs)
+    door = FailSafeMemory(bs)
     door.record(ADA, "t", exchange("tea"))
     door.record(ADA, "t", exchange("rye"))
     assert not door.close(PATIENCE)
@@ -973,8 +981,8 @@ def test_what_is_being_recorded_when_a_home_is_closed_is_counted_too(bs: Backsto
         assert opened.wait(PATIENCE)
 
     disk.plan = [StoreError("full"), hang]
-    waiting = Waiting(bs.faults, EAGER)
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, EAGER)
+    door = FailSafeMemory(bs, waiting=waiting)
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     assert not waiting.close(0.01)
@@ -993,7 +1001,7 @@ def test_what_is_being_recorded_when_a_home_is_closed_is_counted_too(bs: Backsto
 
 def test_a_home_that_is_closed_is_a_fault_and_nothing_waits(home: Path) -> None:
     bs = open_home(home)
-    door = Deliveries(bs)
+    door = FailSafeMemory(bs)
     bs.close()
     assert door.record(ADA, "t", exchange("tea")) is None
     assert door.guarded(ADA, "inject", lambda: bs.memory("ada").context().text, "nothing") == "nothing"
@@ -1005,8 +1013,8 @@ def test_a_program_that_never_closes_its_home_tries_once_more_at_its_end(home: P
     program = """
 import sys
 from backstory import Backstory
-from backstory.outbox.fail_safe import Deliveries
-from backstory.outbox.outbox import Waiting
+from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.outbox.outbox import Outbox
 from backstory.outbox.retry_queue import Limits
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.scope import Scope
@@ -1017,7 +1025,7 @@ def fail(*_):
     raise StoreError("full")
 bs.store.append_all = fail
 messages = [{"role": "user", "content": "I like tea."}, {"role": "assistant", "content": "Noted."}]
-door = Deliveries(bs, waiting=Waiting(bs.faults, Limits(shortest_pause=600, longest_pause=600)))
+door = FailSafeMemory(bs, waiting=Outbox(bs.faults, Limits(shortest_pause=600, longest_pause=600)))
 for thread in ("t", "u"):
     assert door.record(Scope("ada"), thread, messages) is None
 if sys.argv[2] == "well":
@@ -1040,8 +1048,8 @@ if sys.argv[2] == "well":
 def test_a_forked_child_leaves_what_waits_to_its_parent_and_has_deliveries_of_its_own(
     bs: Backstory, disk: Disk
 ) -> None:
-    waiting = Waiting(bs.faults, Limits(shortest_pause=30, longest_pause=60))
-    door = Deliveries(bs, waiting=waiting)
+    waiting = Outbox(bs.faults, Limits(shortest_pause=30, longest_pause=60))
+    door = FailSafeMemory(bs, waiting=waiting)
     disk.plan = [LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
     with waiting._changed:
@@ -1073,7 +1081,7 @@ def test_a_log_damaged_before_anybody_opened_it_breaks_no_answer(home: Path) -> 
     sound = log.read_bytes()
     log.write_bytes(sound.replace(b"tea", b"TEA"))
     with open_home(home) as bs:
-        door = Deliveries(bs)
+        door = FailSafeMemory(bs)
         assert door.guarded(ADA, "inject", lambda: bs.memory("ada").transcript("t"), ()) == ()
         assert door.record(ADA, "t", exchange("rye")) is None
         assert {fault.doing: fault.kind for fault in bs.faults.of(ADA)} == {
@@ -1088,7 +1096,7 @@ def test_a_log_damaged_before_anybody_opened_it_breaks_no_answer(home: Path) -> 
 
 
 def test_a_memory_that_cannot_be_opened_at_all_breaks_no_answer(
-    bs: Backstory, door: Deliveries, monkeypatch: pytest.MonkeyPatch
+    bs: Backstory, door: FailSafeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = bs.memory
 
@@ -1106,7 +1114,7 @@ def test_a_home_that_cannot_be_written_breaks_no_answer(home: Path) -> None:
     home.mkdir()
     (home / "users").write_text("a file where a folder should be")
     with open_home(home) as bs:
-        door = Deliveries(bs)
+        door = FailSafeMemory(bs)
         assert door.record(ADA, "t", exchange("tea")) is None
         assert kinds(bs) == {"StoreError": 1}
         (home / "users").unlink()
@@ -1117,11 +1125,11 @@ def test_a_home_that_cannot_be_written_breaks_no_answer(home: Path) -> None:
 # Reading.
 
 
-def test_a_read_that_goes_well_says_what_it_says(door: Deliveries) -> None:
+def test_a_read_that_goes_well_says_what_it_says(door: FailSafeMemory) -> None:
     assert door.guarded(ADA, "search", lambda: 7, 0) == 7
 
 
-def test_a_read_that_fails_has_a_way_out_and_is_counted(bs: Backstory, door: Deliveries) -> None:
+def test_a_read_that_fails_has_a_way_out_and_is_counted(bs: Backstory, door: FailSafeMemory) -> None:
     def fail() -> int:
         raise StoreError("gone")
 
@@ -1134,7 +1142,7 @@ def test_a_read_that_fails_has_a_way_out_and_is_counted(bs: Backstory, door: Del
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_memory_that_kept_a_reader_waiting_is_not_asked_for_half_a_minute(
-    slow: bool, bs: Backstory, door: Deliveries, elapsed: Elapsed
+    slow: bool, bs: Backstory, door: FailSafeMemory, elapsed: Elapsed
 ) -> None:
     asked: list[float] = []
 
@@ -1156,7 +1164,7 @@ def test_a_memory_that_kept_a_reader_waiting_is_not_asked_for_half_a_minute(
 
 
 def test_a_read_that_went_well_has_the_next_fault_logged_again(
-    door: Deliveries, caplog: pytest.LogCaptureFixture
+    door: FailSafeMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
         door.guarded(ADA, "search", lambda: 1 // 0, 0)
@@ -1166,7 +1174,9 @@ def test_a_read_that_went_well_has_the_next_fault_logged_again(
     assert len(caplog.records) == 2
 
 
-def test_of_memories_that_are_left_alone_those_of_long_ago_are_let_go_of(door: Deliveries, elapsed: Elapsed) -> None:
+def test_of_memories_that_are_left_alone_those_of_long_ago_are_let_go_of(
+    door: FailSafeMemory, elapsed: Elapsed
+) -> None:
     from backstory.outbox.fail_safe import _Unread
 
     for number in range(1100):
@@ -1176,7 +1186,7 @@ def test_of_memories_that_are_left_alone_those_of_long_ago_are_let_go_of(door: D
 
 
 def test_a_question_that_was_wrong_keeps_nobody_from_asking_another(
-    bs: Backstory, door: Deliveries, elapsed: Elapsed
+    bs: Backstory, door: FailSafeMemory, elapsed: Elapsed
 ) -> None:
     def wrong() -> str:
         elapsed.now += 10
@@ -1186,7 +1196,7 @@ def test_a_question_that_was_wrong_keeps_nobody_from_asking_another(
     assert door.guarded(ADA, "inject", lambda: "memory", "nothing") == "memory"
 
 
-def test_who_ends_the_program_while_reading_ends_it(door: Deliveries) -> None:
+def test_who_ends_the_program_while_reading_ends_it(door: FailSafeMemory) -> None:
     def end() -> int:
         raise KeyboardInterrupt
 
@@ -1264,7 +1274,7 @@ def test_sixteen_agents_lose_nothing_while_memory_fails_again_and_again(home: Pa
             write(stream, lines, expected)
 
         bs.store.append_all = fail  # type: ignore[method-assign]
-        door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+        door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
         told: dict[tuple[Scope, str], list[dict[str, object]]] = {}
 
         def agent(number: int) -> None:
@@ -1290,7 +1300,7 @@ def test_sixteen_agents_lose_nothing_while_memory_fails_again_and_again(home: Pa
 
 def test_agents_that_share_a_thread_lose_nothing(bs: Backstory, disk: Disk) -> None:
     disk.plan = [StoreError("full") if number % 3 == 0 else None for number in range(60)]
-    door = Deliveries(bs, waiting=Waiting(bs.faults, EAGER))
+    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
 
     def agent(number: int) -> None:
         for count in range(10):
@@ -1313,7 +1323,7 @@ def test_agents_that_share_a_thread_lose_nothing(bs: Backstory, disk: Disk) -> N
 
 def test_what_waits_is_forgotten_with_what_was_said(bs, disk):
     memory = bs.memory("ada")
-    door = Deliveries(bs)
+    door = FailSafeMemory(bs)
     memory.record("t", exchange("rain"))
     disk.plan = [StoreError("no space left")]
     assert door.record(memory, "t", exchange("tea", 2)) is None
@@ -1328,10 +1338,10 @@ def test_nothing_is_called_forgotten_while_words_wait_that_would_bring_it_back(b
     memory = bs.memory("ada")
     memory.record("t", exchange("rain"))
     disk.always = StoreError("no space left")
-    assert Deliveries(bs).record(memory, "t", exchange("tea", 2)) is None
+    assert FailSafeMemory(bs).record(memory, "t", exchange("tea", 2)) is None
     with pytest.raises(StoreError, match="1 deliveries still wait"):
         memory.forget(thread_id="t")
-    assert Deliveries(bs).record(ADA, "t", exchange("snow", 4)) is None
+    assert FailSafeMemory(bs).record(ADA, "t", exchange("snow", 4)) is None
     with pytest.raises(StoreError, match="bring back what is to be forgotten"):
         memory.forget(everything=True)
     assert memory.forget(thread_id="t", dry_run=True).redacted
@@ -1344,7 +1354,7 @@ def test_a_clear_is_about_what_waits_too(bs, disk):
     memory = bs.memory("ada")
     memory.record("t", exchange("rain"))
     disk.plan = [StoreError("no space left")]
-    assert Deliveries(bs).record(memory, "t", exchange("tea", 2)) is None
+    assert FailSafeMemory(bs).record(memory, "t", exchange("tea", 2)) is None
     memory.clear()
     assert memory.status().turns == 4
     assert memory.status().pending == ()

@@ -50,11 +50,11 @@ def standin_answer() -> Callable[[list[dict[str, str]]], str]:
     return module.answer
 
 
-def served(request: Request, keeper: Callable[[str], str | None] = lambda _: None) -> Response:
-    """Complete as the stand-in does, except where `keeper` knows what a prompt about memory is to be answered."""
+def served(request: Request, projector: Callable[[str], str | None] = lambda _: None) -> Response:
+    """Complete as the stand-in does, except where `projector` knows what a prompt about memory is to be answered."""
     messages = request.body["messages"]
     last = messages[-1]["content"]
-    said = keeper(last) if "<current_memory>" in last else None
+    said = projector(last) if "<current_memory>" in last else None
     return completion(standin_answer()(messages) if said is None else said)
 
 

@@ -187,10 +187,10 @@ def refuse_value(error: Exception) -> None:
 
 
 def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
-    from backstory.outbox.fail_safe import Deliveries
+    from backstory.outbox.fail_safe import FailSafeMemory
 
     with open_home(tmp_path) as bs:
-        door = Deliveries(bs)
+        door = FailSafeMemory(bs)
         door.record(ADA, "secret-thread", [{"role": "secret-role", "content": "secret words"}, *exchange("secret tea")])
 
         def fail(*_: object) -> None:
@@ -204,10 +204,12 @@ def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_is_quoted_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from backstory.outbox.fail_safe import Deliveries
+    from backstory.outbox.fail_safe import FailSafeMemory
 
     with open_home(tmp_path) as bs:
-        Deliveries(bs).record(ADA, "t", [("my PIN is 4711", "human"), {"role": "user", "content": "x", "at": "4711"}])
+        FailSafeMemory(bs).record(
+            ADA, "t", [("my PIN is 4711", "human"), {"role": "user", "content": "x", "at": "4711"}]
+        )
     assert "a message cannot be read" in caplog.text
     assert "4711" not in caplog.text
     assert b"4711" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -26,7 +26,17 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.search.corpus import Turns
-from backstory.projections.turns import Board, Follower, Followers, Lens, News, Seen, TurnLog, TurnLogs, TurnView
+from backstory.projections.turns import (
+    NewTurns,
+    Seen,
+    TurnFilter,
+    TurnFollower,
+    TurnFollowers,
+    TurnIndex,
+    TurnLog,
+    TurnLogs,
+    TurnView,
+)
 
 ADA = Scope("ada")
 TRANSCRIPT = ADA.stream("transcript")
@@ -39,13 +49,13 @@ class Reader:
     def __init__(self, store: JsonlStore, scope: Scope = ADA) -> None:
         self.store = store
         self.scope = scope
-        self.follower = Follower(store, scope)
+        self.follower = TurnFollower(store, scope)
         self.log = TurnLog(store, scope, self.follower)
         self.turns = Turns(store, scope, self.follower)
         self.held: dict[tuple[str, int], TurnView] = {}
         self.seen: Seen | None = None
 
-    def look(self, until: Head | None = None) -> News:
+    def look(self, until: Head | None = None) -> NewTurns:
         news = self.follower.since(self.seen, until)
         self.seen = news.seen
         if news.anew:
@@ -60,7 +70,7 @@ class Reader:
         assert list(self.turns.standing.values()) == stand
         if until is None:
             assert self.log.standing(None) == stand
-            for lens in (Lens(), Lens(ignore_id=True), *(Lens(thread) for thread, _ in self.held)):
+            for lens in (TurnFilter(), TurnFilter(ignore_id=True), *(TurnFilter(thread) for thread, _ in self.held)):
                 with self.log.look(lens) as look:
                     assert lens.ignore_id or look.newest() == [
                         turn for turn in stand if lens.thread in (None, turn.thread)
@@ -163,7 +173,7 @@ def test_a_home_follows_each_transcript_once(bs: Backstory, memory: MemoryHandle
     say(memory, "tea")
     assert memory.search("tea", within="turns")
     assert memory.turns.count() == 1
-    search = bs._engine.searches.of(memory._own)
+    search = bs._services.searches.of(memory._own)
     assert search._follower is memory._turn_log._follower
 
 
@@ -216,7 +226,7 @@ def test_a_line_that_is_being_written_is_no_reason_to_read_everything_again(tmp_
     with open_home(tmp_path) as bs:
         bs.memory().turns.add_batch([{"role": "user", "content": letter, "id": letter} for letter in "abc"])
         log = TurnLog(store, Scope())
-        with log.look(Lens()) as look:
+        with log.look(TurnFilter()) as look:
             assert look.count() == 3
         reads: list[int] = []
         monkeypatch.setattr(
@@ -229,11 +239,11 @@ def test_a_line_that_is_being_written_is_no_reason_to_read_everything_again(tmp_
         with (tmp_path / "transcript.jsonl").open("ab") as file:
             file.write(b'{"v":1,"seq":2')
         for _ in range(3):
-            with log.look(Lens()) as look:
+            with log.look(TurnFilter()) as look:
                 assert look.count() == 3
         assert reads == [0]
         bs.memory().record("t", [{"role": "user", "content": "d"}])
-        with log.look(Lens()) as look:
+        with log.look(TurnFilter()) as look:
             assert look.count() == 4
         assert reads[-1] == 1
 
@@ -627,7 +637,7 @@ def test_while_words_are_taken_out_nobody_holds_them(
     bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(memory, "plain", "secret")
-    log, search = memory._turn_log, bs._engine.searches.of(memory._own)
+    log, search = memory._turn_log, bs._services.searches.of(memory._own)
     assert memory.turns.count() == len(memory.search("secret plain", within="turns")) == 2
     held: list[object] = []
     redact = JsonlStore.redact
@@ -653,7 +663,7 @@ def test_an_index_that_was_interrupted_takes_in_the_rest_all_the_same(
         if not number:
             assert memory.search("tea")
             assert memory.search("tea", within="turns")
-    monkeypatch.setattr("backstory.projections.search.lexical.index.Lexical.put", _interrupted)
+    monkeypatch.setattr("backstory.projections.search.lexical.index.LexicalIndex.put", _interrupted)
     for within in ("facts", "turns"):
         with pytest.raises(KeyboardInterrupt):
             memory.search("tea", within=within)
@@ -672,8 +682,10 @@ def test_a_board_that_was_interrupted_is_made_anew(
     say(memory, "a")
     reader.look()
     say(memory, "b", "c")
-    add = Board.add
-    monkeypatch.setattr(Board, "add", lambda board, row: _interrupted() if row.said.content == "c" else add(board, row))
+    add = TurnIndex.add
+    monkeypatch.setattr(
+        TurnIndex, "add", lambda board, row: _interrupted() if row.said.content == "c" else add(board, row)
+    )
     with pytest.raises(KeyboardInterrupt):
         reader.log.standing(None)
     monkeypatch.undo()
@@ -683,7 +695,7 @@ def test_a_board_that_was_interrupted_is_made_anew(
 def test_a_search_that_is_closed_holds_no_words(bs: Backstory, memory: MemoryHandle) -> None:
     say(memory, "I like tea")
     assert memory.search("tea", within="turns")
-    search = bs._engine.searches.of(memory._own)
+    search = bs._services.searches.of(memory._own)
     search.close()
     assert not search._follower._held._turns
     assert memory.search("tea", within="turns")
@@ -691,7 +703,7 @@ def test_a_search_that_is_closed_holds_no_words(bs: Backstory, memory: MemoryHan
 
 def test_of_each_scope_there_is_one_as_long_as_anybody_looks(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path)
-    followers = Followers(store)
+    followers = TurnFollowers(store)
     logs = TurnLogs(store, followers)
     together, found = threading.Barrier(4), []
 
@@ -719,7 +731,7 @@ def test_a_child_of_this_process_follows_although_somebody_was_reading(
 ) -> None:
     say(memory, "a")
     reader.look()
-    turns = bs._engine.turns
+    turns = bs._services.turns
     with reader.follower._mutex, turns._mutex, turns._followers._mutex:
         child = os.fork()
         if child == 0:

@@ -22,7 +22,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.group_commit import Ticket
+from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.messages import Kept
@@ -128,12 +128,12 @@ def test_no_lock_that_a_thread_of_the_parent_holds_stops_a_child(tmp_path: Path)
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        desk = writer._desk
-        with desk.mutex, desk.learned.group._mutex, desk.said.group._mutex, desk.announcing:
-            desk.learned.group._led = desk.said.group._led = True
+        pipeline = writer._pipeline
+        with pipeline.mutex, pipeline.learned.group._mutex, pipeline.said.group._mutex, pipeline.announcing:
+            pipeline.learned.group._led = pipeline.said.group._led = True
             held.set()
             let_go.wait(_LONGEST_SECONDS)
-            desk.learned.group._led = desk.said.group._led = False
+            pipeline.learned.group._led = pipeline.said.group._led = False
 
     holder = threading.Thread(target=hold)
     holder.start()
@@ -150,18 +150,18 @@ def test_what_is_decided_and_not_written_is_the_parents_to_write(tmp_path: Path)
     writer = writer_on(tmp_path)
     add(writer, "fact 0")
     with writer._mutex:
-        writer._desk.catch_up(writer._learned)
+        writer._pipeline.catch_up(writer._learned)
         command = AddFact(at="", fact=NewFact(place="facts/0", content="fact 1", confidence=0.9))
         head = writer._view.head
         decided = writer._decided(command, Cause(kind="manual", action="add"), writer.memory(durable=False).at)
-        ticket: Ticket = writer._append(head, *decided)
+        ticket: PendingCommit = writer._append(head, *decided)
         assert gone_well(forked(lambda: _starts_over(writer, ticket)))
     assert not writer._learned.group.is_settled(ticket), "the child was quicker"
     add(writer, "fact 1")
     assert facts_in(writer) == facts_in(writer_on(tmp_path)) == ["fact 0", "fact 1", "fact child"]
 
 
-def _starts_over(writer: Writer, ticket: Ticket) -> None:
+def _starts_over(writer: Writer, ticket: PendingCommit) -> None:
     assert not writer._learned.group.is_settled(ticket)
     assert facts_in(writer) == ["fact 0"]
     add(writer, "fact child")
@@ -242,9 +242,9 @@ class Shop:
         self.asked.set()
         return reply("User likes tea")
 
-    def say(self, thread: str = "t", *, at_once: bool = False) -> None:
+    def say(self, thread: str = "t", *, immediate: bool = False) -> None:
         self.writer.record(thread, [Kept("user", "I like tea."), Kept("assistant", "Tea it is.")], mode="append")
-        self.producer.notice(self.writer, thread, at_once=at_once)
+        self.producer.notice(self.writer, thread, immediate=immediate)
 
     def pending(self, thread: str = "t") -> bool:
         with self.writer.state() as state:
@@ -283,16 +283,16 @@ def test_a_child_learns_by_itself_with_workers_that_it_starts_when_there_is_some
 ) -> None:
     shop = Shop(tmp_path)
     if warm:
-        shop.say("before", at_once=True)
+        shop.say("before", immediate=True)
         assert shop.producer.flush(PATIENCE)
         shop.asked.clear()
 
     def child() -> None:
         assert threading.active_count() == 1, "the fork itself starts nothing"
-        shop.say(at_once=True)
+        shop.say(immediate=True)
         assert workers_here() == ["backstory-0", "backstory-1"]
         assert shop.asked.wait(PATIENCE), "nobody learned"
-        shop.say("u", at_once=True)
+        shop.say("u", immediate=True)
         assert workers_here() == ["backstory-0", "backstory-1"], "they are started once"
         assert shop.producer.close(PATIENCE)
         assert workers_here() == []
@@ -300,7 +300,7 @@ def test_a_child_learns_by_itself_with_workers_that_it_starts_when_there_is_some
         assert not shop.pending("u")
 
     assert gone_well(forked(child))
-    shop.say("parent", at_once=True)
+    shop.say("parent", immediate=True)
     assert shop.producer.close(PATIENCE)
     assert not shop.pending("parent")
 
@@ -328,7 +328,7 @@ def test_a_child_hangs_on_no_lock_of_the_producer_that_a_thread_of_the_parent_ho
 
     def child() -> None:
         assert shop.producer.depth() == 0
-        shop.say(at_once=True)
+        shop.say(immediate=True)
         assert shop.producer.flush(PATIENCE)
         assert shop.producer.close(PATIENCE)
         assert not shop.pending()
@@ -342,7 +342,7 @@ def test_a_child_hangs_on_no_lock_of_the_producer_that_a_thread_of_the_parent_ho
 def test_what_a_parent_is_at_is_not_what_its_child_is_at(tmp_path: Path) -> None:
     gate = Gate(reply("User likes tea"))
     shop = Shop(tmp_path, gate, workers=1)
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     assert gate.entered.wait(PATIENCE)
 
     def child() -> None:
@@ -351,7 +351,7 @@ def test_what_a_parent_is_at_is_not_what_its_child_is_at(tmp_path: Path) -> None
             pass
 
     def other() -> None:
-        shop.say("u", at_once=True)
+        shop.say("u", immediate=True)
         assert shop.producer.close(PATIENCE), "it waited for its parent"
         assert not shop.pending("u")
         assert shop.pending("t"), "that is the parent's"
@@ -447,13 +447,13 @@ def test_the_child_of_a_child_learns_as_well(tmp_path: Path, *, used: bool) -> N
     def grandchild() -> None:
         assert workers_here() == []
         shop.asked.clear()
-        shop.say("grandchild", at_once=True)
+        shop.say("grandchild", immediate=True)
         assert shop.asked.wait(PATIENCE)
         assert shop.producer.close(PATIENCE)
 
     def child() -> None:
         if used:
-            shop.say("child", at_once=True)
+            shop.say("child", immediate=True)
             assert shop.producer.flush(PATIENCE)
         assert gone_well(forked(grandchild))
         assert shop.producer.close(PATIENCE)
@@ -505,7 +505,7 @@ def test_a_home_opened_before_a_fork_learns_in_the_child(tmp_path: Path) -> None
 
     def child() -> None:
         for user in ("ada", "bob"):
-            home.memory(user).record("t", exchange("tea"), at_once=True)
+            home.memory(user).record("t", exchange("tea"), immediate=True)
             assert home.memory(user).flush(PATIENCE)
             assert [fact.content for fact in home.memory(user).facts()] == ["User likes tea"]
         home.close()
@@ -522,7 +522,7 @@ def test_a_child_forked_while_its_parent_closes_a_home_closes_it_for_itself(tmp_
     home = open_home(tmp_path, ScriptedModel(reply("User likes tea"), repeat=True), background=True)
     gate = Gate("")
     closing = threading.Thread(target=home.close)
-    home._engine.waiting.close = lambda timeout: bool(gate(None))  # type: ignore[method-assign,arg-type]
+    home._services.waiting.close = lambda timeout: bool(gate(None))  # type: ignore[method-assign,arg-type]
     closing.start()
     assert gate.entered.wait(PATIENCE)
 

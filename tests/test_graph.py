@@ -30,13 +30,13 @@ from backstory.projections.graph import (
     FactNode,
     Graph,
     LeftOut,
-    Letters,
+    MessageFlow,
     Route,
     SectionNode,
     ThreadNode,
     UpdateNode,
     graph_of,
-    letters_of,
+    message_flow_of,
 )
 from backstory.projections.graph.ink import SVG_BEGINS, asset
 from backstory.projections.graph.layout import GONE, LIVE, THREADS, UPDATES, lay_out
@@ -582,7 +582,9 @@ def test_no_element_and_no_attribute_comes_from_content(text: str, other: str) -
 
 @given(text=texts, other=texts)
 def test_content_reaches_a_picture_without_what_steers_its_reader(text: str, other: str) -> None:
-    letters = Letters(text, other, 3, (Route(text, other, text, 2, other, text), Route(other, None, None, 1, "", "")))
+    letters = MessageFlow(
+        text, other, 3, (Route(text, other, text, 2, other, text), Route(other, None, None, 1, "", ""))
+    )
     for picture in (a_graph(text, other).svg(), letters.html()):
         ET.fromstring(picture[max(0, picture.find("<html")) :])  # noqa: S314 it is our own
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", picture)
@@ -649,7 +651,7 @@ def turn(n: int, role: str = "user", at: str = "2026-01-01", **more: object) -> 
     return Turn(n=n, id=f"{n}", role=role, content="words", at=at, **more)  # type: ignore[arg-type]
 
 
-def routes(letters: Letters) -> list[tuple[str, str | None, str | None, int]]:
+def routes(letters: MessageFlow) -> list[tuple[str, str | None, str | None, int]]:
     return [(route.sender, route.receiver, route.cause_by, route.turns) for route in letters.routes]
 
 
@@ -662,7 +664,7 @@ def test_turns_are_counted_by_sender_receiver_and_cause() -> None:
         turn(4, "assistant"),
         turn(5, "assistant", send_to=("<self>", "assistant")),
     ]
-    letters = letters_of({"t": turns}, Scope("ada"))
+    letters = message_flow_of({"t": turns}, Scope("ada"))
     assert letters.turns == 5
     assert routes(letters) == [
         ("Alice", "Bob", "actions.Write", 2),
@@ -675,18 +677,18 @@ def test_turns_are_counted_by_sender_receiver_and_cause() -> None:
 
 def test_the_busiest_routes_are_told_and_the_others_counted() -> None:
     turns = [turn(n, name=name, at=f"2026-01-0{n}") for n, name in enumerate("abbcc", 1)]
-    letters = letters_of({"t": turns[3:], "s": turns[:3]}, Scope("ada"), limit=2)
+    letters = message_flow_of({"t": turns[3:], "s": turns[:3]}, Scope("ada"), limit=2)
     assert routes(letters) == [("b", None, None, 2), ("c", None, None, 2)]
     assert (letters.routes[0].first, letters.routes[0].last) == ("2026-01-02", "2026-01-03")
     assert letters.left_out == 1
     assert "1 routes with fewer turns are left out" in letters.svg()
-    since = letters_of({"t": turns}, Scope("ada"), since="2026-01-03")
+    since = message_flow_of({"t": turns}, Scope("ada"), since="2026-01-03")
     assert (since.turns, since.since, routes(since)) == (3, "2026-01-03", [("b", None, None, 1), ("c", None, None, 2)])
 
 
 def test_arrows_have_their_counts_and_causes() -> None:
     turns = [turn(n, name="Alice", send_to=("Bob",), cause_by="team.actions.WritePRD") for n in range(3)]
-    svg = parsed(letters_of({"t": [*turns, turn(4, name="Bob")]}, Scope("ada"), thread="t").svg())
+    svg = parsed(message_flow_of({"t": [*turns, turn(4, name="Bob")]}, Scope("ada"), thread="t").svg())
     shown = [text.text for text in svg.iter(f"{SVG}text")]
     for words in ("4 turns of thread t", "3 ×", "WritePRD", "Alice", "Bob", "everybody", "1 turn"):
         assert words in shown

@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import FactAdded, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.group_commit import Group
+from backstory.ledger.log.group_commit import GroupCommit
 from backstory.ledger.log.pipeline import _Decided
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer, read_commits
@@ -77,7 +77,7 @@ class Crew:
         futures = []
         for number, text in enumerate(texts, 1):
             futures.append(self.pool.submit(add, self.writer, text))
-            while len(self.writer._desk.learned.group._waiting) < number:
+            while len(self.writer._pipeline.learned.group._waiting) < number:
                 assert not futures[-1].done()
         return futures
 
@@ -196,7 +196,7 @@ def test_a_long_delivery_is_one_write_and_whole_or_not_at_all(store: Paced) -> N
 
 
 def test_what_was_decided_on_a_line_that_failed_is_never_written(store: Paced) -> None:
-    group = Group(store, "users/ada/other")
+    group = GroupCommit(store, "users/ada/other")
     first, second = chain(2)
     store.error = StoreError("the disk is full")
     with pytest.raises(StoreError):

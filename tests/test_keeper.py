@@ -25,7 +25,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, render
-from backstory.projections.document.projector import DELAY_SECONDS, Keeper
+from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector
 from backstory.projections.history.replay import memories_when, replay
 
 SCOPE = Scope("ada")
@@ -52,11 +52,13 @@ class Bench:
         self.path = home / SCOPE.folder / "memory.json"
         self.index = Index()
         self.replays: list[str] = []
-        self.keeper = Keeper(
+        self.projector = DocumentProjector(
             self.store, lambda scope: home / scope.folder / "memory.json", self._when, index=self._index, delay=delay
         )
-        self.writer = Writer(self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.keeper.note])
-        self.keeper.watch(self.writer)
+        self.writer = Writer(
+            self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.projector.note]
+        )
+        self.projector.watch(self.writer)
 
     def _when(self, scope: Scope, moment: str) -> Iterable[Memory]:
         self.replays.append(moment)
@@ -77,7 +79,7 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.keeper.close()
+    bench.projector.close()
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def test_a_commit_does_not_wait_for_the_file_and_a_flush_does(bench: Bench) -> None:
     bench.add("runs")
     assert not bench.path.exists()
-    assert bench.keeper.flush(bench.writer)
+    assert bench.projector.flush(bench.writer)
     assert bench.exact()
 
 
@@ -119,15 +121,15 @@ def test_the_file_follows_by_itself_within_a_tenth_of_a_second(tmp_path: Path, m
         shown.clear()
         bench.add(text)
         assert shown.wait(PATIENCE)
-        bench.keeper.flush(bench.writer)
+        bench.projector.flush(bench.writer)
         assert bench.exact()
-    bench.keeper.close()
+    bench.projector.close()
 
 
 def test_a_burst_of_commits_is_shown_once(bench: Bench, writes: list[bytes]) -> None:
     for number in range(20):
         bench.add(f"fact {number}")
-    bench.keeper.close()
+    bench.projector.close()
     assert len(writes) == 1
     assert bench.exact()
 
@@ -139,30 +141,30 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
         monkeypatch.setattr(JsonlStore, name, lambda *_: pytest.fail("the store was asked"))
     monkeypatch.setattr("backstory.projections.document.projector.render", lambda *_: pytest.fail("it was rendered"))
     for _ in range(3):
-        bench.keeper.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
+        bench.projector.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
     monkeypatch.undo()
 
 
 def test_reading_starts_no_thread(bench: Bench) -> None:
     bench.writer.memory()
-    bench.keeper.flush(bench.writer)
-    assert bench.keeper._work.thread is None
+    bench.projector.flush(bench.writer)
+    assert bench.projector._work.thread is None
     bench.add("runs")
-    assert bench.keeper._work.thread is not None
+    assert bench.projector._work.thread is not None
 
 
 def test_closing_ends_the_thread_and_closing_again_does_nothing(bench: Bench) -> None:
     bench.add("runs")
-    thread = bench.keeper._work.thread
-    bench.keeper.close()
+    thread = bench.projector._work.thread
+    bench.projector.close()
     assert thread is not None
     assert not thread.is_alive()
     assert bench.exact()
-    bench.keeper.close()
+    bench.projector.close()
 
 
 def test_a_commit_that_is_noted_after_the_end_is_shown_at_once(bench: Bench) -> None:
-    bench.keeper.close()
+    bench.projector.close()
     bench.add("runs")
     assert bench.exact()
 
@@ -171,7 +173,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = memory._engine.keeper._work.thread
+    thread = memory._services.projector._work.thread
     assert thread is not None
     del memory
     gc.collect()
@@ -186,12 +188,12 @@ def test_commits_of_another_process_are_shown_too(bench: Bench, tmp_path: Path) 
     other = Bench(tmp_path)
     bench.add("runs")
     other.add("walks")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.exact()
     bench.add("swims")
-    other.keeper.flush(other.writer)
+    other.projector.flush(other.writer)
     assert bench.exact()
-    other.keeper.close()
+    other.projector.close()
 
 
 def test_what_is_committed_while_the_lock_is_waited_for_is_shown_however_often_that_happens(tmp_path: Path) -> None:
@@ -207,12 +209,12 @@ def test_what_is_committed_while_the_lock_is_waited_for_is_shown_however_often_t
     other, bench = Bench(tmp_path), Bench(tmp_path, store=Contended(tmp_path))
     bench.add("runs")
     flushing = threading.current_thread()
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     flushing = None
     assert b"walks 0" in bench.path.read_bytes()
     assert bench.exact()
-    bench.keeper.close()
-    other.keeper.close()
+    bench.projector.close()
+    other.projector.close()
 
 
 def test_a_file_that_another_process_wrote_meanwhile_is_known_without_a_replay(bench: Bench, tmp_path: Path) -> None:
@@ -220,21 +222,21 @@ def test_a_file_that_another_process_wrote_meanwhile_is_known_without_a_replay(b
     for number in range(3):
         for each in (bench, other):
             each.add(f"{number} of {id(each)}")
-            each.keeper.flush(each.writer)
+            each.projector.flush(each.writer)
             assert bench.exact()
     assert bench.replays == []
     assert not list(bench.path.parent.glob("*.edited-*"))
-    other.keeper.close()
+    other.projector.close()
 
 
 def test_an_edited_file_is_moved_aside_with_the_next_commit_and_not_before(bench: Bench) -> None:
     bench.add("runs")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     bench.path.write_bytes(b"edited")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.path.read_bytes() == b"edited"
     bench.add("walks")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.exact()
     assert (bench.path.parent / "memory.json.edited-1").read_bytes() == b"edited"
 
@@ -248,16 +250,16 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("soon")
 def test_the_index_catches_up_when_the_logs_have_grown_by_so_much(bench: Bench) -> None:
     bench.add("short")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.index.caught_up == 0
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.index.caught_up == 1
     bench.add("short too")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.index.caught_up == 1
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.index.caught_up == 2
 
 
@@ -265,8 +267,8 @@ def test_the_index_catches_up_when_the_logs_have_grown_by_so_much(bench: Bench) 
 def test_an_index_of_nothing_new_is_left_alone_at_the_end(bench: Bench) -> None:
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.keeper.flush(bench.writer)
-    bench.keeper.close()
+    bench.projector.flush(bench.writer)
+    bench.projector.close()
     assert bench.index.caught_up == 1
 
 
@@ -278,21 +280,21 @@ def test_what_cannot_be_written_is_logged_and_tried_again_with_the_next_commit(
 ) -> None:
     bench.path.mkdir(parents=True)
     bench.add("runs")
-    assert not bench.keeper.flush(bench.writer)
+    assert not bench.projector.flush(bench.writer)
     assert "user ada" in caplog.text
     assert "memory.json" in caplog.text
     bench.path.rmdir()
     bench.add("walks")
-    assert bench.keeper.flush(bench.writer)
+    assert bench.projector.flush(bench.writer)
     assert bench.exact()
 
 
 def test_what_could_not_be_written_is_tried_again_at_the_end(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     bench.add("runs")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     bench.path.rmdir()
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.exact()
 
 
@@ -301,17 +303,17 @@ def test_what_cannot_be_written_at_the_end_is_logged_and_not_raised(
 ) -> None:
     bench.path.mkdir(parents=True)
     bench.add("runs")
-    bench.keeper.close()
+    bench.projector.close()
     assert "memory.json" in caplog.text
 
 
 def test_a_fault_does_not_end_the_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backstory.projections.document.projector.render", lambda _: 1 / 0)
     bench.add("runs")
-    assert not bench.keeper.flush(bench.writer)
+    assert not bench.projector.flush(bench.writer)
     monkeypatch.undo()
     bench.add("walks")
-    assert bench.keeper.flush(bench.writer)
+    assert bench.projector.flush(bench.writer)
     assert bench.exact()
 
 
@@ -323,11 +325,11 @@ def test_an_index_that_cannot_catch_up_is_told_again_at_the_end(bench: Bench, ca
     working, bench.index.catch_up = bench.index.catch_up, refuse  # type: ignore[method-assign]
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     assert bench.exact()
     assert "the index is locked" in caplog.text
     bench.index.catch_up = working  # type: ignore[method-assign]
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.index.caught_up == 1
 
 
@@ -338,10 +340,10 @@ def lagging(home: Path, *, by: tuple[float, float] = LONG_AGO) -> Bench:
     """A bench on a home whose memory.json is one commit behind."""
     first = Bench(home)
     first.add("runs")
-    first.keeper.flush(first.writer)
+    first.projector.flush(first.writer)
     before = first.path.read_bytes()
     first.add("walks")
-    first.keeper.close()
+    first.projector.close()
     first.path.write_bytes(before)
     os.utime(first.path, by)
     return Bench(home)
@@ -351,41 +353,41 @@ def lagging(home: Path, *, by: tuple[float, float] = LONG_AGO) -> Bench:
 def test_a_file_that_lags_is_made_good_when_the_home_is_closed(tmp_path: Path, age: tuple[float, float]) -> None:
     bench = lagging(tmp_path, by=age)
     assert not bench.exact()
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.exact()
     assert not list(bench.path.parent.glob("*.edited-*"))
 
 
 def test_a_file_of_the_same_moment_as_the_log_is_looked_at(tmp_path: Path) -> None:
     """A clock ticks slowly: a commit may follow what shows the one before it within the same tick."""
-    lagging(tmp_path).keeper.close()
+    lagging(tmp_path).projector.close()
     log, path = (tmp_path / SCOPE.folder / name for name in ("ledger.jsonl", "memory.json"))
     path.unlink()
     path.write_bytes(b'{"lastUpdated":""}')
     os.utime(log, ns=(10**18, 10**18))
     os.utime(path, ns=(10**18, 10**18))
-    assert list(Bench(tmp_path).keeper._work._doubtful) == [SCOPE]
+    assert list(Bench(tmp_path).projector._work._doubtful) == [SCOPE]
 
 
 def test_a_missing_file_comes_back(tmp_path: Path) -> None:
-    lagging(tmp_path).keeper.close()
+    lagging(tmp_path).projector.close()
     (tmp_path / SCOPE.folder / "memory.json").unlink()
     bench = Bench(tmp_path)
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.exact()
 
 
 def test_a_file_that_is_younger_than_the_log_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lagging(tmp_path).keeper.close()
+    lagging(tmp_path).projector.close()
     os.utime(tmp_path / SCOPE.folder / "ledger.jsonl", LONG_AGO)
     monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
-    Bench(tmp_path).keeper.close()
+    Bench(tmp_path).projector.close()
 
 
 def test_opening_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagging(tmp_path)
     monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
-    assert list(Bench(tmp_path).keeper._work._doubtful) == [SCOPE]
+    assert list(Bench(tmp_path).projector._work._doubtful) == [SCOPE]
     monkeypatch.undo()
 
 
@@ -393,7 +395,7 @@ def test_a_file_that_a_person_edited_is_left_where_it_is_until_the_next_commit(t
     bench = lagging(tmp_path)
     bench.path.write_bytes(b"edited")
     os.utime(bench.path, LONG_AGO)
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.path.read_bytes() == b"edited"
     assert not list(bench.path.parent.glob("*.edited-*"))
 
@@ -409,7 +411,7 @@ def test_where_nothing_can_be_written_a_reader_is_not_told(
 
     monkeypatch.setattr(JsonlStore, "locked", refuse)
     with caplog.at_level(logging.DEBUG, "backstory.projections.document.projector"):
-        bench.keeper.close()
+        bench.projector.close()
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
     assert "Read-only" in caplog.text
     assert bench.path.read_bytes() == before
@@ -478,7 +480,7 @@ def test_a_child_forked_in_the_middle_of_the_parents_work_does_not_hang(tmp_path
     run(
         tmp_path,
         """
-from projections import keeper
+from backstory.projections.document import projector as keeper
 keeper._FORK_PATIENCE_SECONDS = 0
 busy, over, write = threading.Event(), threading.Event(), DocumentFile.judged
 
@@ -535,19 +537,19 @@ assert os.waitpid(child, 0)[1] == 0
 
 def test_a_purge_takes_every_copy_away_and_the_file_comes_back(bench: Bench) -> None:
     bench.add("runs")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     bench.path.write_bytes(b"edited")
     bench.add("walks")
-    bench.keeper.flush(bench.writer)
+    bench.projector.flush(bench.writer)
     bench.path.with_name(".memory.json.new").write_bytes(b"half")
     with bench.store.locked(bench.writer.ledger):
-        bench.keeper.purge(SCOPE)
+        bench.projector.purge(SCOPE)
     assert not list(bench.path.parent.glob("*memory.json*"))
-    bench.keeper.close()
+    bench.projector.close()
     assert bench.exact()
 
 
 def test_a_purge_that_cannot_be_done_is_an_error(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     with pytest.raises(StoreError, match=r"cannot remove .*memory\.json"):
-        bench.keeper.purge(SCOPE)
+        bench.projector.purge(SCOPE)

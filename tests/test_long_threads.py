@@ -25,7 +25,7 @@ from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.snapshot import Origin, RecordedLines, ThreadSnapshot
-from backstory.ledger.log.state import View
+from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
@@ -44,13 +44,13 @@ def index_of(home: Path, store: JsonlStore | None = None) -> ScopeIndex:
     return ScopeIndex(store or JsonlStore(home), ADA, home / ADA.folder / "index.sqlite", small=1)
 
 
-def view_of(home: Path, index: ScopeIndex | None = None) -> View:
-    view = View(JsonlStore(home), ADA, index)
+def view_of(home: Path, index: ScopeIndex | None = None) -> ScopeState:
+    view = ScopeState(JsonlStore(home), ADA, index)
     refresh(view)
     return view
 
 
-def refresh(view: View) -> None:
+def refresh(view: ScopeState) -> None:
     view.refresh_ledger()
     view.refresh_transcript()
 
@@ -185,7 +185,7 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
     }
 
 
-def assert_alike(lazy: View, home: Path, clock: FakeClock, *, seed: int = 0) -> None:
+def assert_alike(lazy: ScopeState, home: Path, clock: FakeClock, *, seed: int = 0) -> None:
     """Ask both the same questions in any order: what was loaded before must not show."""
     whole = view_of(home)
     assert list(lazy.transcript.threads) == list(whole.transcript.threads)
@@ -323,7 +323,7 @@ def test_where_the_old_part_is_erased_only_the_end_is_read(tmp_path):
     assert len(memory.transcript("t")) == 2
     index_of(tmp_path).catch_up()
     store = Counted(tmp_path)
-    view = View(store, ADA, index_of(tmp_path, store))
+    view = ScopeState(store, ADA, index_of(tmp_path, store))
     refresh(view)
     thread = view.transcript.threads["t"]
     assert next(thread.walk_back()).content == "tea it is."

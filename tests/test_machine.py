@@ -319,12 +319,12 @@ class LedgerMachine(RuleBasedStateMachine):
         assert waits == (what in ("rollback", "say"))
 
     def ask(self, model: Meddler, thread: str) -> Extracted:
-        engine = self.memory._engine
-        self.memory._engine = msgspec.structs.replace(engine, model=model)
+        engine = self.memory._services
+        self.memory._services = msgspec.structs.replace(engine, model=model)
         try:
             return self.memory.extract(thread=thread)
         finally:
-            self.memory._engine = engine
+            self.memory._services = engine
 
     @rule(text=TEXTS, confidence=st.sampled_from([0.1, 0.9]))
     def add(self, text: str, confidence: float) -> None:

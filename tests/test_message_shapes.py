@@ -578,7 +578,7 @@ def test_a_message_nobody_can_read_is_told_and_the_rest_recorded(tmp_path):
         memory = backstory.memory("ada")
         with pytest.raises(InputError, match="narrator"):
             memory.record("t", messages)
-        result = memory.record("t", messages, unreadable=lambda index, error: told.append((index, str(error))))
+        result = memory.record("t", messages, on_unreadable=lambda index, error: told.append((index, str(error))))
         assert (result.turns, result.skipped) == (2, 3)
         assert [turn.content for turn in memory.transcript("t")] == ["a", "b"]
     assert [index for index, _ in told] == [1, 2, 4]
@@ -591,7 +591,7 @@ def test_hidden_messages_are_recorded_as_the_host_says(tmp_path):
         memory = backstory.memory("ada")
         memory.record("default", messages)
         memory.record("theirs", messages, keep_hidden=lambda extra: "mine" in extra)
-        asyncio.run(memory.arecord("async", [*messages, 5], keep_hidden=lambda _: True, unreadable=lambda *_: None))
+        asyncio.run(memory.arecord("async", [*messages, 5], keep_hidden=lambda _: True, on_unreadable=lambda *_: None))
         recorded = [[turn.content for turn in memory.transcript(name)] for name in ("default", "theirs", "async")]
     assert recorded == [["Oslo"], ["a"], ["Oslo", "a"]]
 

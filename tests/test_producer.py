@@ -90,10 +90,12 @@ class Shop:
         )
         self.producer.watch(self.writer)
 
-    def say(self, thread: str = "t", messages: list[dict[str, object]] | None = None, *, at_once: bool = False) -> None:
+    def say(
+        self, thread: str = "t", messages: list[dict[str, object]] | None = None, *, immediate: bool = False
+    ) -> None:
         read = [read_message(message) for message in messages or exchange("tea")]
         self.writer.record(thread, keep(read), mode="append")
-        self.producer.notice(self.writer, thread, at_once=at_once)
+        self.producer.notice(self.writer, thread, immediate=immediate)
 
     def after(self, seconds: float) -> int:
         """Let time pass and run what is due."""
@@ -236,13 +238,13 @@ def test_a_question_that_waited_for_its_answer_counts_from_when_it_was_asked(sho
 
 
 def test_at_once_skips_the_debounce(shop):
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     assert shop.after(0) == 1
     assert shop.pending() == 0
 
 
 def test_what_was_due_at_once_stays_so_when_more_is_said(shop):
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     shop.say()
     assert shop.after(0) == 1
     assert shop.pending() == 0
@@ -256,7 +258,7 @@ def test_what_is_overdue_is_not_put_off_again(shop):
 
 
 def test_at_once_makes_nothing_of_an_acknowledgement(shop):
-    shop.say(messages=ACK, at_once=True)
+    shop.say(messages=ACK, immediate=True)
     assert shop.after(10_000) == 0
 
 
@@ -266,7 +268,7 @@ def test_the_depth_counts_what_is_due_and_waiting(shop):
     assert shop.producer.depth() == 0
     shop.clock.advance(30)
     assert shop.producer.depth() == 3
-    shop.say("d", at_once=True)
+    shop.say("d", immediate=True)
     assert shop.producer.depth() == 4
     shop.producer.run_due()
     assert shop.producer.depth() == 0
@@ -304,10 +306,10 @@ def test_corrections_go_first_then_other_signals_then_the_rest(shop):
 def test_workers_take_corrections_first_too(started):
     gate = Gate(reply())
     shop = started(gate, reply(), workers=1)
-    shop.say("first", at_once=True)
+    shop.say("first", immediate=True)
     assert gate.entered.wait(PATIENCE)
-    shop.say("plain", told("The rain has stopped."), at_once=True)
-    shop.say("wrong", told("No, I meant Bergen."), at_once=True)
+    shop.say("plain", told("The rain has stopped."), immediate=True)
+    shop.say("wrong", told("No, I meant Bergen."), immediate=True)
     gate.opened.set()
     assert shop.producer.flush(PATIENCE) is True
     assert shop.asked() == ["first", "wrong", "plain"]
@@ -316,10 +318,10 @@ def test_workers_take_corrections_first_too(started):
 def test_what_has_been_due_for_the_longest_wait_is_overtaken_no_more(shop):
     shop.say("plain", told("The rain has stopped."))
     shop.clock.advance(30 + 299)
-    shop.say("wrong", told("That's wrong."), at_once=True)
+    shop.say("wrong", told("That's wrong."), immediate=True)
     assert shop.producer._take(()) == (shop.writer.scope, "wrong")
     shop.clock.advance(1)
-    shop.say("late", told("That's wrong."), at_once=True)
+    shop.say("late", told("That's wrong."), immediate=True)
     assert shop.producer._take(()) == (shop.writer.scope, "plain")
 
 
@@ -327,12 +329,12 @@ def test_nothing_starves_under_a_stream_of_corrections(tmp_path):
     def think(prompt: Prompt) -> str:
         shop.clock.advance(20)
         if 'thread="plain"' not in prompt.user and len(shop.model.prompts) < 100:
-            shop.say(f"wrong {len(shop.model.prompts)}", told("That's wrong."), at_once=True)
+            shop.say(f"wrong {len(shop.model.prompts)}", told("That's wrong."), immediate=True)
         return reply()
 
     shop = Shop(tmp_path, think)
-    shop.say("plain", told("The rain has stopped."), at_once=True)
-    shop.say("wrong", told("That's wrong."), at_once=True)
+    shop.say("plain", told("The rain has stopped."), immediate=True)
+    shop.say("wrong", told("That's wrong."), immediate=True)
     shop.producer.run_due()
     assert shop.asked().index("plain") == 300 // 20
 
@@ -720,7 +722,7 @@ def test_a_flush_does_not_wait_beyond_its_timeout(started):
 def test_a_flush_takes_along_what_was_said_during_the_update_under_way(started):
     gate = Gate(reply("Likes tea"))
     shop = started(gate)
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     assert gate.entered.wait(PATIENCE)
     shop.say()
     gate.opened.set()
@@ -788,7 +790,7 @@ def test_no_thread_is_worked_on_twice_at_once(started):
     shop = started(think, workers=6)
     for _ in range(6):
         for thread in ("a", "b"):
-            shop.say(thread, at_once=True)
+            shop.say(thread, immediate=True)
     assert shop.producer.flush(PATIENCE) is True
     assert most == 1
     assert shop.pending("a") == shop.pending("b") == 0
@@ -806,7 +808,7 @@ def test_a_worker_outlives_every_fault(started, caplog):
     ):
         shop.store.mood = mood
         shop.store.refused.clear()
-        shop.say(at_once=True)
+        shop.say(immediate=True)
         assert shop.store.refused.wait(PATIENCE)
         with shop.producer.claim(shop.writer, "t"):
             assert shop.pending() > 0
@@ -844,7 +846,7 @@ def test_what_calls_itself_off_in_the_callers_own_thread_is_a_fault_too(tmp_path
 @pytest.mark.parametrize("run", [Producer.run_due, lambda producer: producer.flush(0)], ids=["run_due", "flush"])
 def test_whoever_ends_the_program_in_its_own_thread_is_heard_and_the_thread_is_let_go(tmp_path, ends, run):
     shop = Shop(tmp_path, ends(), reply("Likes tea"))
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     with pytest.raises(ends):
         run(shop.producer)
     assert shop.pending() == 2
@@ -856,8 +858,8 @@ def test_whoever_ends_the_program_in_its_own_thread_is_heard_and_the_thread_is_l
 def test_a_thread_that_is_claimed_is_left_to_the_claimant(started):
     shop = started(reply("Likes tea"))
     with shop.producer.claim(shop.writer, "t"):
-        shop.say(at_once=True)
-        shop.say("other", at_once=True)
+        shop.say(immediate=True)
+        shop.say("other", immediate=True)
         shop.producer.flush(0.05)
         assert shop.asked() == ["other"]
     assert shop.producer.flush(PATIENCE) is True
@@ -867,7 +869,7 @@ def test_a_thread_that_is_claimed_is_left_to_the_claimant(started):
 def test_a_claim_waits_for_the_worker_that_is_at_the_thread(started):
     gate = Gate(reply("Likes tea"))
     shop = started(gate)
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     assert gate.entered.wait(PATIENCE)
     order: list[str] = []
 
@@ -924,7 +926,7 @@ def test_closing_keeps_to_its_time_and_leaves_the_rest_pending(tmp_path, started
     gate = Gate(reply("never"))
     shop = started(gate, workers=1)
     for thread in ("a", "b"):
-        shop.say(thread, at_once=True)
+        shop.say(thread, immediate=True)
     assert gate.entered.wait(PATIENCE)
     assert shop.producer.close(0.05) is False
     gate.opened.set()
@@ -1013,7 +1015,7 @@ def test_at_once_overtakes_the_debounce(home):
     memory = home(reply("Likes tea"), listeners=(lambda *told: learned.set(),)).memory("ada")
     memory.record("t", exchange("tea"))
     assert [thread.due_in for thread in memory.status().pending] == [30.0]
-    memory.record("t", exchange("milk"), at_once=True)
+    memory.record("t", exchange("milk"), immediate=True)
     assert learned.wait(PATIENCE)
 
 
@@ -1195,7 +1197,7 @@ def test_a_clear_while_a_worker_waits_for_the_model(home):
     assert memory.flush(PATIENCE) is True
     assert texts(memory) == []
     assert memory.status().pending == ()
-    assert len(memory._engine.model.prompts) == 1
+    assert len(memory._services.model.prompts) == 1
 
 
 def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
@@ -1215,7 +1217,7 @@ def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
     gate.opened.set()
     assert memory.flush(PATIENCE) is True
     assert texts(memory) == ["Likes green tea"]
-    prompts = memory._engine.model.prompts
+    prompts = memory._services.model.prompts
     assert len(prompts) == 3
     assert "Lives in Oslo" in prompts[1].user
     assert "Lives in Oslo" not in prompts[2].user
@@ -1304,7 +1306,7 @@ class Stream:
         if self._enough(self.shop):
             self.over.set()
         else:
-            self.shop.say(f"other {len(self.shop.asked())}", at_once=True)
+            self.shop.say(f"other {len(self.shop.asked())}", immediate=True)
         return reply()
 
 
@@ -1316,9 +1318,9 @@ def test_a_thread_that_another_process_is_at_keeps_no_other_waiting_and_is_not_a
     stream = Stream(lambda shop: len(shop.asked()) == 20)
     shop = stream.shop = started(stream, workers=workers)
     shop.store.elsewhere.add("held")
-    shop.say("held", at_once=True)
+    shop.say("held", immediate=True)
     shop.clock.advance(1)
-    shop.say("first", at_once=True)
+    shop.say("first", immediate=True)
     assert stream.over.wait(PATIENCE)
     assert shop.store.tries["held"] == 1
     assert "held" not in shop.asked()
@@ -1340,7 +1342,7 @@ def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, m
     monkeypatch.setattr("backstory.ledger.learning.producer._LOOK_AGAIN_SECONDS", 0.02)
     monkeypatch.setattr(shop.producer._changed, "wait", waiting)
     began = time.monotonic()
-    shop.say("held", at_once=True)
+    shop.say("held", immediate=True)
     assert shop.producer.flush(PATIENCE) is True
     assert shop.asked() == ["held"]
     assert shop.store.tries["held"] in (3, 4)
@@ -1360,9 +1362,9 @@ def test_a_thread_that_another_process_was_at_has_its_turn_though_others_keep_co
     stream = Stream(enough)
     shop = stream.shop = started(stream, workers=1)
     shop.store.elsewhere.add("held")
-    shop.say("held", at_once=True)
+    shop.say("held", immediate=True)
     shop.clock.advance(1)
-    shop.say("first", at_once=True)
+    shop.say("first", immediate=True)
     assert stream.over.wait(PATIENCE)
     assert shop.asked()[0] == "first"
     assert shop.asked()[-1] == "held"
@@ -1370,7 +1372,7 @@ def test_a_thread_that_another_process_was_at_has_its_turn_though_others_keep_co
 
 def test_what_was_wanted_at_once_is_due_still_when_another_process_was_at_it(shop):
     shop.store.elsewhere.add("t")
-    shop.say(at_once=True)
+    shop.say(immediate=True)
     assert shop.producer.run_due() == 1
     assert shop.producer.depth() == 1
     assert shop.producer.flush(0) is False

@@ -70,7 +70,7 @@ def learned(
         memory = bs.memory("someone")
         for number, (thread, turns) in enumerate(conversation(ledger), 1):
             memory.record(thread, turns)
-            memory.extract(replies, thread=thread, dated=True)
+            memory.extract(replies, thread=thread, backdate=True)
             if by_hand:
                 interfere(memory, number)
         # What is not told is not compared: every reply has to have been used.

@@ -46,7 +46,7 @@ def said(letters: str) -> list[Kept]:
     return [says(WORDS[letter], role="assistant" if letter in _AGENT else "user") for letter in letters]
 
 
-def letters_of(conversation: Conversation) -> str:
+def message_flow_of(conversation: Conversation) -> str:
     spelled = {text: letter for letter, text in WORDS.items()}
     return "".join(spelled[content] for content in conversation.standing)
 
@@ -116,7 +116,7 @@ def after(*deliveries: str) -> Conversation:
     ],
 )
 def test_without_ids_a_delivery_is_compared_with_what_is_recorded(deliveries: list[str], standing: str) -> None:
-    assert letters_of(after(*deliveries)) == standing
+    assert message_flow_of(after(*deliveries)) == standing
 
 
 def test_a_repeated_greeting_takes_nothing_away() -> None:
@@ -239,23 +239,23 @@ def test_where_some_have_ids_the_others_are_known_by_them(deliveries: list[list[
     conversation = Conversation()
     for delivery in deliveries:
         conversation.send(*mixed(*delivery))
-    assert letters_of(conversation) == standing
+    assert message_flow_of(conversation) == standing
 
 
 def test_a_revised_question_does_not_double_the_answers_without_ids() -> None:
     conversation = Conversation()
     conversation.send(*mixed("a1", "b", "c2", "d"))
     conversation.send(*mixed("a1", "b", "C2", "d"))
-    assert Counter(letters_of(conversation)) == Counter("abdC")
+    assert Counter(message_flow_of(conversation)) == Counter("abdC")
     conversation.send(*mixed("a1", "b", "C2", "d", "e3", "f"))
-    assert Counter(letters_of(conversation)) == Counter("abdCef")
+    assert Counter(message_flow_of(conversation)) == Counter("abdCef")
 
 
 def test_a_host_that_stops_sending_ids_is_understood() -> None:
     conversation = Conversation()
     conversation.send(*mixed("a1", "b2"))
     conversation.send(*said("abcd"))
-    assert letters_of(conversation) == "abcd"
+    assert message_flow_of(conversation) == "abcd"
 
 
 # What the host says of its delivery
@@ -264,7 +264,7 @@ def test_a_host_that_stops_sending_ids_is_understood() -> None:
 def test_append_takes_everything_as_new() -> None:
     conversation = after("abcd")
     assert conversation.send(*said("abcd"), mode="append") == 4
-    assert letters_of(conversation) == "abcdabcd"
+    assert message_flow_of(conversation) == "abcdabcd"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_append_takes_everything_as_new() -> None:
 def test_replace_leaves_standing_exactly_what_was_sent(first: str, second: str, recorded: int) -> None:
     conversation = after(first)
     assert conversation.send(*said(second), mode="replace") == recorded
-    assert letters_of(conversation) == second
+    assert message_flow_of(conversation) == second
     assert conversation.thread.withdrawn == set()
 
 
@@ -291,7 +291,7 @@ def test_what_was_replaced_is_recorded_when_it_is_said_again() -> None:
     conversation = after("abcdef")
     conversation.send(*said("ab"), mode="replace")
     conversation.send(*said("abcdef"))
-    assert letters_of(conversation) == "abcdef"
+    assert message_flow_of(conversation) == "abcdef"
 
 
 def test_replace_with_ids_leaves_standing_exactly_what_was_sent() -> None:
@@ -299,7 +299,7 @@ def test_replace_with_ids_leaves_standing_exactly_what_was_sent() -> None:
     conversation.send(*mixed("a1", "b2", "c3", "d4"))
     for delivery in (["a1", "b2", "e5", "f6"], ["b2", "a1"], ["a1", "b"], ["C3", "a1", "b2"], ["a9", "b2"]):
         conversation.send(*mixed(*delivery), mode="replace")
-        assert letters_of(conversation) == "".join(part[0] for part in delivery)
+        assert message_flow_of(conversation) == "".join(part[0] for part in delivery)
 
 
 @given(st.lists(st.text("abosyn", max_size=6), max_size=6), st.booleans())
@@ -311,7 +311,7 @@ def test_replace_leaves_standing_what_was_sent_whatever_came_before(deliveries: 
             messages = [says(m.content, f"{n}", m.role) for n, m in enumerate(messages)]
         conversation.send(*messages, mode="replace" if number % 2 else "conversation")
         if number % 2:
-            assert letters_of(conversation) == letters
+            assert message_flow_of(conversation) == letters
 
 
 # What was erased
@@ -339,10 +339,10 @@ def test_an_erased_turn_stays_out_when_it_is_sent_again(
     conversation = after(recorded)
     conversation.erase(*erased)
     conversation.send(*said(again))
-    assert letters_of(conversation) == standing
+    assert message_flow_of(conversation) == standing
     if len(again) > 2:
         conversation.send(*said(again))
-        assert letters_of(conversation) == standing
+        assert message_flow_of(conversation) == standing
 
 
 @pytest.mark.parametrize(
@@ -358,16 +358,16 @@ def test_forgotten_words_in_the_midst_of_what_is_sent_again_double_nothing(
     conversation = after("abcd")
     conversation.erase(3)
     assert [conversation.send(*said(delivery)) for delivery in deliveries] == turns
-    assert "c" not in letters_of(conversation)
+    assert "c" not in message_flow_of(conversation)
 
 
 def test_words_that_merely_expired_may_be_said_again() -> None:
     conversation = after("abcd")
     conversation.erase(1, 2, what="expired")
     conversation.send(*said("abcdef"))
-    assert letters_of(conversation) == "cdef"
+    assert message_flow_of(conversation) == "cdef"
     conversation.send(*said("a"))
-    assert letters_of(conversation) == "cdefa"
+    assert message_flow_of(conversation) == "cdefa"
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_without_a_digest_an_erased_turn_is_known_between_two_that_stand(
     conversation.send(*said("abcd"))
     conversation.erase(*erased)
     conversation.send(*said(again))
-    assert Counter(letters_of(conversation)) == Counter(standing)
+    assert Counter(message_flow_of(conversation)) == Counter(standing)
 
 
 @pytest.mark.parametrize(

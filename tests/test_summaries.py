@@ -111,7 +111,7 @@ def test_recorded_replies_never_lead_to_summaries(tmp_path):
     talk = Talk(tmp_path, turns=40, summary_min_turns=2)
     result = talk.memory.extract([RecordedReply("t", reply("a fact"))])
     assert (result.updates, result.summaries) == (1, ())
-    summarizer = talk.memory._engine.summarizer
+    summarizer = talk.memory._services.summarizer
     assert summarizer.run(talk.memory._writer, "t", RecordedReply("t", '{"summary": "No."}'), anyway=True) == ()
     assert (talk.asked, talk.spans) == ([], [])
 
@@ -480,7 +480,7 @@ def test_a_backfill_dates_summaries_by_the_turns_they_tell(tmp_path):
     talk = Talk(tmp_path, summary_min_turns=2)
     for day in ("01", "02", "03", "04"):
         talk.say("then", at=f"2020-01-{day}T00:00:00Z")
-    seqs = talk.memory.extract(dated=True).summaries
+    seqs = talk.memory.extract(backdate=True).summaries
     assert [talk.commits[seq - 1].at[:10] for seq in seqs] == ["2020-01-04", "2020-01-04"]
 
 
@@ -529,7 +529,7 @@ def test_an_answer_that_another_one_overtook_is_discarded(tmp_path):
 def test_after_closing_nobody_is_asked_and_nothing_is_committed(tmp_path):
     talk = Talk(tmp_path, turns=6, summary_min_turns=2)
     talk.learn()
-    meanwhile(talk, talk.bs._engine.updater.stop)
+    meanwhile(talk, talk.bs._services.updater.stop)
     head = talk.memory.head()
     assert talk.sum_up() == ()
     assert (talk.memory.head(), len(talk.asked)) == (head, 1)

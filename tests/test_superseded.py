@@ -217,7 +217,7 @@ def cut_by_the_old_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = JsonlStore(home)
     mine = Writer(store, Scope("ada"), clock=FakeClock(), salts=CountingSalts())
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "receive", old)
+        patch.setattr(writer, "align", old)
         for question, answer in (
             ("Hello", "Hi"),
             ("I moved to Bergen", "Noted."),

@@ -15,7 +15,7 @@ def test_nothing_is_recorded_or_learned_where_memory_is_off(tmp_path: Path) -> N
     model = ScriptedModel(reply("User likes tea"), repeat=True)
     with open_home(tmp_path / "home", model, enabled=False, background=True, debounce_seconds=0) as bs:
         memory = bs.memory("ada")
-        result = memory.record("t1", exchange("tea"), at_once=True)
+        result = memory.record("t1", exchange("tea"), immediate=True)
         assert (result.threads, result.turns, result.skipped) == (1, 0, 2)
         assert asyncio.run(memory.arecord("t1", exchange("tea"))).turns == 0
         assert memory.flush(timeout=1)
@@ -61,7 +61,7 @@ def test_in_tool_mode_nothing_is_learned_in_the_background(tmp_path: Path) -> No
     model = ScriptedModel(reply("User likes tea"), repeat=True)
     with open_home(tmp_path, model, mode="tool", background=True, debounce_seconds=0) as bs:
         memory = bs.memory()
-        assert memory.record("t1", exchange("tea"), at_once=True).turns == 2
+        assert memory.record("t1", exchange("tea"), immediate=True).turns == 2
         assert not memory.flush(timeout=0.01)
         assert model.prompts == []
         assert memory.facts() == ()

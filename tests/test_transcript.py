@@ -17,7 +17,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Recorded, Writer
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.turn_dedup import Mode, receive
+from backstory.ledger.threads.turn_dedup import Mode, align
 
 OPENED = ["I live in Oslo with my sister", "Oslo is a fine place to live"]
 OPENING = chat(*OPENED)
@@ -185,7 +185,7 @@ def test_a_delivery_cut_into_commits_says_the_same(contents, edited, at_most):
 
 def test_what_is_superseded_goes_in_the_commit_of_what_replaces_it():
     conversation = after([*OPENING, *chat("a", "b")])
-    commits = list(receive(conversation.thread, [*OPENING, *chat("a", "x", "y", "z")], AT).commits(2))
+    commits = list(align(conversation.thread, [*OPENING, *chat("a", "x", "y", "z")], AT).commits(2))
     assert [turns for turns, _ in commits] == [TurnRange(5, 6), TurnRange(7, 7)]
     assert [type(event) for event in commits[0][1]] == [TurnSuperseded, TurnRecorded, TurnRecorded]
     assert [type(event) for event in commits[1][1]] == [TurnRecorded]
@@ -427,8 +427,8 @@ def test_a_host_that_knows_of_some_neither_brings_them_back_nor_says_anything_tw
 def test_another_text_in_the_place_of_what_was_taken_back_replaces_nothing() -> None:
     conversation = after([says("a", "m1"), says("b", "m2")])
     conversation.withdraw(2)
-    assert receive(conversation.thread, [says("better", "m2")], AT).superseded == ()
-    assert receive(conversation.thread, [says("better", "m1")], AT).superseded == (1,)
+    assert align(conversation.thread, [says("better", "m2")], AT).superseded == ()
+    assert align(conversation.thread, [says("better", "m1")], AT).superseded == (1,)
 
 
 def test_taking_back_a_long_conversation_of_the_same_words_is_over_soon() -> None:

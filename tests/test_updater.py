@@ -831,7 +831,7 @@ def test_portions_of_a_backfill_carry_the_time_of_the_last_turn_that_they_cover(
     desk = Desk(tmp_path, turns=0, prompt_max_tokens=_BOUND)
     messages = [message for _ in range(8) for message in exchange(_TOPIC)]
     desk.tell([{**message, "at": f"2020-01-{n:02}T10:00:00Z"} for n, message in enumerate(messages, 1)])
-    outcomes = desk.run_all(reply(), job=Job("t", TurnRange(1, 16), dated=True), repeat=True)
+    outcomes = desk.run_all(reply(), job=Job("t", TurnRange(1, 16), backdate=True), repeat=True)
     assert [outcome.commit.at[:10] for outcome in outcomes] == ["2020-01-06", "2020-01-12", "2020-01-16"]
 
 
@@ -970,7 +970,7 @@ def test_a_backfill_reviews_what_was_due_when_it_was_said(tmp_path):
     desk = Desk(tmp_path, turns=0)
     desk.tell([{**message, "at": "2026-06-01T10:00:00Z"} for message in exchange("tea")])
     enter(desk, ["Likes tea", "Lives in Oslo", "Runs"], days=30)
-    desk.run(reply(), job=Job("t", TurnRange(1, 2), dated=True))
+    desk.run(reply(), job=Job("t", TurnRange(1, 2), backdate=True))
     assert "92 days ago" not in desk.model.prompts[0].user
     assert "91 days ago" in desk.model.prompts[0].user
 
@@ -988,7 +988,7 @@ def test_a_backfill_is_dated_by_the_last_turn_and_never_goes_back(tmp_path):
     memory.record("t1", said_at("2020-01-01T10:00:00Z", "2020-01-01T10:05:00Z"))
     memory.record("t2", said_at("2019-06-01T10:00:00Z", "2019-06-01T10:05:00Z"))
     memory.record("t3", said_at("2021-01-01T10:00:00Z", "2021-01-01T10:05:00Z"))
-    memory.extract([RecordedReply(thread, reply(thread)) for thread in ("t1", "t2", "t3")], dated=True)
+    memory.extract([RecordedReply(thread, reply(thread)) for thread in ("t1", "t2", "t3")], backdate=True)
     assert {fact.content: fact.created_at[:16] for fact in memory.facts()} == {
         "t1": "2020-01-01T10:05",
         "t2": "2020-01-01T10:05",
@@ -1007,7 +1007,7 @@ def test_without_a_backfill_the_clock_says_when(tmp_path):
 def test_a_failed_update_of_a_backfill_is_dated_too(tmp_path):
     memory = open_home(tmp_path).memory("ada")
     memory.record("t1", said_at("2020-01-01T10:00:00Z", "2020-01-01T10:05:00Z"))
-    memory.extract([RecordedReply("t1", "half {")], dated=True)
+    memory.extract([RecordedReply("t1", "half {")], backdate=True)
     assert memory.log(limit=1)[0].at.startswith("2020-01-01T10:05")
 
 

@@ -12,7 +12,7 @@ from backstory.handle import MemoryHandle
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, ModelRejectedError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.state import View
+from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.index.index import ScopeIndex
 
@@ -161,7 +161,7 @@ def test_a_line_that_was_cut_off_before_its_sync_is_no_exchanged_file(home: Path
     one.record("t", exchange("tea"))
     one.extract()
     store = HalfWritten(home)
-    view = View(store, ADA)
+    view = ScopeState(store, ADA)
     view.refresh_transcript()
     view.refresh_ledger()
     known = view.head, view.transcript.head
@@ -181,7 +181,7 @@ def test_what_is_written_after_the_head_was_settled_is_not_read_with_it(home: Pa
             one.record("t", exchange("coffee"))
             return head
 
-    view = View(Overtaken(home), ADA)
+    view = ScopeState(Overtaken(home), ADA)
     view.refresh_transcript()
     assert view.transcript.head.seq == 1
     view.refresh_transcript()

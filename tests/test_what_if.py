@@ -31,7 +31,7 @@ from backstory.ledger.core.events import Access, Edit, Erased, NewFact, PolicyCh
 from backstory.ledger.core.policy import POLICY_KEYS, Policy, PolicyValue
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.projections.document.document import render
-from backstory.projections.what_if.counterfactual import Alternative
+from backstory.projections.what_if.counterfactual import Counterfactual
 from backstory.projections.what_if.what_if import decide_again, overrides_for
 
 WORK = "user.workContext"
@@ -136,7 +136,7 @@ def test_under_others_it_is_what_a_ledger_would_hold_that_had_them_from_the_star
 @thorough
 @given(histories(most=12), overridden())
 def test_whatever_the_policy_the_invariants_hold(history: History, overrides: dict[str, PolicyValue]) -> None:
-    alternative = Alternative(history.commits, overrides)
+    alternative = Counterfactual(history.commits, overrides)
     for commit in history.commits:
         alternative.take(commit, alternative.decide(commit))
         memory = alternative.memory
@@ -312,7 +312,7 @@ def test_the_log_is_walked_and_not_kept_but_for_what_undos_speak_of() -> None:
     learned(history, new("Ada runs"))
     learned(history, new("Ada swims"))
     history.ask(Revert(at="", target=3, events=history.log[2]), "revert", target=3)
-    alternative = Alternative(history.commits, {})
+    alternative = Counterfactual(history.commits, {})
     for commit in history.commits:
         alternative.take(commit, alternative.decide(commit))
     assert set(alternative._history._events) == {3}

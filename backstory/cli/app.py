@@ -37,7 +37,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "retry": conversations.retry,
         "discard": conversations.discard,
     },
-    "Look": {
+    "TurnQuery": {
         "status": conversations.status,
         "show": asking.show,
         "log": asking.log,

@@ -19,7 +19,7 @@ from backstory.ledger.text.json_text import parse_json
 __all__ = [
     "Broken",
     "Conversation",
-    "Group",
+    "RecordGroup",
     "configurable",
     "policy_changes",
     "read_conversation",
@@ -35,7 +35,7 @@ _SWITCH = {
 }
 
 
-class Group(NamedTuple):
+class RecordGroup(NamedTuple):
     """Whose conversation it is, and which."""
 
     user: str | None
@@ -56,7 +56,7 @@ class Broken(msgspec.Struct, frozen=True):
 class Conversation(msgspec.Struct, frozen=True):
     """A file of messages, by scope and thread, each in the file's order; and what of it is broken."""
 
-    groups: dict[Group, list[dict[str, object]]]
+    groups: dict[RecordGroup, list[dict[str, object]]]
     broken: tuple[Broken, ...]
 
 
@@ -123,7 +123,7 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
         InputError: there is no such file, or it is an array that cannot be parsed.
     """
     data = _read(file)
-    groups: dict[Group, list[dict[str, object]]] = {}
+    groups: dict[RecordGroup, list[dict[str, object]]] = {}
     broken = []
     try:
         for where, item in _items(data):
@@ -158,9 +158,9 @@ def _message(item: object) -> dict[str, object]:
     return message
 
 
-def _group(message: dict[str, object], *, user: str | None, agent: str | None, thread: str | None) -> Group:
+def _group(message: dict[str, object], *, user: str | None, agent: str | None, thread: str | None) -> RecordGroup:
     read = read_message(message)
-    group = Group(
+    group = RecordGroup(
         user if read.user_id is None else read.user_id,
         agent if read.agent_name is None else read.agent_name,
         read.thread_id or thread or "",

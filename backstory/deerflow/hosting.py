@@ -22,7 +22,7 @@ from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import KeepHidden
-from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.fail_safe import FailSafeMemory
 
 __all__ = ["Hosting", "scope_named"]
 
@@ -62,7 +62,7 @@ class Hosting:
             mode=settings.mode,
             shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
         )
-        self._deliveries = Deliveries(self.home)
+        self._deliveries = FailSafeMemory(self.home)
         self._stopping = threading.Event()
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
@@ -121,14 +121,14 @@ class Hosting:
         messages: Sequence[object],
         *,
         trace_id: str | None = None,
-        at_once: bool = False,
+        immediate: bool = False,
     ) -> None:
         """Keep what was said; where memory fails it is counted, and the words wait."""
         self._reopened()
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
         self._bring_over(scope)
-        self._deliveries.record(scope, thread, messages, at_once=at_once, keep_hidden=self._keep_hidden)
+        self._deliveries.record(scope, thread, messages, immediate=immediate, keep_hidden=self._keep_hidden)
 
     def clear(self, scope: Scope) -> HostedMemory:
         """Empty one agent's memory or, without one, all that a user owns; what is still in DeerFlow's files, too."""

@@ -99,7 +99,7 @@ class BackstoryMemoryManager(MemoryManager):
         self, thread_id: str, messages: list[object], *, agent_name: str | None = None, user_id: str | None = None
     ) -> None:
         """Keep words that are about to be lost to the agent, to be learned from now."""
-        self._record(user_id, agent_name, thread_id, messages, at_once=True)
+        self._record(user_id, agent_name, thread_id, messages, immediate=True)
 
     def _record(
         self,
@@ -109,11 +109,11 @@ class BackstoryMemoryManager(MemoryManager):
         messages: list[object],
         *,
         trace_id: str | None = None,
-        at_once: bool = False,
+        immediate: bool = False,
     ) -> None:
         try:
             scope = scope_named(user_id, agent_name)
-            self._hosting.record(scope, thread_id, messages, trace_id=trace_id, at_once=at_once)
+            self._hosting.record(scope, thread_id, messages, trace_id=trace_id, immediate=immediate)
         except Exception:  # noqa: BLE001 nobody guards an agent's middleware but this
             # No fault of memory, those are counted: a name that cannot be one, or a home that was closed.
             _log.exception("a conversation of %s cannot be recorded", agent_name or "the lead agent")

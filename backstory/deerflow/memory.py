@@ -44,7 +44,7 @@ class HostedMemory(MemoryHandle):
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
         """Return another handle on the same memory."""
-        hosted = cls(memory._own, memory._engine, None, memory._agents)  # noqa: SLF001 one handle to another
+        hosted = cls(memory._own, memory._services, None, memory._agents)  # noqa: SLF001 one handle to another
         hosted._users = memory._fallback  # noqa: SLF001 likewise
         return hosted
 
@@ -102,7 +102,7 @@ class HostedMemory(MemoryHandle):
         What was said last in `thread` says which facts bear on it, and what is summed up of it comes along. Without
         `facts` only the summaries are told, for an agent that searches the facts itself.
         """
-        own, blocks = self._writer, self._engine.blocks
+        own, blocks = self._writer, self._services.blocks
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
@@ -110,13 +110,13 @@ class HostedMemory(MemoryHandle):
         context = blocks.block(
             own.scope,
             self._sharing(memory),
-            self._engine.searches.of(own).likeness(memory, words) if words else {},
+            self._services.searches.of(own).likeness(memory, words) if words else {},
             told=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
         )
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
         if newly:
-            self._engine.heat.touch(own, newly)
+            self._services.heat.touch(own, newly)
         if context.text:
             blocks.tokens.begin()
         return _without_tags(context)

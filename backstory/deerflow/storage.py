@@ -20,7 +20,7 @@ import msgspec
 
 from backstory.deerflow.home_import import agents_in, settle
 from backstory.deerflow.paths import Places, places_of
-from backstory.deerflow.tracked_document import Lent, is_very_one, lend, lent
+from backstory.deerflow.tracked_document import TrackedDocument, is_very_one, lend, lent
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
@@ -28,7 +28,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing import changes_since, read_document
 from backstory.ledger.log.clock import SystemClock
-from backstory.operations.document_access import Own
+from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
 
 __all__ = ["LedgerMemoryStorage"]
@@ -205,7 +205,7 @@ class LedgerMemoryStorage(MemoryStorage):
                 self._opened = bs, places
             return self._opened
 
-    def _own(self, bs: Backstory, places: Places, scope: Scope) -> Own:
+    def _own(self, bs: Backstory, places: Places, scope: Scope) -> DocumentAccess:
         """The memory itself, with what DeerFlow's own files held of it."""
         source = places.source(scope)
         if source is not None:
@@ -218,7 +218,9 @@ class LedgerMemoryStorage(MemoryStorage):
             self._saves[scope] = saves = self._saves.get(scope, 0) + more
             return saves
 
-    def _changes(self, own: Own, scope: Scope, document: object, base: Lent | None) -> Sequence[Candidate]:
+    def _changes(
+        self, own: DocumentAccess, scope: Scope, document: object, base: TrackedDocument | None
+    ) -> Sequence[Candidate]:
         if base is not None:
             changes = changes_since(base.said, document)
             # DeerFlow works on copies. The very object that it was lent, handed back as it was after this process has

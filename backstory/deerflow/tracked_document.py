@@ -16,10 +16,10 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing import read_document
 from backstory.projections.document.document import Document
 
-__all__ = ["Lent", "is_very_one", "lend", "lent"]
+__all__ = ["TrackedDocument", "is_very_one", "lend", "lent"]
 
 
-class Lent:
+class TrackedDocument:
     """What a document said when it was lent, or saved last; whose memory it is.
 
     `saves` is how many saves of that memory there had been by then, as far as it is the very document that was lent.
@@ -46,29 +46,31 @@ class Lent:
         self._document = deepcopy(dict(document))
         self.saves = saves
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Lent:
+    def __deepcopy__(self, memo: dict[int, object]) -> TrackedDocument:
         """Whoever copies a document goes on from it alone; what it said is never changed in place."""
-        memo[id(self)] = copied = Lent(self.scope, self._document)
+        memo[id(self)] = copied = TrackedDocument(self.scope, self._document)
         return copied
 
 
 class _Marked(dict[str, object]):
     """A part of a lent document: a dict like any other, with the mark."""
 
-    lent: Lent
+    lent: TrackedDocument
 
 
 class _Whole(_Marked):
     """The document as it was lent; a copy of it, of whatever kind, has the mark alone."""
 
-    def __reduce__(self) -> tuple[Callable[[dict[str, object], Lent], _Marked], tuple[dict[str, object], Lent]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[[dict[str, object], TrackedDocument], _Marked], tuple[dict[str, object], TrackedDocument]]:
         """See `object`; `copy` goes by it."""
         return _marked, (dict(self), self.lent)
 
 
 def lend(scope: Scope, document: Document, saves: int = 0) -> dict[str, object]:
-    """Make a document for a host to change; `saves` as in `Lent`."""
-    mark = Lent(scope, document, saves)
+    """Make a document for a host to change; `saves` as in `TrackedDocument`."""
+    mark = TrackedDocument(scope, document, saves)
     # By way of JSON, for a host appends to its lists.
     plain = msgspec.json.decode(msgspec.json.encode(document), type=dict[str, object])
     for name in ("user", "history"):
@@ -84,7 +86,7 @@ def is_very_one(document: object) -> bool:
     return isinstance(document, _Whole)
 
 
-def lent(document: object, scope: Scope) -> Lent | None:
+def lent(document: object, scope: Scope) -> TrackedDocument | None:
     """Find what a document said when it was lent; None where it was not, or was the document of another memory."""
     if not isinstance(document, Mapping):
         return None
@@ -93,7 +95,7 @@ def lent(document: object, scope: Scope) -> Lent | None:
     return marks[0] if marks and marks[0].scope == scope else None
 
 
-def _marked(part: dict[str, object], mark: Lent) -> _Marked:
+def _marked(part: dict[str, object], mark: TrackedDocument) -> _Marked:
     marked = _Marked(part)
     marked.lent = mark
     return marked

@@ -20,7 +20,7 @@ from langchain_core.messages import RemoveMessage as Removal
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["NOBODY", "Conversations", "Talk"]
+__all__ = ["NOBODY", "Conversation", "Conversations"]
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -34,7 +34,7 @@ _NEVER = b"never"
 _NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
 
 
-class Talk:
+class Conversation:
     """What was said in a conversation, with the chain of its digests; tools' calls and results are left out.
 
     From `asked` on it is a question without an answer yet.
@@ -122,7 +122,7 @@ class Conversations:
         self._ids: _Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = _Recent(_THREADS)
         """The question each thread was asked last, and the ids under which it is recorded."""
 
-    def name(self, scope: Scope, talk: Talk) -> str:
+    def name(self, scope: Scope, talk: Conversation) -> str:
         """Return the thread of a run that was given none: that of the conversation it goes on from, or a new one."""
         for count in range(talk.asked, 0, -1):
             found = self._names.get((scope, talk.upto(count))) or self._names.get((None, talk.upto(count)))
@@ -131,7 +131,7 @@ class Conversations:
         return f"run-{uuid4()}"
 
     def owners(
-        self, thread: str, talk: Talk, kept: Mapping[str, str], user: str, *, earlier: str | None = None
+        self, thread: str, talk: Conversation, kept: Mapping[str, str], user: str, *, earlier: str | None = None
     ) -> list[str]:
         """Return whose each message is: as `kept` by id, as this process saw it first, or the user's who asks now.
 
@@ -150,7 +150,7 @@ class Conversations:
             found.append(owner)
         return found
 
-    def added(self, thread: str, talk: Talk, known: Mapping[str, str], user: str) -> list[str]:
+    def added(self, thread: str, talk: Conversation, known: Mapping[str, str], user: str) -> list[str]:
         """Return whose each message is as a run ends: what is not `known` by id was said in it, so it is its user's."""
         found = []
         for message, digest in zip(talk.said, talk.chain, strict=True):
@@ -166,7 +166,7 @@ class Conversations:
         if message.id:
             self._owners.put((thread, message.id), owner)
 
-    def ids(self, scope: Scope, thread: str, talk: Talk) -> list[str]:
+    def ids(self, scope: Scope, thread: str, talk: Conversation) -> list[str]:
         """Return the ids under which a question is recorded: the same when a run is tried again."""
         asked = talk.said[talk.asked :]
         digest, known = self._ids.get((scope, thread)) or (b"", ())
@@ -181,7 +181,7 @@ class Conversations:
             self._ids.put((scope, thread), (talk.whole, known))
         return list(known)
 
-    def heard(self, scope: Scope, thread: str, talk: Talk) -> bool:
+    def heard(self, scope: Scope, thread: str, talk: Conversation) -> bool:
         """Whether this process has delivered all that was said before the question, also when it was asked before."""
         asked = self._ids.get((scope, thread))
         return self._heard.get((scope, thread)) == talk.upto(talk.asked) or (
@@ -195,7 +195,7 @@ class Conversations:
             self._users.put(thread, known | {user})
         return bool(known - {user})
 
-    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Talk, *, heard: bool) -> None:
+    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Conversation, *, heard: bool) -> None:
         """Note that a run has ended; where all of its conversation was `heard`, it need not be delivered once more.
 
         `question` is the digest of a question that stood alone: when it comes again, it is asked again.

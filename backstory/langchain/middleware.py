@@ -23,11 +23,11 @@ from backstory.langchain.identity import Identity, MemoryScope
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.langchain.system_message import with_block
-from backstory.langchain.threads import beside
+from backstory.langchain.threads import run_in_thread
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
@@ -101,7 +101,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             raise ScopeError('strict_user_scope is on, so nobody may share a memory: leave scope="global" out')
         self._by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self._by_tools
-        self._deliveries = Deliveries(self.memory)
+        self._deliveries = FailSafeMemory(self.memory)
         self._recorder = Recorder(self._deliveries)
         if self._by_tools and stated.enabled:
             self.tools = memory_tools(self._deliveries, self._opens)
@@ -132,7 +132,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     async def abefore_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """See `before_agent`."""
-        return await beside(self.before_agent, state, runtime)
+        return await run_in_thread(self.before_agent, state, runtime)
 
     def wrap_model_call(
         self,
@@ -148,7 +148,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse]],
     ) -> ModelResponse:
         """See `wrap_model_call`."""
-        return await handler(await beside(self._with_memory, request))
+        return await handler(await run_in_thread(self._with_memory, request))
 
     def after_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:  # noqa: ARG002 the run says
         """Record what the run has said."""
@@ -163,7 +163,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
         """See `after_agent`."""
-        return await beside(self.after_agent, state, runtime)
+        return await run_in_thread(self.after_agent, state, runtime)
 
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         run = self._run(request.state, request.runtime.context, _config())

@@ -16,12 +16,12 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel
 
-from backstory.langchain.conversations import NOBODY, Conversations, Talk
+from backstory.langchain.conversations import NOBODY, Conversation, Conversations
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
     from backstory.langchain.identity import Who
-    from backstory.outbox.fail_safe import Deliveries
+    from backstory.outbox.fail_safe import FailSafeMemory
 
 __all__ = ["Recorder"]
 
@@ -29,13 +29,13 @@ __all__ = ["Recorder"]
 class Recorder:
     """Takes in the conversations of an agent's runs; safe for threads."""
 
-    def __init__(self, deliveries: Deliveries) -> None:
+    def __init__(self, deliveries: FailSafeMemory) -> None:
         self._deliveries = deliveries
         self._conversations = Conversations()
 
     def begin(self, who: Who, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
         """Record what stands in an agent's state as a run begins; `before` is the run that the state keeps."""
-        talk = Talk(state.get("messages", []))
+        talk = Conversation(state.get("messages", []))
         scope, user = who.scope, _owner(who.scope.user)
         if from_tool(config):
             return Run(who.thread or "", scope.user, scope.agent, records=False)
@@ -79,7 +79,7 @@ class Recorder:
         if not run.records:
             return run
         messages = state.get("messages", [])
-        talk = Talk(messages)
+        talk = Conversation(messages)
         user, known = _owner(run.user), run.by_id()
         owners = self._conversations.added(run.thread, talk, known, user)
         # Their ids may have changed, where another run was given the same objects.
@@ -92,19 +92,19 @@ class Recorder:
         lost = not known.keys() <= {message.id for message in talk.said}
         delivered = [_under(message, run.asked.get(message.id or "", message.id)) for message in added]
         answer = _structured(messages, state.get("structured_response"))
-        came = self._deliver(run, [*delivered, *answer], at_once=lost)
+        came = self._deliver(run, [*delivered, *answer], immediate=lost)
         alone = bytes.fromhex(run.began) if run.alone else None
         self._conversations.answered(run.scope, run.thread, alone, talk, heard=came and not run.missed)
         return msgspec.structs.replace(run, owners=_by_user(talk, owners))
 
     def _deliver(
-        self, run: Run, messages: Sequence[object], *, at_once: bool = False, sent_before: bool = False
+        self, run: Run, messages: Sequence[object], *, immediate: bool = False, sent_before: bool = False
     ) -> bool:
         """Hand messages over; False where they are not recorded yet, and may never be."""
         if not messages:
             return True
         return (
-            self._deliveries.record(run.scope, run.thread, messages, at_once=at_once, sent_before=sent_before)
+            self._deliveries.record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before)
             is not None
         )
 
@@ -118,7 +118,7 @@ def _under(message: BaseMessage, key: str | None) -> BaseMessage:
     return message if message.id == key else message.model_copy(update={"id": key})
 
 
-def _by_user(talk: Talk, owners: Sequence[str]) -> dict[str, list[str]]:
+def _by_user(talk: Conversation, owners: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for message, owner in zip(talk.said, owners, strict=True):
         if message.id:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-__all__ = ["beside"]
+__all__ = ["run_in_thread"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ class _Pool:
         self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="backstory-agent")
 
 
-async def beside(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+async def run_in_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Return what a call returns, made beside the event loop in the context of whoever asks."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import Json, safe_json
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.history.audit import Why
 from backstory.projections.search.results import Hit
 
@@ -45,7 +45,7 @@ class Opens(Protocol):
         """
 
 
-def memory_tools(deliveries: Deliveries, opens: Opens) -> list[BaseTool]:
+def memory_tools(deliveries: FailSafeMemory, opens: Opens) -> list[BaseTool]:
     """Return memory_search, memory_add, memory_update, memory_delete and memory_why."""
 
     def answer(runtime: Calls, work: Callable[[MemoryHandle], Json]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backstory.metagpt.access import Door
+from backstory.metagpt.access import TurnAccess
 from backstory.metagpt.changes import DEFAULT_THREAD
 from backstory.metagpt.twins import Turns
 
-__all__ = ["DEFAULT_THREAD", "Door", "Turns"]
+__all__ = ["DEFAULT_THREAD", "TurnAccess", "Turns"]

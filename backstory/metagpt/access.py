@@ -9,10 +9,10 @@ import msgspec
 from backstory.projections.turns import TurnLog, TurnView, Words
 from backstory.results import RecordResult
 
-__all__ = ["Asked", "Door", "action_name", "asked_about", "thread_of"]
+__all__ = ["Asked", "TurnAccess", "action_name", "asked_about", "thread_of"]
 
 
-class Door(msgspec.Struct, frozen=True):
+class TurnAccess(msgspec.Struct, frozen=True):
     """The read model, and the two things that can be done to a transcript: to record turns and to take them back."""
 
     log: TurnLog

@@ -12,7 +12,7 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import NotFoundError
 from backstory.metagpt.access import Asked, asked_about, thread_of
 from backstory.metagpt.queries import ReadingTurns
-from backstory.projections.turns import Look, TurnView, Words, same_words, words_of
+from backstory.projections.turns import TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
 
 __all__ = ["DEFAULT_THREAD", "WritingTurns"]
@@ -130,7 +130,7 @@ class WritingTurns(ReadingTurns):
         return sum(len(self._door.withdraw(thread, ordinals)) for thread, ordinals in by_thread.items())
 
 
-def _stands(look: Look, turn: TurnView) -> bool:
+def _stands(look: TurnQuery, turn: TurnView) -> bool:
     known = look.known(turn.id, turn, thread=turn.thread)
     return known is not None and known.n == turn.n
 

@@ -10,8 +10,8 @@ import msgspec
 
 from backstory import checks
 from backstory.descriptors import translate_verbs
-from backstory.metagpt.access import Door, action_name, asked_about
-from backstory.projections.turns import Lens, Look, TurnView
+from backstory.metagpt.access import TurnAccess, action_name, asked_about
+from backstory.projections.turns import TurnFilter, TurnQuery, TurnView
 
 __all__ = ["ReadingTurns"]
 
@@ -22,9 +22,9 @@ _ROLES = {"human": "user", "ai": "assistant"}
 class ReadingTurns:
     """The part of `Turns` that asks; everything is as new as the transcript, whoever wrote to it."""
 
-    def __init__(self, door: Door, lens: Lens | None = None) -> None:
+    def __init__(self, door: TurnAccess, turn_filter: TurnFilter | None = None) -> None:
         self._door = door
-        self._lens = lens or Lens()
+        self._lens = turn_filter or TurnFilter()
 
     def view(self, *, thread: str | None = None, ignore_id: bool | None = None, bound: int | None = None) -> Self:
         """Return the same operations on a part of it; what is not stated stays as it is here.
@@ -38,7 +38,7 @@ class ReadingTurns:
         bound = self._lens.bound if bound is None else _newest("bound", bound)
         ignore_id = self._lens.ignore_id if ignore_id is None else checks.flag("ignore_id", ignore_id)
         thread = self._lens.thread if thread is None else checks.text("thread", thread)
-        return type(self)(self._door, Lens(thread, ignore_id, bound))
+        return type(self)(self._door, TurnFilter(thread, ignore_id, bound))
 
     def of(self, thread: str) -> Self:
         """Return the same operations on one conversation; there need not be one of that name yet.
@@ -49,7 +49,7 @@ class ReadingTurns:
         return self.view(thread=checks.text("thread", thread))
 
     @contextmanager
-    def _look(self) -> Iterator[Look]:
+    def _look(self) -> Iterator[TurnQuery]:
         self._door.must_be_open()
         with self._door.log.look(self._lens) as look:
             yield look

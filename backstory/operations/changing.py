@@ -10,8 +10,8 @@ from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundE
 from backstory.ledger.core.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, clip
-from backstory.operations.document_access import Own
-from backstory.operations.scope_base import Scoped, known_policy, live_fact
+from backstory.operations.document_access import DocumentAccess
+from backstory.operations.scope_base import ScopeBase, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.preview import (
     UndoResult,
@@ -26,13 +26,13 @@ from backstory.results import FactChange, PolicyResult
 __all__ = ["Changing"]
 
 
-class Changing(Scoped):
+class Changing(ScopeBase):
     """The part of a handle that a person's hand moves."""
 
     @property
-    def own(self) -> Own:
+    def own(self) -> DocumentAccess:
         """This memory by itself, for a host that keeps whole documents or takes over another program's memory."""
-        return Own(self._own, self._engine)
+        return DocumentAccess(self._own, self._services)
 
     def revert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
         """Undo what of one update is still in force; what it superseded lives again.
@@ -137,7 +137,7 @@ class Changing(Scoped):
         if all_agents and self.scope.agent is not None:
             raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
         for writer in (*(self._agents() if all_agents else ()), self._writer):
-            self._engine.waiting.let_in(writer.scope)
+            self._services.waiting.let_in(writer.scope)
             writer.commit(Clear(at=""), self._cause("clear"))
         return document_of(self._writer.memory())
 
@@ -163,7 +163,7 @@ class Changing(Scoped):
         memory.json shows it then, or, where somebody else keeps the ledger locked, by the next commit or flush.
         """
         writer = self._reading()
-        self._engine.keeper.flush_if_free(writer)
+        self._services.projector.flush_if_free(writer)
         return document_of(writer.memory())
 
     def touch(self, *fact_ids: str) -> int:
@@ -171,7 +171,7 @@ class Changing(Scoped):
 
         It keeps them warm: where `fact_eviction_policy` is `hybrid`, what is used stays longer.
         """
-        return self._engine.heat.touch(self._reading(), fact_ids)
+        return self._services.heat.touch(self._reading(), fact_ids)
 
     def set_policy(self, **changes: PolicyValue) -> PolicyResult:
         """Put other rules in force; facts they do not allow leave memory in the same commit.

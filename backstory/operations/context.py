@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory import checks
 from backstory.ledger.core.summaries import thread_summaries
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def blocks_of(settings: Settings, model: str | None) -> Blocks:
     )
 
 
-class Injecting(Scoped):
+class Injecting(ScopeBase):
     """The part of a handle that puts memory before a model."""
 
     def context(
@@ -62,8 +62,8 @@ class Injecting(Scoped):
         if thread is not None:
             checks.text("thread", thread)
         said = messages if messages is None or isinstance(messages, str) else checks.messages_in(messages)
-        self._engine.must_be_open()
-        blocks = self._engine.blocks
+        self._services.must_be_open()
+        blocks = self._services.blocks
         if not blocks.enabled:
             return blocks.nothing()
         words = last_words(said, blocks.turns) if facts else ""
@@ -73,14 +73,14 @@ class Injecting(Scoped):
         context = blocks.block(
             writer.scope,
             memory,
-            self._engine.searches.of(writer).likeness(memory, words) if words else {},
+            self._services.searches.of(writer).likeness(memory, words) if words else {},
             told=() if thread is None else thread_summaries(memory, thread),
             max_tokens=max_tokens,
             facts=facts,
         )
         newly = blocks.newly_used(writer.scope, context.facts, writer.clock.now())
         if newly:
-            self._engine.heat.touch(writer, newly)
+            self._services.heat.touch(writer, newly)
         if context.text:
             # Not before: while a vocabulary is built nothing else runs, and now the agent waits for its model anyway.
             blocks.tokens.begin()

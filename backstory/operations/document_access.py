@@ -13,16 +13,16 @@ from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import Candidate, NewFact
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 from backstory.projections.document.document import Document, document_of
 
-__all__ = ["Own"]
+__all__ = ["DocumentAccess"]
 
 _BY_ITSELF = ("genesis", "policy")
 """Kinds of commit that no use of a memory leads to."""
 
 
-class Own(Scoped):
+class DocumentAccess(ScopeBase):
     """What a host's own bookkeeping needs of a memory; get it from a handle."""
 
     def document(self) -> Document:

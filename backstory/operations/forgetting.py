@@ -8,13 +8,13 @@ from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.erasure.plan import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
 from backstory.ledger.log.writer import Writer
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 from backstory.results import ErasedContent, Forgotten
 
 __all__ = ["Forgetting"]
 
 
-class Forgetting(Scoped):
+class Forgetting(ScopeBase):
     """The part of a handle that erases."""
 
     def forget(
@@ -76,13 +76,13 @@ class Forgetting(Scoped):
     def _erase(self, writer: Writer, request: Erasure, *, dry_run: bool) -> tuple[int | None, Plan]:
         if dry_run:
             return None, writer.plan_erasure(request)
-        if left := self._engine.waiting.let_in(writer.scope):
+        if left := self._services.waiting.let_in(writer.scope):
             raise StoreError(
                 f"{left} deliveries still wait to be recorded in the memory of {writer.scope}, and would bring back "
                 "what is to be forgotten: mend what `status` shows under faults, then forget again"
             )
-        commit, plan = writer.forget(request, actor=self._engine.actor)
-        self._engine.keeper.flush(writer)
+        commit, plan = writer.forget(request, actor=self._services.actor)
+        self._services.projector.flush(writer)
         return commit.seq, plan
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from backstory import checks
 from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError, UsageError
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 
 if TYPE_CHECKING:
     from backstory.ledger.core.events import Turn
-    from backstory.projections.graph import Graph, Letters
+    from backstory.projections.graph import Graph, MessageFlow
 
 __all__ = ["Picturing"]
 
 
-class Picturing(Scoped):
+class Picturing(ScopeBase):
     """The part of a handle that draws, and writes nothing."""
 
     def graph(
@@ -49,7 +49,7 @@ class Picturing(Scoped):
         wanted = None if named is None else self._known_fact(writer, named)
         return graph_of(self._logs(writer), writer.scope, Choice(thread, wanted, moment, most))
 
-    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> Letters:
+    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
         """Return who sent what to whom over the turns that stand: a count for each route; it draws itself.
 
         `since` is a time; of more routes than `limit` those with the most turns are told, and `left_out` counts the
@@ -59,14 +59,14 @@ class Picturing(Scoped):
             NotFoundError: there is no such thread.
             UsageError: `since` is no time, `limit` is less than one, or one of them of another kind.
         """
-        from backstory.projections.graph import letters_of
+        from backstory.projections.graph import message_flow_of
 
         most = _some(limit)
         moment = None if since is None else checks.commit_or_time("since", since)
         if isinstance(moment, int):
             raise UsageError(f"{since} is a commit's number, and turns are told apart by time: give a time in ISO 8601")
         said = self._said(None if thread is None else checks.text("thread", thread))
-        return letters_of(said, self._reading().scope, thread=thread, since=moment, limit=most)
+        return message_flow_of(said, self._reading().scope, thread=thread, since=moment, limit=most)
 
     def _said(self, thread: str | None) -> dict[str, list[Turn]]:
         """Return the turns that stand, of one thread or of all."""

@@ -11,20 +11,20 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, InputError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.operations.scope_base import Progress, Scoped, begun_fact, known_policy
+from backstory.operations.scope_base import Progress, ScopeBase, begun_fact, known_policy
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Refusal, Why, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff, entry
 from backstory.projections.history.replay import read_moment
 from backstory.projections.integrity.verify import Problem, Verification, verify
 from backstory.projections.integrity.witnessed import NOTE, Heads, Witnessed
-from backstory.projections.what_if.what_if import Walk, decide_again, overrides_for
+from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import PolicyResult, SignedHead, WhatIf
 
 __all__ = ["Reading"]
 
 
-class Reading(Scoped):
+class Reading(ScopeBase):
     """The part of a handle that answers questions and writes nothing."""
 
     def document(self, at: int | str | None = None) -> Document:
@@ -166,11 +166,11 @@ class Reading(Scoped):
         differing = self._logs(self._writer).differs()
         if not differing:
             with contextlib.suppress(CorruptLogError):
-                self._engine.keeper.flush_if_free(self._writer)
+                self._services.projector.flush_if_free(self._writer)
         found = verify(
             self._writer.store,
             self.scope,
-            document=self._engine.document(self.scope),
+            document=self._services.document(self.scope),
             index=lambda: differing,
             expect_head=expect_head,
             witnessed=elsewhere,
@@ -184,7 +184,7 @@ class Reading(Scoped):
         """What was put down of heads outside of the log, and what is wrong with a note."""
         if (note is None) != (key is None):
             raise UsageError("a note is verified with a key: give both, note and key")
-        witnessed = [] if self._engine.witness is None else [self._engine.witness.read(self.scope)]
+        witnessed = [] if self._services.witness is None else [self._services.witness.read(self.scope)]
         if note is None or key is None:
             return witnessed, []
         from backstory.witness.signing import open_note, origin_of, read_head_text
@@ -219,7 +219,7 @@ class Reading(Scoped):
         now = writer.memory()
         overrides = overrides_for(policy, now.policy)
         today = now if until is None else self._logs(writer).memory_at(read_moment(until))
-        would_be = decide_again(Walk(writer.store, writer.ledger, today.seq), overrides, progress=progress)
+        would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
         return WhatIf.of(diff(today, would_be), len(would_be.facts))
 
     def policy(self) -> PolicyResult:

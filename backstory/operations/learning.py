@@ -18,13 +18,13 @@ from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.summarizer import Summing
 from backstory.ledger.learning.updater import Job, Outcome
-from backstory.ledger.log.backlog import Waiting, count_turns
+from backstory.ledger.log.backlog import WaitingThread, count_turns
 from backstory.ledger.log.writer import read_commits
 from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import due_runs
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.operations.recording import Intake, Unreadable, kept_of
-from backstory.operations.scope_base import Progress, Scoped
+from backstory.operations.scope_base import Progress, ScopeBase
 from backstory.projections.turns.superseded import superseded_turns
 from backstory.results import (
     Extracted,
@@ -50,7 +50,7 @@ Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 """A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""
 
 
-class Learning(Scoped):
+class Learning(ScopeBase):
     """The part of a handle that takes conversations in."""
 
     def record(
@@ -59,36 +59,36 @@ class Learning(Scoped):
         messages: Iterable[object],
         *,
         mode: Mode = "conversation",
-        at_once: bool = False,
+        immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
-        unreadable: Unreadable | None = None,
+        on_unreadable: Unreadable | None = None,
     ) -> RecordResult:
         """Keep what of a conversation is new; durable when it returns, learned from after the debounce.
 
         `messages` are dicts, LangChain or OpenAI messages: the whole conversation or only what is new. With
         `mode="append"` all of them are new; with `mode="replace"` they are the whole conversation as it stands now, and
-        what they leave out stands no longer. `at_once` skips the debounce, for words about to be lost to the agent.
+        what they leave out stands no longer. `immediate` skips the debounce, for words about to be lost to the agent.
         With `enabled: false` nothing is kept, and every message counts as skipped.
 
         `keep_hidden` is asked with the `additional_kwargs` of a message its host hides: True keeps it, as a person's
-        own words. With `unreadable` a message nobody can read is left out and told, by its index in `messages` and what
-        is wrong with it; it counts as skipped.
+        own words. With `on_unreadable`, a message that cannot be read is skipped; the callback gets its index in
+        `messages` and the error.
 
         Raises:
-            InputError: no list of messages, or one that cannot be read and no `unreadable` to tell; nothing of the
+            InputError: no list of messages, or one that cannot be read and no `on_unreadable` to tell; nothing of the
                 delivery is recorded.
         """
         if mode not in get_args(Mode):
             raise UsageError(f"mode is {mode!r}; it is conversation, append or replace")
         sent = messages_in(messages)
-        kept = kept_of(sent, keep_hidden, unreadable)
-        taken = self.intake.take_in(thread, kept, mode=mode, at_once=at_once)
+        kept = kept_of(sent, keep_hidden, on_unreadable)
+        taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
         return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
 
     @property
     def intake(self) -> Intake:
         """Where what was read before is taken in, for whoever had to wait with it."""
-        return Intake(self._own, self._engine)
+        return Intake(self._own, self._services)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Have what is pending learned from now; True when nothing due is left within `timeout` seconds.
@@ -96,19 +96,19 @@ class Learning(Scoped):
         memory.json is exact then; where it could not be written it is False too, and the log says why. What is left of
         the time is given to the witness; whether it took the heads does not change the result: see `status`.
         """
-        producer = self._engine.producer
+        producer = self._services.producer
         end = time.monotonic() + timeout
         done = self._nothing_due() if producer is None else producer.flush(timeout)
         self._tidy()
-        self._engine.heat.flush(self._reading())
-        shown = self._engine.keeper.flush(self._writer)
-        if self._engine.witness is not None:
-            self._engine.witness.sender.flush(max(0.0, end - time.monotonic()))
+        self._services.heat.flush(self._reading())
+        shown = self._services.projector.flush(self._writer)
+        if self._services.witness is not None:
+            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
         return shown and done
 
     def _tidy(self) -> None:
-        if self._engine.retention is not None:
-            self._engine.retention.tidy(self._writer)
+        if self._services.retention is not None:
+            self._services.retention.tidy(self._writer)
 
     def _nothing_due(self) -> bool:
         return not any(thread.due_in == 0 for thread in self.status().pending)
@@ -118,16 +118,16 @@ class Learning(Scoped):
         replies: Sequence[Recorded] | None = None,
         *,
         thread: str | None = None,
-        dated: bool = False,
-        skipped: Callable[[str], None] | None = None,
+        backdate: bool = False,
+        on_skipped: Callable[[str], None] | None = None,
         progress: Progress | None = None,
     ) -> Extracted:
         """Run every pending update here and now.
 
         With `replies`, recorded answers take the model's place: a thread's pending turns make one update with its next
-        reply; a reply whose thread has nothing pending is told to `skipped`. `dated` dates commits by the last turn
-        they cover, for a backfill. A model is then asked to sum up what of the threads is long enough, also where that
-        has failed before; recorded answers never lead to summaries.
+        reply; `on_skipped` gets a line for a reply whose thread has nothing pending. `backdate` dates commits by the
+        last turn they cover, for a backfill. A model is then asked to sum up what of the threads is long enough, also
+        where that has failed before; recorded answers never lead to summaries.
 
         Raises:
             NoModelError: there is no model and no replies.
@@ -142,7 +142,7 @@ class Learning(Scoped):
 
             for number, reply in enumerate(map(as_reply, replies), 1):
                 if thread in (None, reply.thread):
-                    outcomes += self._answer(reply, number, dated=dated, skipped=skipped)
+                    outcomes += self._answer(reply, number, backdate=backdate, on_skipped=on_skipped)
                 if progress is not None:
                     progress(number)
             self._tidy()
@@ -152,23 +152,23 @@ class Learning(Scoped):
         for number, name in enumerate(names, 1):
             with self._claimed(name):
                 for run in self._due(name):
-                    job = Job(name, run, dated=dated)
-                    outcomes += self._engine.updater.run(self._writer, job, self._model())
-                summed += self._sum_up(name, dated=dated)
+                    job = Job(name, run, backdate=backdate)
+                    outcomes += self._services.updater.run(self._writer, job, self._model())
+                summed += self._sum_up(name, backdate=backdate)
             if progress is not None:
                 progress(number)
-        if self._engine.model is not None:
-            for name in self._engine.summarizer.has_work(self._writer, thread):
+        if self._services.model is not None:
+            for name in self._services.summarizer.has_work(self._writer, thread):
                 if name not in names:
                     with self._claimed(name):
-                        summed += self._sum_up(name, dated=dated)
+                        summed += self._sum_up(name, backdate=backdate)
         self._tidy()
         return _extracted(outcomes, summed)
 
-    def _sum_up(self, thread: str, *, dated: bool) -> Sequence[Summing]:
-        if self._engine.model is None:
+    def _sum_up(self, thread: str, *, backdate: bool) -> Sequence[Summing]:
+        if self._services.model is None:
             return ()
-        return self._engine.summarizer.run(self._writer, thread, self._engine.model, anyway=True, dated=dated)
+        return self._services.summarizer.run(self._writer, thread, self._services.model, anyway=True, backdate=backdate)
 
     def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
         """Return what tells a long thread, the oldest turns first and without overlap; the newest are in none yet.
@@ -185,24 +185,24 @@ class Learning(Scoped):
             return [] if known is None else due_runs(state.coverage, known)
 
     def _answer(
-        self, reply: RecordedReply, number: int, *, dated: bool, skipped: Callable[[str], None] | None
+        self, reply: RecordedReply, number: int, *, backdate: bool, on_skipped: Callable[[str], None] | None
     ) -> list[Outcome]:
         with self._claimed(reply.thread):
             runs = self._due(reply.thread)
             if runs:
-                job = Job(reply.thread, runs[0], dated=dated)
-                return [*self._engine.updater.run(self._writer, job, reply)]
-        if skipped is not None:
-            skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
+                job = Job(reply.thread, runs[0], backdate=backdate)
+                return [*self._services.updater.run(self._writer, job, reply)]
+        if on_skipped is not None:
+            on_skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
         return []
 
     def _model(self) -> Model:
-        if self._engine.model is None:
+        if self._services.model is None:
             raise NoModelError(
                 "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "
                 "like, model_name; or give recorded replies"
             )
-        return self._engine.model
+        return self._services.model
 
     def retry(self, thread: str | None = None, *, replies: Sequence[Recorded] | None = None) -> Extracted:
         """Run parked updates again, with the model or with recorded replies.
@@ -224,7 +224,7 @@ class Learning(Scoped):
                     # Somebody else may have tried it again while this one waited.
                     if (name, parked) in self._parked(name):
                         job = Job(name, parked.turns, attempts=parked.attempts)
-                        outcomes += self._engine.updater.run(self._writer, job, model)
+                        outcomes += self._services.updater.run(self._writer, job, model)
         return _extracted(outcomes)
 
     def _parked(self, thread: str | None) -> list[tuple[str, Parked]]:
@@ -303,14 +303,14 @@ class Learning(Scoped):
         """
         superseded = self.superseded(thread)
         chosen = [turn for turn in superseded if not turn.proven] if turns is None else _named(superseded, turns)
-        done = set(self._writer.restore(thread, [turn.n for turn in chosen], actor=self._engine.actor))
-        if done and self._engine.producer is not None:
-            self._engine.producer.notice(self._writer, thread)
+        done = set(self._writer.restore(thread, [turn.n for turn in chosen], actor=self._services.actor))
+        if done and self._services.producer is not None:
+            self._services.producer.notice(self._writer, thread)
         return Restored(thread, tuple(turn for turn in chosen if turn.n in done))
 
     def status(self) -> Status:
         """Tell where the scope stands, what waits, and what failed of late."""
-        faults = self._engine.faults.of(self.scope)
+        faults = self._services.faults.of(self.scope)
         try:
             return self._status(faults)
         except UnavailableError as error:
@@ -323,7 +323,7 @@ class Learning(Scoped):
         store, reader = self._writer.store, self._writer.reader
         with reader.backlog() as backlog:
             view = backlog.view
-            waiting = backlog.waiting(self._engine.timing)
+            waiting = backlog.waiting(self._services.timing)
             memory, head, turns = view.memory, view.head, view.transcript.turn_count
             threads = len(view.transcript.threads)
         return Status(
@@ -341,16 +341,16 @@ class Learning(Scoped):
             ledger_bytes=store.size(self.scope.stream(LEDGER)),
             transcript_bytes=store.size(self.scope.stream(TRANSCRIPT)),
             store=str(store),
-            model=self._engine.model.name if self._engine.model is not None else None,
+            model=self._services.model.name if self._services.model is not None else None,
             user=self.scope.user,
             agent=self.scope.agent,
             faults=faults,
         )
 
-    def _pending(self, waiting: Iterable[Waiting]) -> Iterator[PendingThread]:
+    def _pending(self, waiting: Iterable[WaitingThread]) -> Iterator[PendingThread]:
         now = self._writer.clock.now()
         # A clock that was set back puts nothing off for a year.
-        latest = now + timedelta(seconds=self._engine.timing.debounce)
+        latest = now + timedelta(seconds=self._services.timing.debounce)
         for one in waiting:
             if one.turns:
                 due_in = None if one.due is None else max(0.0, round((min(one.due, latest) - now).total_seconds(), 3))

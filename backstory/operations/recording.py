@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory.ledger.core.errors import InputError, LockTimeoutError, UsageError
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
 from backstory.ledger.threads.turn_dedup import Mode
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Unreadable = Callable[[int, InputError], None]
 """Told of a message nobody can read: its index, and what is wrong with it."""
 
 
-class Intake(Scoped):
+class Intake(ScopeBase):
     """The part of a handle that takes in what was read before; get it from `MemoryHandle.intake`."""
 
     def take_in(
@@ -29,7 +29,7 @@ class Intake(Scoped):
         kept: Sequence[Kept],
         *,
         mode: Mode = "conversation",
-        at_once: bool = False,
+        immediate: bool = False,
         sent_before: bool = False,
     ) -> RecordResult:
         """Record what is new of it, as `MemoryHandle.record` does once it has read a delivery.
@@ -41,8 +41,8 @@ class Intake(Scoped):
         """
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
-        self._engine.must_be_open()
-        if not self._engine.enabled:
+        self._services.must_be_open()
+        if not self._services.enabled:
             return RecordResult(1, 0, len(kept))
         backlog = False
         try:
@@ -52,17 +52,17 @@ class Intake(Scoped):
             raise
         except BaseException:
             # A delivery that failed half-way has left turns behind that are to be learned from.
-            self._notice(thread, at_once=at_once)
+            self._notice(thread, immediate=immediate)
             raise
-        self._notice(thread, at_once=at_once)
-        if self._engine.producer is not None:
-            limit = self._engine.queue_max_depth
-            backlog = 0 < limit < self._engine.producer.depth()
+        self._notice(thread, immediate=immediate)
+        if self._services.producer is not None:
+            limit = self._services.queue_max_depth
+            backlog = 0 < limit < self._services.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
 
-    def _notice(self, thread: str, *, at_once: bool) -> None:
-        if self._engine.producer is not None:
-            self._engine.producer.notice(self._writer, safe_text(thread), at_once=at_once)
+    def _notice(self, thread: str, *, immediate: bool) -> None:
+        if self._services.producer is not None:
+            self._services.producer.notice(self._writer, safe_text(thread), immediate=immediate)
 
     def wait_until_free(self) -> None:
         """Wait until nobody else keeps the transcript locked; whoever reads memory meanwhile does not wait along.
@@ -75,9 +75,11 @@ class Intake(Scoped):
 
 
 def kept_of(
-    sent: Iterable[object], keep_hidden: KeepHidden | None = None, unreadable: Unreadable | None = None
+    sent: Iterable[object], keep_hidden: KeepHidden | None = None, on_unreadable: Unreadable | None = None
 ) -> list[Kept]:
-    """Return what is kept of messages as a host sends them; with `unreadable` those nobody can read are told instead.
+    """Return what is kept of messages as a host sends them.
+
+    `on_unreadable` gets the index of each message that cannot be read, and the error; without it the error is raised.
 
     Raises:
         InputError: a message cannot be read, and there is nobody to tell.
@@ -85,18 +87,20 @@ def kept_of(
     from backstory.ledger.messages import keep
 
     # One after the other: of many messages only what is kept of each is there at a time.
-    return keep(_read(sent, keep_hidden, unreadable))
+    return keep(_read(sent, keep_hidden, on_unreadable))
 
 
-def _read(sent: Iterable[object], keep_hidden: KeepHidden | None, unreadable: Unreadable | None) -> Iterator[Message]:
+def _read(
+    sent: Iterable[object], keep_hidden: KeepHidden | None, on_unreadable: Unreadable | None
+) -> Iterator[Message]:
     from backstory.ledger.messages import read_message
 
     for index, message in enumerate(sent):
         try:
             read = read_message(message, keep_hidden)
         except InputError as error:
-            if unreadable is None:
+            if on_unreadable is None:
                 raise
-            unreadable(index, error)
+            on_unreadable(index, error)
         else:
             yield read

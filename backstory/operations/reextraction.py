@@ -14,11 +14,11 @@ from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundErro
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer, read_commits
-from backstory.operations.scope_base import Progress, Scoped
+from backstory.operations.scope_base import Progress, ScopeBase
 from backstory.projections.history.history import diff
-from backstory.projections.what_if.call_budget import Metered
+from backstory.projections.what_if.call_budget import BudgetedModel
 from backstory.projections.what_if.reextract import Again, Ledger, Past, ask_again
-from backstory.projections.what_if.what_if import Walk
+from backstory.projections.what_if.what_if import WhatIfRun
 from backstory.results import Reextracted
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Replies:
         return sum(len(left) for name, left in self._of.items() if thread in (None, name))
 
 
-class Reextraction(Scoped):
+class Reextraction(ScopeBase):
     """The part of a handle that asks again, and writes nothing."""
 
     def reextract(
@@ -89,13 +89,13 @@ class Reextraction(Scoped):
         updater = self._asking(prompts)
         logs = self._logs(writer)
         past = Past(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
-        ledger = Ledger(Walk(writer.store, writer.ledger, writer.memory().seq), past, writer)
+        ledger = Ledger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), past, writer)
         if replies is not None:
             answers = _Replies(replies)
             found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
             return _result(found, unused=answers.unused(thread))
         with self._asked(model) as chosen:
-            meter = Metered(chosen, max_calls=max_calls, max_tokens=max_tokens)
+            meter = BudgetedModel(chosen, max_calls=max_calls, max_tokens=max_tokens)
             found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)
         cost = {"calls": meter.calls, "tokens_in": meter.tokens_in, "tokens_out": meter.tokens_out}
         now = msgspec.structs.replace(found.now, **cost)
@@ -106,12 +106,12 @@ class Reextraction(Scoped):
     def _asking(self, prompts: str | Path | None) -> Updater:
         if prompts is not None and not Path(prompts).is_dir():
             raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
-        return self._engine.asking(None if prompts is None else Path(prompts))
+        return self._services.asking(None if prompts is None else Path(prompts))
 
     @contextmanager
     def _asked(self, given: ModelLike | None) -> Iterator[Model]:
         """Choose the model to ask; what was opened for it is closed again."""
-        chosen = self._engine.model if given is None else self._engine.models(given)
+        chosen = self._services.model if given is None else self._services.models(given)
         if chosen is None:
             raise NoModelError(
                 "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "

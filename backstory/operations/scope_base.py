@@ -28,18 +28,18 @@ from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks
-from backstory.projections.document.projector import Keeper
-from backstory.projections.document.usage import Heat
+from backstory.projections.document.projector import DocumentProjector
+from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.replay import read_moment
 from backstory.projections.index.index import Indexes, ScopeIndex
-from backstory.projections.search.services import Searches
+from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnLogs
 
 if TYPE_CHECKING:
-    from backstory.outbox.outbox import Waiting
+    from backstory.outbox.outbox import Outbox
     from backstory.witness.witness import Witness
 
-__all__ = ["Engine", "Progress", "Scoped", "begun_fact", "known_policy", "live_fact"]
+__all__ = ["HomeServices", "Progress", "ScopeBase", "begun_fact", "known_policy", "live_fact"]
 
 _LOOK_AGAIN_SECONDS = 0.05
 _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
@@ -49,7 +49,7 @@ Progress = Callable[[int], None]
 """Told how many steps of a long work are done."""
 
 
-class Engine(msgspec.Struct, frozen=True):
+class HomeServices(msgspec.Struct, frozen=True):
     """What a handle works with; one per opened home."""
 
     updater: Updater
@@ -63,13 +63,13 @@ class Engine(msgspec.Struct, frozen=True):
     producer: Producer | None
     retention: Retention | None
     document: Callable[[Scope], Path]
-    keeper: Keeper
-    heat: Heat
+    projector: DocumentProjector
+    heat: UsageTracker
     faults: Faults
-    waiting: Waiting
+    waiting: Outbox
     blocks: Blocks
     index: Indexes
-    searches: Searches
+    searches: SearchServices
     turns: TurnLogs
     witness: Witness | None
     closed: threading.Event
@@ -93,7 +93,7 @@ def _nobody() -> Sequence[Writer]:
     return ()
 
 
-class Scoped:
+class ScopeBase:
     """A scope's writer and, for an agent, the writer of the user's memory that it reads until it has one of its own.
 
     `agents` gives the writers of all of the user's agents, where there are any.
@@ -106,12 +106,12 @@ class Scoped:
     def __init__(
         self,
         writer: Writer,
-        engine: Engine,
+        engine: HomeServices,
         fallback: Writer | None = None,
         agents: Callable[[], Sequence[Writer]] = _nobody,
     ) -> None:
         self._own = writer
-        self._engine = engine
+        self._services = engine
         self._fallback = fallback
         self._agents = agents
 
@@ -122,7 +122,7 @@ class Scoped:
 
     @property
     def _writer(self) -> Writer:
-        self._engine.must_be_open()
+        self._services.must_be_open()
         return self._own
 
     def _reading(self) -> Writer:
@@ -137,7 +137,7 @@ class Scoped:
 
     def _logs(self, writer: Writer) -> ScopeIndex:
         """What is asked about a scope's logs without walking them."""
-        return self._engine.index(writer.scope)
+        return self._services.index(writer.scope)
 
     def _memory(self, at: int | str | None = None) -> Memory:
         writer = self._reading()
@@ -166,13 +166,13 @@ class Scoped:
         return found
 
     def _cause(self, kind: str, **fields: object) -> Cause:
-        thread = self._engine.conversation if kind == "manual" else None
-        return msgspec.structs.replace(Cause(kind=kind, actor=self._engine.actor, thread=thread), **fields)
+        thread = self._services.conversation if kind == "manual" else None
+        return msgspec.structs.replace(Cause(kind=kind, actor=self._services.actor, thread=thread), **fields)
 
     @contextlib.contextmanager
     def _claimed(self, thread: str) -> Iterator[None]:
         """Keep background workers and other processes off a thread; whoever is at it already is waited for."""
-        producer, writer = self._engine.producer, self._writer
+        producer, writer = self._services.producer, self._writer
         with contextlib.nullcontext() if producer is None else producer.claim(writer, thread):
             while True:
                 with writer.store.lease(writer.ledger, thread) as mine:

@@ -11,7 +11,7 @@ from backstory import checks
 from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.log.writer import Writer
-from backstory.operations.scope_base import Scoped
+from backstory.operations.scope_base import ScopeBase
 from backstory.projections.search.results import Found
 from backstory.projections.search.services import Embedded
 
@@ -26,7 +26,7 @@ _BY_HAND = ("manual", "import")
 """Sources of facts that are no threads."""
 
 
-class Searching(Scoped):
+class Searching(ScopeBase):
     """The part of a handle that finds."""
 
     def search(
@@ -61,7 +61,7 @@ class Searching(Scoped):
         first, end = checks.span(since, until)
         # What an agent has learned may be its user's still; what was said to it is its own.
         reading = self._reading() if within == "facts" else self._writer
-        searches = self._engine.searches
+        searches = self._services.searches
         found = searches.of(reading).find(
             query,
             searches.top_k if most is None else most,
@@ -77,12 +77,12 @@ class Searching(Scoped):
         if source is not None and not found:
             self._must_be_a_source(reading, source, within)
         if within == "facts" and found:
-            self._engine.heat.touch(reading, [hit.id for hit in found])
+            self._services.heat.touch(reading, [hit.id for hit in found])
         return found
 
     def _count_trouble(self, found: Found) -> None:
         """Count that a search went by words alone, which was logged where it happened."""
-        faults, scope = self._engine.faults, self._writer.scope
+        faults, scope = self._services.faults, self._writer.scope
         if found.trouble is None:
             faults.recovered(scope, "search")
         else:
@@ -120,8 +120,8 @@ class Searching(Scoped):
         limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MOST_SECONDS)
         begun = time.monotonic()
         own, reading = self._writer, self._reading()
-        embedded = self._engine.searches.embed(own, timeout=limit, progress=progress)
+        embedded = self._services.searches.embed(own, timeout=limit, progress=progress)
         if reading is own:
             return embedded
         left = None if limit is None else max(0.0, begun + limit - time.monotonic())
-        return embedded + self._engine.searches.embed(reading, timeout=left, progress=progress)
+        return embedded + self._services.searches.embed(reading, timeout=left, progress=progress)

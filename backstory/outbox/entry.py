@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from backstory.handle import MemoryHandle
     from backstory.ledger.messages import KeepHidden, Kept
 
-__all__ = ["Parcel"]
+__all__ = ["OutboxEntry"]
 
 _OVERHEAD_BYTES = 500
 """What is kept of a message takes about so much beside its text."""
 
 
-class Parcel:
+class OutboxEntry:
     """Messages on their way to one thread of one memory.
 
-    `memory` opens it, which may fail as well; `unreadable` is told of each message that nobody can read, once. `size`
-    is in bytes once it is packed, `number` its place among all that wait, `attempts` how often it failed for a reason
-    nobody foresaw. `sent_before`: it may have been recorded already.
+    `memory` opens it, which may fail as well; `on_unreadable` gets each message that cannot be read, once. `size` is
+    in bytes once it is packed, `number` its rank among all that wait, `attempts` how often it failed for an unforeseen
+    reason. `sent_before`: it may have been recorded already.
     """
 
     def __init__(
@@ -37,21 +37,21 @@ class Parcel:
         thread: str,
         messages: Sequence[object],
         *,
-        at_once: bool,
+        immediate: bool,
         keep_hidden: KeepHidden | None,
-        unreadable: Callable[[Exception], None],
+        on_unreadable: Callable[[Exception], None],
         sent_before: bool = False,
     ) -> None:
         self.scope = scope
         self.thread = thread
-        self.at_once = at_once
+        self.immediate = immediate
         self.number = self.attempts = self.size = 0
         self._sent_before = sent_before
         self._memory = memory
         self._messages = messages
         self._sent = len(messages)
         self._keep_hidden = keep_hidden
-        self._unreadable = unreadable
+        self._unreadable = on_unreadable
         self._left_out: set[int] = set()
         self._kept: list[Kept] | None = None
 
@@ -80,13 +80,13 @@ class Parcel:
             return memory.record(
                 self.thread,
                 self._messages,
-                at_once=self.at_once,
+                immediate=self.immediate,
                 keep_hidden=self._keep_hidden,
-                unreadable=self._leave_out,
+                on_unreadable=self._leave_out,
             )
         self.pack()
         kept = self._kept or []
-        taken = memory.intake.take_in(self.thread, kept, at_once=self.at_once, sent_before=tried)
+        taken = memory.intake.take_in(self.thread, kept, immediate=self.immediate, sent_before=tried)
         return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:
@@ -100,7 +100,7 @@ class Parcel:
             self._messages = ()
             self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self._kept)
 
-    def goes_on_from(self, other: Parcel) -> bool:
+    def goes_on_from(self, other: OutboxEntry) -> bool:
         """Whether it says all that another one says, and perhaps more; both are packed, and of the same thread."""
         mine, said = self._kept or [], other._kept or []
         return mine[: len(said)] == said

@@ -12,9 +12,9 @@ import msgspec
 from backstory.checks import messages_in
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.entry import Parcel
+from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import scope_of
-from backstory.outbox.outbox import SLOW_SECONDS, Waiting
+from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.home import Backstory
     from backstory.ledger.messages import KeepHidden
 
-__all__ = ["Deliveries"]
+__all__ = ["FailSafeMemory"]
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ class _Unread(msgspec.Struct, frozen=True):
     kind: str
 
 
-class Deliveries:
+class FailSafeMemory:
     """Records what agents say and reads what they are given to read, without ever raising a fault of memory.
 
     Where memory fails, the fault is noted (`Backstory.faults`), and a delivery waits: at most 1,000 of them and 64 MiB
@@ -48,7 +48,7 @@ class Deliveries:
     """
 
     def __init__(
-        self, bs: Backstory, *, waiting: Waiting | None = None, elapsed: Callable[[], float] = time.monotonic
+        self, bs: Backstory, *, waiting: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
         self._bs = bs
         self._faults = bs.faults
@@ -68,7 +68,7 @@ class Deliveries:
         thread: str,
         messages: Sequence[object],
         *,
-        at_once: bool = False,
+        immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
         sent_before: bool = False,
     ) -> RecordResult | None:
@@ -84,17 +84,17 @@ class Deliveries:
         except Exception as error:  # noqa: BLE001 the list is somebody else's
             self._faults.note(scope, "record", error)
             return None
-        parcel = Parcel(
+        entry = OutboxEntry(
             scope,
             self._opening(memory),
             thread,
             sent,
-            at_once=at_once,
+            immediate=immediate,
             keep_hidden=keep_hidden,
-            unreadable=lambda error: self._faults.note(scope, "record", error),
+            on_unreadable=lambda error: self._faults.note(scope, "record", error),
             sent_before=sent_before,
         )
-        return self._waiting.hand_over(parcel)
+        return self._waiting.hand_over(entry)
 
     def _opening(self, memory: MemoryHandle | Scope) -> Callable[[], MemoryHandle]:
         bs = self._bs

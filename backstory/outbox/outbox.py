@@ -17,12 +17,12 @@ from contextlib import contextmanager
 
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.entry import Parcel
+from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
-from backstory.outbox.retry_queue import Key, Limits, Line, Lines
+from backstory.outbox.retry_queue import Key, Limits, RetryLine, RetryQueue
 from backstory.results import RecordResult
 
-__all__ = ["LOST", "SLOW_SECONDS", "Waiting"]
+__all__ = ["LOST", "SLOW_SECONDS", "Outbox"]
 
 LOST = "DeliveryLost"
 """The kind of fault under which deliveries are counted that are given up."""
@@ -34,7 +34,7 @@ _LAST_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 
 
-class Waiting:
+class Outbox:
     """What waits of one home; safe for threads and forks: what waits in a parent is the parent's to record.
 
     `elapsed` is a monotonic clock in seconds. Without `background` somebody has to `flush`. Where nobody closes it,
@@ -59,7 +59,7 @@ class Waiting:
     def renew(self) -> None:
         """Begin anew, as in a forked child."""
         self._changed = threading.Condition()
-        self._lines = Lines(self._limits)
+        self._lines = RetryQueue(self._limits)
         self._thread: threading.Thread | None = None
 
     @property
@@ -78,25 +78,25 @@ class Waiting:
 
     # Handing over.
 
-    def hand_over(self, parcel: Parcel) -> RecordResult | None:
+    def hand_over(self, entry: OutboxEntry) -> RecordResult | None:
         """Record a delivery, behind those of its thread that wait; None where it has to wait itself, or was refused."""
         # Whoever gives something else for a thread is told so, and that needs no name for a line.
-        key = (parcel.scope, str(parcel.thread))
+        key = (entry.scope, str(entry.thread))
         with self._entered(key) as (line, mine):
             if not mine:
-                self._put(line, parcel)
+                self._put(line, entry)
                 return None
             try:
                 if not line.parcels:
-                    return self._directly(key, line, parcel)
+                    return self._directly(key, line, entry)
                 # Behind what waits, so that nothing that comes meanwhile can overtake it.
-                self._put(line, parcel)
-                return self._work_off(key, line, parcel)
+                self._put(line, entry)
+                return self._work_off(key, line, entry)
             finally:
                 self._leave(line)
 
     @contextmanager
-    def _entered(self, key: Key) -> Iterator[tuple[Line, bool]]:
+    def _entered(self, key: Key) -> Iterator[tuple[RetryLine, bool]]:
         """Lend a line out; with it, whether it is ours to record in."""
         with self._changed:
             line = self._lines.of(key)
@@ -113,86 +113,86 @@ class Waiting:
                 line.guests -= 1
                 self._lines.tidy(key)
 
-    def _leave(self, line: Line) -> None:
+    def _leave(self, line: RetryLine) -> None:
         with self._changed:
             line.busy = False
             self._changed.notify_all()
 
-    def _directly(self, key: Key, line: Line, parcel: Parcel) -> RecordResult | None:
+    def _directly(self, key: Key, line: RetryLine, entry: OutboxEntry) -> RecordResult | None:
         try:
-            done, result = self._try(key, parcel)
+            done, result = self._try(key, entry)
         except BaseException:
             # Whoever ends the program here cannot tell whether it was recorded.
-            self._put(line, parcel, first=True)
+            self._put(line, entry, first=True)
             raise
         if not done:
             # Others may have come while it was tried; they wait behind it.
-            self._put(line, parcel, first=True)
+            self._put(line, entry, first=True)
         return result
 
-    def _put(self, line: Line, parcel: Parcel, *, first: bool = False) -> None:
+    def _put(self, line: RetryLine, entry: OutboxEntry, *, first: bool = False) -> None:
         """Have a delivery wait, and see that somebody tries it again; where too many wait the oldest are given up."""
-        parcel.pack()
-        if parcel.is_empty:
+        entry.pack()
+        if entry.is_empty:
             return
         with self._changed:
-            gone = self._lines.put(line, parcel, first=first)
+            gone = self._lines.put(line, entry, first=first)
             self._see_to_it()
         self._lose(gone, "gave way to newer ones, since too many wait")
 
-    def _lose(self, parcels: Iterable[Parcel], why: str) -> None:
-        for parcel in parcels:
+    def _lose(self, parcels: Iterable[OutboxEntry], why: str) -> None:
+        for entry in parcels:
             said = f"a delivery {why}: what it says is not recorded, unless its host sends it again"
-            self._faults.count(parcel.scope, "record", LOST, said)
+            self._faults.count(entry.scope, "record", LOST, said)
 
     # Trying.
 
-    def _work_off(self, key: Key, line: Line, until: Parcel | None = None) -> RecordResult | None:
+    def _work_off(self, key: Key, line: RetryLine, until: OutboxEntry | None = None) -> RecordResult | None:
         """Record what waits in a line that is ours, in order, up to a delivery; None where that is not reached."""
         while True:
             with self._changed:
                 if not line.parcels:
                     return None
-                parcel = line.parcels[0]
-            done, result = self._try(key, parcel)
+                entry = line.parcels[0]
+            done, result = self._try(key, entry)
             if not done:
                 return None
             with self._changed:
-                self._lines.take(line, parcel)
-            if parcel is until:
+                self._lines.take(line, entry)
+            if entry is until:
                 return result
 
-    def _try(self, key: Key, parcel: Parcel) -> tuple[bool, RecordResult | None]:
+    def _try(self, key: Key, entry: OutboxEntry) -> tuple[bool, RecordResult | None]:
         """Try one delivery; True where it is done with, be it recorded or given up."""
         begun = self._elapsed()
         try:
-            result = parcel.record(look_first=self._lines.is_shut(parcel.scope))
+            result = entry.record(look_first=self._lines.is_shut(entry.scope))
         except (KeyboardInterrupt, SystemExit):
             raise
         except UsageError as error:
             # It would be refused for ever.
-            self._faults.note(parcel.scope, "record", error)
+            self._faults.note(entry.scope, "record", error)
             return True, None
         except Exception as error:  # noqa: BLE001 memory's faults are not the agent's
-            self._faults.note(parcel.scope, "record", error)
-            return self._failed(key, parcel, error, self._elapsed() - begun), None
+            self._faults.note(entry.scope, "record", error)
+            return self._failed(key, entry, error, self._elapsed() - begun), None
         with self._changed:
             self._lines.recovered(key)
             self._changed.notify_all()
-        self._faults.recovered(parcel.scope, "record", still=() if parcel.is_whole else ("InputError",))
+        self._faults.recovered(entry.scope, "record", still=() if entry.is_whole else ("InputError",))
         return True, result
 
-    def _failed(self, key: Key, parcel: Parcel, error: Exception, took: float) -> bool:
+    def _failed(self, key: Key, entry: OutboxEntry, error: Exception, took: float) -> bool:
         """Say when it is tried again; True where it never is."""
         outage = _is_outage(error)
         if not outage:
-            parcel.attempts += 1
-            if parcel.attempts >= self._limits.attempts:
-                self._lose([parcel], f"was tried {parcel.attempts} times")
+            entry.attempts += 1
+            if entry.attempts >= self._limits.attempts:
+                self._lose([entry], f"was tried {entry.attempts} times")
                 return True
         with self._changed:
             if isinstance(error, LockTimeoutError) or took >= SLOW_SECONDS:
-                self._lines.shut(parcel.scope)
+                self._lines.shut(entry.scope)
             # An outage keeps all threads of a memory from being recorded.
             self._lines.failed(key, self._elapsed(), alone=not outage)
             self._changed.notify_all()
@@ -274,7 +274,7 @@ class Waiting:
             left = self._lines.clear()
             self._changed.notify_all()
         self._lose(left, "still waited at the end")
-        for scope in {parcel.scope for parcel in left}:
+        for scope in {entry.scope for entry in left}:
             self._faults.flush(scope)
         return False
 
@@ -286,7 +286,7 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, BackstoryError | OSError | sqlite3.Error)
 
 
-_all: weakref.WeakSet[Waiting] = weakref.WeakSet()
+_all: weakref.WeakSet[Outbox] = weakref.WeakSet()
 
 
 def _at_exit() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.entry import Parcel
+from backstory.outbox.entry import OutboxEntry
 
-__all__ = ["Key", "Limits", "Line", "Lines"]
+__all__ = ["Key", "Limits", "RetryLine", "RetryQueue"]
 
 Key = tuple[Scope, str]
 """A memory, and a thread in it."""
@@ -32,11 +32,11 @@ class Limits(msgspec.Struct, frozen=True):
     attempts: int = 8
 
 
-class Line:
+class RetryLine:
     """What waits in one thread; `busy` while somebody records there, `guests` are those who have it in hand."""
 
     def __init__(self) -> None:
-        self.parcels: deque[Parcel] = deque()
+        self.parcels: deque[OutboxEntry] = deque()
         self.busy = False
         self.guests = 0
         self.round = 0
@@ -50,12 +50,12 @@ class _Rest(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Lines:
+class RetryQueue:
     """All that waits; `count` are deliveries."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lines: dict[Key, Line] = {}
+        self._lines: dict[Key, RetryLine] = {}
         self._rests: dict[Scope | Key, _Rest] = {}
         self._shut: set[Scope] = set()
         self._round = 0
@@ -63,11 +63,11 @@ class Lines:
         self._bytes = 0
         self.count = 0
 
-    def of(self, key: Key) -> Line:
+    def of(self, key: Key) -> RetryLine:
         """Return the line of a thread, which may be a new one."""
-        return self._lines.setdefault(key, Line())
+        return self._lines.setdefault(key, RetryLine())
 
-    def find(self, key: Key) -> Line | None:
+    def find(self, key: Key) -> RetryLine | None:
         """Return the line of a thread, if there is one."""
         return self._lines.get(key)
 
@@ -89,57 +89,57 @@ class Lines:
 
     # Deliveries.
 
-    def put(self, line: Line, parcel: Parcel, *, first: bool = False) -> list[Parcel]:
+    def put(self, line: RetryLine, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
         """Have a packed delivery wait, behind the others or before them; return what has to go for it, the oldest."""
         last = line.parcels[-1] if line.parcels and not first else None
-        if last is not None and parcel.goes_on_from(last):
+        if last is not None and entry.goes_on_from(last):
             # A host that sends the whole conversation each time says it all once more. It keeps its age: of what gives
             # way this is the first that will be sent again.
-            parcel.at_once = parcel.at_once or last.at_once
-            parcel.number = last.number
+            entry.immediate = entry.immediate or last.immediate
+            entry.number = last.number
             self._take_off(line.parcels.pop())
         else:
             self._number += 1
-            parcel.number = self._number
+            entry.number = self._number
         if not line.parcels:
             line.round = self._round
-        (line.parcels.appendleft if first else line.parcels.append)(parcel)
+        (line.parcels.appendleft if first else line.parcels.append)(entry)
         self.count += 1
-        self._bytes += parcel.size
+        self._bytes += entry.size
         return self._make_room()
 
-    def take(self, line: Line, parcel: Parcel) -> None:
+    def take(self, line: RetryLine, entry: OutboxEntry) -> None:
         """Take the first of a line away: it is done with; unless it was given up meanwhile."""
-        if line.parcels and line.parcels[0] is parcel:
+        if line.parcels and line.parcels[0] is entry:
             self._take_off(line.parcels.popleft())
 
-    def _take_off(self, parcel: Parcel) -> None:
+    def _take_off(self, entry: OutboxEntry) -> None:
         self.count -= 1
-        self._bytes -= parcel.size
+        self._bytes -= entry.size
 
-    def _make_room(self) -> list[Parcel]:
-        gone: list[Parcel] = []
+    def _make_room(self) -> list[OutboxEntry]:
+        gone: list[OutboxEntry] = []
         while self.count > self._limits.deliveries or (self._bytes > self._limits.bytes and self.count > 1):
             oldest = min(self._movable(), key=lambda found: found[1].number, default=None)
             if oldest is None:
                 break
-            key, parcel = oldest
-            self._lines[key].parcels.remove(parcel)
-            self._take_off(parcel)
+            key, entry = oldest
+            self._lines[key].parcels.remove(entry)
+            self._take_off(entry)
             self.tidy(key)
-            gone.append(parcel)
+            gone.append(entry)
         return gone
 
-    def _movable(self) -> Iterator[tuple[Key, Parcel]]:
+    def _movable(self) -> Iterator[tuple[Key, OutboxEntry]]:
         """The oldest of each line, but what is being recorded."""
         for key, line in self._lines.items():
             place = 1 if line.busy else 0
             if len(line.parcels) > place:
                 yield key, line.parcels[place]
 
-    def clear(self) -> list[Parcel]:
+    def clear(self) -> list[OutboxEntry]:
         """Take everything away and return it, also what is being recorded: how that ends nobody may live to see."""
-        gone = [parcel for line in self._lines.values() for parcel in line.parcels]
+        gone = [entry for line in self._lines.values() for entry in line.parcels]
         for key, line in list(self._lines.items()):
             line.parcels.clear()
             self.tidy(key)

@@ -35,8 +35,8 @@ from backstory.ledger.erasure.requests import (
     Sharing,
     Walk,
 )
-from backstory.ledger.erasure.summary_sources import Parts
-from backstory.ledger.erasure.target import Aim, aim_at, summary_in
+from backstory.ledger.erasure.summary_sources import SummarySources
+from backstory.ledger.erasure.target import ErasureTarget, aim_at, summary_in
 from backstory.ledger.erasure.transcript import Said, read_transcript, used_in_turns
 from backstory.ledger.erasure.walk import LedgerWalk, walk_until_settled
 
@@ -53,11 +53,11 @@ __all__ = [
 ]
 
 
-def _restated(walk: LedgerWalk, aim: Aim) -> tuple[LedgerEvent, ...]:
+def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:
     """Say again what is named by an erased event and stays."""
     facts = {slot.fact for slot in walk.slots}
     sections = {slot.section for slot in walk.slots}
-    staying = [fact for fact in aim.memory.facts.values() if fact.id in facts and aim.stays(fact.id)]
+    staying = [fact for fact in target.memory.facts.values() if fact.id in facts and target.stays(fact.id)]
     return (
         *(FactAdded(fact) for fact in sorted(staying, key=birth)),
         *(
@@ -65,11 +65,11 @@ def _restated(walk: LedgerWalk, aim: Aim) -> tuple[LedgerEvent, ...]:
             for name, told in sorted(walk.sections.items())
             if name in sections
         ),
-        *walk.parts.again(sorted(aim.memory.sections), {name for name in sections if name is not None}),
+        *walk.parts.again(sorted(target.memory.sections), {name for name in sections if name is not None}),
     )
 
 
-def _sharing(walk: LedgerWalk, aim: Aim, said: Said) -> Iterator[Sharing]:
+def _sharing(walk: LedgerWalk, target: ErasureTarget, said: Said) -> Iterator[Sharing]:
     def seen(thread: str | None, turns: TurnRange | None) -> bool:
         return turns is not None and any(
             thread == other and turns.first <= n <= turns.last for other, n in said.evidence
@@ -81,14 +81,14 @@ def _sharing(walk: LedgerWalk, aim: Aim, said: Said) -> Iterator[Sharing]:
             not fact.evidence and cause is not None and fact.source == cause.thread and seen(cause.thread, cause.turns)
         )
 
-    lineage = aim.lineage
-    staying = [fact for fact in aim.memory.in_order() if aim.stays(fact.id)]
+    lineage = target.lineage
+    staying = [fact for fact in target.memory.in_order() if target.stays(fact.id)]
     for fact in staying:
-        if not aim.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
+        if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
             yield Sharing("fact", fact.id, fact.content)
     gone = {slot.fact for slot in walk.slots}
     named = gone.union(fact.id for fact in staying)
-    for fact in lineage.merged_into(aim.facts) if walk.merged else ():
+    for fact in lineage.merged_into(target.facts) if walk.merged else ():
         if fact.id not in named:
             yield Sharing("fact", fact.id, fact.content)
     for name, told in sorted(walk.sections.items()):
@@ -131,7 +131,7 @@ def _expired(
             since.setdefault(turn.thread, turn.seq)
     gone = said.gone()
     told: list[Redacted] = []
-    parts = Parts()
+    parts = SummarySources()
     for commit in ledger() if gone else ():
         parts.take(commit)
         told += (
@@ -186,14 +186,14 @@ def plan_erasure(
     """
     if isinstance(request, ForgetExpired):
         return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream), seal=seal)
-    aim = aim_at(request, memory, ledger)
-    said = read_transcript(aim, transcript, transcript_stream, seal)
-    aim.turns = said.gone()
-    walk = walk_until_settled(aim, ledger, used_in_turns(aim, transcript, said))
+    target = aim_at(request, memory, ledger)
+    said = read_transcript(target, transcript, transcript_stream, seal)
+    target.turns = said.gone()
+    walk = walk_until_settled(target, ledger, used_in_turns(target, transcript, said))
     if not walk.slots and not said.redacted:
         raise _not_there(request)
     redacted = (
         Redacted(ledger_stream, slot.seq, slot.index, slot.what, fact=slot.fact, section=slot.section)
         for slot in sorted(walk.slots, key=lambda slot: (slot.seq, slot.index))
     )
-    return Plan((*redacted, *said.redacted.values()), _restated(walk, aim), tuple(_sharing(walk, aim, said)))
+    return Plan((*redacted, *said.redacted.values()), _restated(walk, target), tuple(_sharing(walk, target, said)))

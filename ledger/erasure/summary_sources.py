@@ -8,10 +8,10 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Section, SummaryUpdated
 from backstory.ledger.core.summaries import Summed
 
-__all__ = ["Parts"]
+__all__ = ["SummarySources"]
 
 
-class Parts:
+class SummarySources:
     """The sections that each merging took out of memory, by the name of the one that it put there."""
 
     def __init__(self) -> None:

@@ -25,13 +25,13 @@ from backstory.ledger.core.summaries import Summed
 from backstory.ledger.erasure.evidence import Sources
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
-__all__ = ["Aim", "aim_at", "said_of_fact", "summary_in"]
+__all__ = ["ErasureTarget", "aim_at", "said_of_fact", "summary_in"]
 
 _OURS = ("manual", "import")
 _NO_TURNS: frozenset[int] = frozenset()
 
 
-class Aim:
+class ErasureTarget:
     """What goes, as far as it is known: what was asked for, and what a walk found to follow from it."""
 
     def __init__(self, request: Erasure, memory: Memory, lineage: Lineage) -> None:
@@ -154,19 +154,19 @@ def said_of_fact(event: Event) -> tuple[str, ...]:
             return () if fact is None else fact_texts(fact)
 
 
-def _aim_at_fact(aim: Aim, fact_id: str, ledger: Walk) -> None:
-    aim.facts.add(fact_id)
+def _aim_at_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
+    target.facts.add(fact_id)
     for commit in ledger():
         for event in commit.events:
             fact = about(event)
             if fact is None or fact.id != fact_id:
                 continue
-            aim.seek(said_of_fact(event))
-            aim.sources |= {root.id: Sources() for root in aim.lineage.learned(fact)}
+            target.seek(said_of_fact(event))
+            target.sources |= {root.id: Sources() for root in target.lineage.learned(fact)}
     for commit in ledger():
         for event in commit.events:
             fact = about(event)
-            if fact is None or (sources := aim.sources.get(fact.id)) is None:
+            if fact is None or (sources := target.sources.get(fact.id)) is None:
                 continue
             # Not the commit's thread: another conversation may have confirmed, removed or merged the fact.
             sources.cite(fact.source, fact.evidence)
@@ -175,44 +175,44 @@ def _aim_at_fact(aim: Aim, fact_id: str, ledger: Walk) -> None:
                 sources.updates.append((fact.source, turns))
 
 
-def _aim_at_thread(aim: Aim, thread: str, ledger: Walk) -> None:
+def _aim_at_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
     for commit in ledger():
-        ours = aim.of_thread(commit)
+        ours = target.of_thread(commit)
         for event in commit.events:
             fact = about(event)
             if fact is not None and (
-                fact.id in aim.facts
+                fact.id in target.facts
                 or (fact.source == thread and thread not in _OURS)
                 or (ours and isinstance(event, FactAdded))
             ):
-                aim.facts.add(fact.id)
-                aim.seek(said_of_fact(event))
+                target.facts.add(fact.id)
+                target.seek(said_of_fact(event))
             if summary_in(event) is not None:
                 # It goes by its name; the words in which a model tells a story stand in many others, too.
                 continue
             if ours and isinstance(event, SummaryUpdated):
-                aim.seek(filter(None, (event.after.summary, event.proposed)))
+                target.seek(filter(None, (event.after.summary, event.proposed)))
             elif ours and not isinstance(event, UpdateFailed):
-                aim.seek(asides(event), phrases=False)
+                target.seek(asides(event), phrases=False)
 
 
-def aim_at(request: Erasure, memory: Memory, ledger: Walk) -> Aim:
+def aim_at(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget:
     """Take the request's own words in.
 
     Raises:
         UsageError: a text with nothing in it.
     """
-    aim = Aim(request, memory, Lineage(ledger))
+    target = ErasureTarget(request, memory, Lineage(ledger))
     match request:
         case ForgetFact(fact_id=fact_id):
-            _aim_at_fact(aim, fact_id, ledger)
+            _aim_at_fact(target, fact_id, ledger)
         case ForgetThread(thread=thread):
-            _aim_at_thread(aim, thread, ledger)
+            _aim_at_thread(target, thread, ledger)
         case ForgetMatching(text=text):
             if not folded(text):
                 raise UsageError("the text to forget is empty: say what is to be found and erased")
-            aim.seek((text,), anywhere=True)
+            target.seek((text,), anywhere=True)
         case _:
             pass
-    aim.facts |= {fact.id for fact in memory.facts.values() if aim.everything or aim.says(fact_texts(fact))}
-    return aim
+    target.facts |= {fact.id for fact in memory.facts.values() if target.everything or target.says(fact_texts(fact))}
+    return target

@@ -9,7 +9,7 @@ from backstory.ledger.core.events import Redacted
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
-from backstory.ledger.erasure.target import Aim
+from backstory.ledger.erasure.target import ErasureTarget
 
 __all__ = ["Said", "read_transcript", "used_in_turns"]
 
@@ -39,30 +39,30 @@ class Said:
             self.redacted[said.seq, said.index] = turn_redacted(stream, said, "turn", self._seal)
 
 
-def read_transcript(aim: Aim, transcript: Walk, stream: str, seal: Seal | None) -> Said:
+def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: Seal | None) -> Said:
     """Find the turns that go, and what they say; nothing is asked of the ledger any more."""
     said = Said(seal)
-    if isinstance(aim.request, ForgetFact):
+    if isinstance(target.request, ForgetFact):
         for turn in turns_of(transcript):
-            for sources in aim.sources.values():
+            for sources in target.sources.values():
                 sources.look_at(turn)
-        for turn in chain.from_iterable(sources.found() for sources in aim.sources.values()):
-            said.take(stream, turn, goes=aim.request.with_evidence)
-            if aim.request.with_evidence:
-                aim.seek(turn_texts(turn.turn), phrases=False)
+        for turn in chain.from_iterable(sources.found() for sources in target.sources.values()):
+            said.take(stream, turn, goes=target.request.with_evidence)
+            if target.request.with_evidence:
+                target.seek(turn_texts(turn.turn), phrases=False)
         return said
     for turn in turns_of(transcript):
-        if aim.everything or turn.thread == aim.thread or aim.says(turn_texts(turn.turn)):
+        if target.everything or turn.thread == target.thread or target.says(turn_texts(turn.turn)):
             said.take(stream, turn, goes=True)
-            if aim.thread is not None:
-                aim.seek(turn_texts(turn.turn), phrases=False)
+            if target.thread is not None:
+                target.seek(turn_texts(turn.turn), phrases=False)
     return said
 
 
-def used_in_turns(aim: Aim, transcript: Walk, said: Said) -> set[str]:
+def used_in_turns(target: ErasureTarget, transcript: Walk, said: Said) -> set[str]:
     """The words looked for that a turn uses which stays."""
     used: set[str] = set()
-    words = Words(aim.sought)
+    words = Words(target.sought)
     for turn in turns_of(transcript) if words else ():
         if (turn.seq, turn.index) not in said.redacted and (new := words.used_in(turn_texts(turn.turn))):
             used |= new

@@ -24,8 +24,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.summaries import Summed
 from backstory.ledger.erasure.requests import Walk
-from backstory.ledger.erasure.summary_sources import Parts
-from backstory.ledger.erasure.target import Aim, said_of_fact, summary_in
+from backstory.ledger.erasure.summary_sources import SummarySources
+from backstory.ledger.erasure.target import ErasureTarget, said_of_fact, summary_in
 
 __all__ = ["LedgerWalk", "walk_until_settled"]
 
@@ -61,16 +61,16 @@ class _Told(msgspec.Struct, frozen=True):
 class LedgerWalk:
     """One walk over the ledger, under what is known to go so far."""
 
-    def __init__(self, aim: Aim) -> None:
-        self._aim = aim
-        self._wanted = {root.seq for fact in aim.memory.facts.values() for root in aim.lineage.learned(fact)}
+    def __init__(self, target: ErasureTarget) -> None:
+        self._aim = target
+        self._wanted = {root.seq for fact in target.memory.facts.values() for root in target.lineage.learned(fact)}
         self._emptied: dict[str, int] = {}
         self.slots: list[_Slot] = []
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
         self.summaries: set[Summed] = set()
-        self.parts = Parts()
-        self._unused = Words(aim.sought)
+        self.parts = SummarySources()
+        self._unused = Words(target.sought)
         self.sections: dict[str, _Told] = {}
         self.merged = False
         """Whether a fact goes that others were merged into."""
@@ -111,11 +111,11 @@ class LedgerWalk:
         return goes
 
     def _settle(self, event: Event, fact: Fact, *, goes: bool) -> None:
-        aim = self._aim
+        target = self._aim
         if not goes:
             self._use(said_of_fact(event))
-        elif (isinstance(event, FactRemoved) and not aim.stays(fact.id)) or (
-            aim.matching and aim.says(said_of_fact(event))
+        elif (isinstance(event, FactRemoved) and not target.stays(fact.id)) or (
+            target.matching and target.says(said_of_fact(event))
         ):
             self.facts.add(fact.id)
 
@@ -154,11 +154,11 @@ class LedgerWalk:
         return self._unused.all
 
 
-def walk_until_settled(aim: Aim, ledger: Walk, used: set[str]) -> LedgerWalk:
+def walk_until_settled(target: ErasureTarget, ledger: Walk, used: set[str]) -> LedgerWalk:
     """Walk the ledger until nothing new is found to go; `used` are words that turns use which stay."""
     while True:
-        walk = LedgerWalk(aim)
+        walk = LedgerWalk(target)
         for commit in ledger():
             walk.take(commit)
-        if not aim.widen(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
+        if not target.widen(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
             return walk

@@ -18,7 +18,7 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
 from backstory.ledger.log.clock import Clock
 
-__all__ = ["Asking", "answer_of", "billed", "estimated"]
+__all__ = ["ModelCaller", "answer_of", "billed", "estimated"]
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
@@ -60,7 +60,7 @@ def billed(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
     )
 
 
-class Asking:
+class ModelCaller:
     """All calls of one home; safe for threads and forks.
 
     A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
@@ -177,7 +177,7 @@ class Asking:
         )(ask)
 
 
-_askings: weakref.WeakSet[Asking] = weakref.WeakSet()
+_askings: weakref.WeakSet[ModelCaller] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -13,7 +13,7 @@ from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
 
-__all__ = ["Group", "SummaryLimits", "next_group"]
+__all__ = ["SummaryGroup", "SummaryLimits", "next_group"]
 
 _TOGETHER = 10
 """So many summaries of one level become one of the next."""
@@ -30,7 +30,7 @@ class SummaryLimits(msgspec.Struct, frozen=True):
     max_chars: int = 1_200
 
 
-class Group(msgspec.Struct, frozen=True):
+class SummaryGroup(msgspec.Struct, frozen=True):
     """What becomes one summary of a level: turns, or summaries by their sections' names, in the order of the turns."""
 
     level: int
@@ -41,7 +41,7 @@ class Group(msgspec.Struct, frozen=True):
 
 def next_group(
     memory: Memory, coverage: Coverage, thread: Thread, limits: SummaryLimits, *, anyway: bool = False
-) -> Group | None:
+) -> SummaryGroup | None:
     """Return what is to be summed up next; None where there is not enough of anything.
 
     Summaries come before turns, so that no level ever has many more than ten. What was summed up once is done with,
@@ -63,17 +63,17 @@ def next_group(
     count = _enough(turns, limits)
     if count is None:
         return None
-    return Group(1, TurnRange(turns[0].n, turns[count - 1].n), tuple(turns[:count]))
+    return SummaryGroup(1, TurnRange(turns[0].n, turns[count - 1].n), tuple(turns[:count]))
 
 
-def _merging(level: int, turns: TurnRange, live: Sequence[tuple[Summed, Section]]) -> Group:
+def _merging(level: int, turns: TurnRange, live: Sequence[tuple[Summed, Section]]) -> SummaryGroup:
     # Those of lower levels between them, which a revert has brought back, are told by the new one as well.
     within = {
         summed.section: section
         for summed, section in live
         if turns.first <= summed.turns.first and summed.turns.last <= turns.last
     }
-    return Group(level, turns, parts=within)
+    return SummaryGroup(level, turns, parts=within)
 
 
 def _enough(turns: Sequence[Turn], limits: SummaryLimits) -> int | None:

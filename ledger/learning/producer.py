@@ -175,8 +175,8 @@ class Producer:
                     self._writers[writer.scope, name] = writer
             self._see_to_it()
 
-    def notice(self, writer: Writer, thread: str, *, at_once: bool = False) -> None:
-        """Take note that something was recorded; `at_once` is for words that are about to be lost to the model.
+    def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
+        """Take note that something was recorded; `immediate` is for words that are about to be lost to the model.
 
         What is due already, also because it was wanted at once, is not put off again.
         """
@@ -193,7 +193,7 @@ class Producer:
                 self._due.pop(key, None)
                 self._opinions.pop(key, None)
                 if moment is not None:
-                    self._due[key] = before if before is not None and before <= now else now if at_once else moment
+                    self._due[key] = before if before is not None and before <= now else now if immediate else moment
                     self._writers[key] = writer
                 self._see_to_it()
                 return

@@ -17,8 +17,8 @@ from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import Asking, billed, estimated
-from backstory.ledger.learning.next_summary import Group, SummaryLimits, next_group
+from backstory.ledger.learning.model_caller import ModelCaller, billed, estimated
+from backstory.ledger.learning.next_summary import SummaryGroup, SummaryLimits, next_group
 from backstory.ledger.learning.observing import CallStarted, provider_of
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
@@ -54,7 +54,7 @@ class Summarizer:
 
     def __init__(
         self,
-        asking: Asking,
+        asking: ModelCaller,
         limits: SummaryLimits | None = None,
         *,
         prompts: Path | None = None,
@@ -82,12 +82,12 @@ class Summarizer:
             ]
 
     def run(
-        self, writer: Writer, thread: str, model: Model, *, anyway: bool = False, dated: bool = False
+        self, writer: Writer, thread: str, model: Model, *, anyway: bool = False, backdate: bool = False
     ) -> tuple[Summing, ...]:
         """Have everything of a thread summed up that is long enough; the first failure ends it.
 
         A failure is committed and changes nothing; it is not asked again until there is another group of turns, or
-        `anyway`. `dated` asks for the time of the last turn told. Recorded replies are never asked for a summary.
+        `anyway`. `backdate` asks for the time of the last turn told. Recorded replies are never asked for a summary.
 
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; what has no commit yet is asked for again.
@@ -97,7 +97,7 @@ class Summarizer:
         if not self._limits.min_turns or isinstance(model, RecordedReply):
             return ()
         while not self._asking.stopped:
-            task = self._task(writer, thread, model, anyway=anyway, dated=dated)
+            task = self._task(writer, thread, model, anyway=anyway, backdate=backdate)
             commit = None if task is None else self._settle(writer, task, model)
             if commit is None:
                 break
@@ -106,7 +106,7 @@ class Summarizer:
                 break
         return tuple(done)
 
-    def _task(self, writer: Writer, thread: str, model: Model, *, anyway: bool, dated: bool) -> _Task | None:
+    def _task(self, writer: Writer, thread: str, model: Model, *, anyway: bool, backdate: bool) -> _Task | None:
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             known = state.transcript.threads.get(thread) or Thread(thread)
@@ -135,7 +135,7 @@ class Summarizer:
             level=group.level,
             summarized=group.turns,
         )
-        return _Task(command, prompt, cause, parse_moment(command.until) if dated else None)
+        return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None)
 
     def _frame(self, thread: str) -> SummaryFrame:
         from backstory.ledger.extraction.summary_prompt import SummaryFrame
@@ -144,7 +144,7 @@ class Summarizer:
             thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
         )
 
-    def _asked(self, group: Group, frame: SummaryFrame) -> tuple[Group, Prompt]:
+    def _asked(self, group: SummaryGroup, frame: SummaryFrame) -> tuple[SummaryGroup, Prompt]:
         """Make the question; what does not fit into it is left for the next group."""
         if group.parts:
             return group, frame.of_summaries(list(group.parts.values()))

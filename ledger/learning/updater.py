@@ -19,7 +19,7 @@ from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import Asking, answer_of, billed, estimated
+from backstory.ledger.learning.model_caller import ModelCaller, answer_of, billed, estimated
 from backstory.ledger.learning.observing import CallStarted, Observer, provider_of
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
@@ -33,7 +33,7 @@ __all__ = ["Job", "Outcome", "Updater"]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A run of turns to learn from; `attempts` were made before, `dated` asks for the time of its last turn.
+    """A run of turns to learn from; `attempts` were made before, `backdate` asks for the time of its last turn.
 
     `asked_at` is when memory is looked at for it, where that is not now: in UTC, as commits spell it.
     """
@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True):
     thread: str
     turns: TurnRange
     attempts: int = 0
-    dated: bool = False
+    backdate: bool = False
     asked_at: str | None = None
 
 
@@ -74,7 +74,7 @@ class _Task(msgspec.Struct, frozen=True):
     @property
     def at(self) -> datetime | None:
         """What a backfill dates the commit by: the last turn that it covers."""
-        return parse_moment(self.turns[-1].at) if self.job.dated else None
+        return parse_moment(self.turns[-1].at) if self.job.backdate else None
 
 
 class _Tried:
@@ -147,7 +147,7 @@ class Updater:
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock or SystemClock()
-        self.asking = Asking(
+        self.asking = ModelCaller(
             clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, pause=pause, observers=observers
         )
         self._prompts = prompts
@@ -210,7 +210,7 @@ class Updater:
         from backstory.ledger.extraction.prompt import Frame
 
         # Of a backfill no commit is dated before its first turn: what is up for review then is so at the commit, too.
-        now = (parse_moment(first.at) if job.dated else None) or self._clock.now()
+        now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
         return Frame(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
 

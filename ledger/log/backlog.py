@@ -12,15 +12,15 @@ from datetime import datetime
 import msgspec
 
 from backstory.ledger.core.events import TurnRange
-from backstory.ledger.log.state import View
+from backstory.ledger.log.state import ScopeState
 from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import Timing, due_of
 from backstory.ledger.threads.transcript import Thread
 
-__all__ = ["Backlog", "Waiting", "count_turns"]
+__all__ = ["Backlog", "WaitingThread", "count_turns"]
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingThread(msgspec.Struct, frozen=True):
     """What of one thread waits: how many turns, from when on they are due, and the parked ones with their counts."""
 
     thread: str
@@ -33,12 +33,12 @@ class Waiting(msgspec.Struct, frozen=True):
 class Backlog:
     """The threads of a view of which something waits; not safe for threads."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ScopeState) -> None:
         self.view = view
         self._timing: Timing | None = None
-        self._known: dict[str, Waiting] = {}
+        self._known: dict[str, WaitingThread] = {}
 
-    def waiting(self, timing: Timing) -> list[Waiting]:
+    def waiting(self, timing: Timing) -> list[WaitingThread]:
         """Return what waits in each thread, by first word, as far as the view was read."""
         touched, self.view.touched = self.view.touched, set()
         if touched is None or timing != self._timing:
@@ -57,12 +57,12 @@ class Backlog:
             raise
         return [waiting for waiting in self._known.values() if waiting.turns or waiting.parked]
 
-    def _waiting(self, thread: Thread, timing: Timing) -> Waiting:
+    def _waiting(self, thread: Thread, timing: Timing) -> WaitingThread:
         coverage = self.view.coverage
         runs = coverage.pending(thread)
         due = due_of(thread, runs, timing)
         parked = tuple((item, count_turns(thread, [item.turns])) for item in coverage.parked(thread))
-        return Waiting(thread.name, count_turns(thread, runs), due, parked)
+        return WaitingThread(thread.name, count_turns(thread, runs), due, parked)
 
 
 def count_turns(thread: Thread, runs: Iterable[TurnRange]) -> int:

@@ -14,13 +14,13 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import BackstoryError, StoreError, WrongExpectedVersionError
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["Group", "Ticket"]
+__all__ = ["GroupCommit", "PendingCommit"]
 
 _LONGEST_SECONDS = 0.02
 """A write may have taken long because another process kept the lock: no reason to wait for company."""
 
 
-class Ticket:
+class PendingCommit:
     """A commit on its way to disk: `settled` once it is there or never will be, which `error` tells."""
 
     __slots__ = ("commit", "error", "gates", "line", "settled")
@@ -48,7 +48,7 @@ def _closed() -> threading.Lock:
     return gate
 
 
-class Group:
+class GroupCommit:
     """The lines of one stream that are decided and not yet durable.
 
     `failures` counts the writes that failed; whoever decides says which count they know of.
@@ -63,7 +63,7 @@ class Group:
     def renew(self) -> None:
         """Begin anew, in a forked child: the threads that hold the locks and wait at the gates are not in it."""
         self._mutex = threading.Lock()
-        self._waiting: list[Ticket] = []
+        self._waiting: list[PendingCommit] = []
         self._led = False
         self._company = 1
         """How many lines the last write took: so many threads may be about to come again."""
@@ -72,9 +72,9 @@ class Group:
         self._complete: threading.Lock | None = None
         """Opens when as many lines wait as the last write took; there while a leader waits for that."""
 
-    def add(self, line: bytes, commit: Commit, failures: int) -> Ticket:
+    def add(self, line: bytes, commit: Commit, failures: int) -> PendingCommit:
         """Queue a line behind the others; one that was decided before a failure was known of fails at once."""
-        ticket = Ticket(line, commit)
+        ticket = PendingCommit(line, commit)
         with self._mutex:
             if failures != self.failures:
                 ticket.settle(self._overtaken(commit))
@@ -89,13 +89,13 @@ class Group:
                 self._complete = None
         return ticket
 
-    def refuse(self, line: bytes, commit: Commit) -> Ticket:
+    def refuse(self, line: bytes, commit: Commit) -> PendingCommit:
         """Return a ticket for a line that is not queued, since what it was decided on is gone."""
-        ticket = Ticket(line, commit)
+        ticket = PendingCommit(line, commit)
         ticket.settle(self._overtaken(commit))
         return ticket
 
-    def disown(self, ticket: Ticket) -> None:
+    def disown(self, ticket: PendingCommit) -> None:
         """Say in a forked child that a line is the parent's to write; nobody of the child's waits at its gates."""
         if not ticket.settled:
             ticket.gates = []
@@ -106,7 +106,7 @@ class Group:
         with self._mutex:
             return self.failures
 
-    def settle(self, ticket: Ticket) -> None:
+    def settle(self, ticket: PendingCommit) -> None:
         """Return when the line is durable.
 
         Raises:
@@ -121,7 +121,7 @@ class Group:
         if ticket.error is not None:
             raise ticket.error
 
-    def is_settled(self, ticket: Ticket) -> bool:
+    def is_settled(self, ticket: PendingCommit) -> bool:
         """Wait as `settle` does, and say whether the line is durable; whoever decided it is told why it is not."""
         try:
             self.settle(ticket)
@@ -129,7 +129,7 @@ class Group:
             return False
         return True
 
-    def _leads(self, ticket: Ticket) -> bool:
+    def _leads(self, ticket: PendingCommit) -> bool:
         """Wait until the line is settled, or until it is for this thread to write for all; then True."""
         with self._mutex:
             if ticket.settled:
@@ -192,7 +192,7 @@ class Group:
                 return
         self._led = False
 
-    def _settle_what_is_there(self, batch: list[Ticket]) -> None:
+    def _settle_what_is_there(self, batch: list[PendingCommit]) -> None:
         """An engine that writes line by line may have written some before somebody else came between."""
         there = list(zip(batch, self._store.read(self._stream, batch[0].commit.seq - 1), strict=False))
         with self._mutex:
@@ -201,7 +201,7 @@ class Group:
                     return
                 ticket.settle()
 
-    def _fail(self, batch: list[Ticket], error: BackstoryError) -> None:
+    def _fail(self, batch: list[PendingCommit], error: BackstoryError) -> None:
         with self._mutex:
             self.failures += 1
             for ticket in batch:

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.group_commit import Group, Ticket
+from backstory.ledger.log.group_commit import GroupCommit, PendingCommit
 from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import View
+from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["Desk", "Lane"]
+__all__ = ["CommitPipeline", "StreamQueue"]
 
 
 class _Decided:
@@ -29,18 +29,18 @@ class _Decided:
 
     __slots__ = ("after", "before", "folded", "ticket")
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: PendingCommit) -> None:
         self.ticket = ticket
         self.folded = False
         self.before = self.after = Memory()
 
 
-class Lane:
+class StreamQueue:
     """One stream as this process writes it: what it has decided there, oldest first."""
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self.stream = stream
-        self.group = Group(store, stream)
+        self.group = GroupCommit(store, stream)
         self.failures = 0
         self.decided: deque[_Decided] = deque()
 
@@ -52,7 +52,7 @@ class Lane:
         self.decided = deque()
 
 
-class Desk:
+class CommitPipeline:
     """A scope's two lanes and the view behind them; `mutex` is for whoever uses it to hold.
 
     `news` are the ledger's commits that are durable and that nobody was told of yet, each with the memory before and
@@ -70,9 +70,9 @@ class Desk:
     ) -> None:
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
-        self.view = View(store, scope, snapshots)
-        self.learned = Lane(store, self.view.ledger)
-        self.said = Lane(store, self.view.transcript_stream)
+        self.view = ScopeState(store, scope, snapshots)
+        self.learned = StreamQueue(store, self.view.ledger)
+        self.said = StreamQueue(store, self.view.transcript_stream)
         self.news: deque[tuple[Commit, Memory, Memory]] = deque()
         self.newest: tuple[Memory, Head] | None = None
         """The memory after the newest of them, for whoever takes it first."""
@@ -92,72 +92,72 @@ class Desk:
         self.said.renew()
         self.view.start_over()
 
-    def settle(self, *lanes: Lane) -> None:
+    def settle(self, *queues: StreamQueue) -> None:
         """Bring the view up to date, with nothing in it that is not durable."""
-        self.catch_up(*lanes)
-        while any(lane.decided for lane in lanes):
-            for lane in lanes:
-                if lane.decided:
-                    lane.group.is_settled(lane.decided[-1].ticket)
-            self.catch_up(*lanes)
+        self.catch_up(*queues)
+        while any(queue.decided for queue in queues):
+            for queue in queues:
+                if queue.decided:
+                    queue.group.is_settled(queue.decided[-1].ticket)
+            self.catch_up(*queues)
 
-    def catch_up(self, *lanes: Lane) -> None:
+    def catch_up(self, *queues: StreamQueue) -> None:
         """Fold what this process has decided; where nothing of that is under way, also what others have appended."""
         while True:
             if self._beginning != self.view.beginnings and (self.learned.decided or self.said.decided):
                 # What was folded before the view started over is gone from it, and on disk only by and by.
                 self._start_over()
             # Of either lane, and before anything is read: what the view reads must not be folded after it.
-            for lane in (self.learned, self.said):
-                self.let_go(lane)
-                self.fold_decided(lane)
+            for queue in (self.learned, self.said):
+                self.let_go(queue)
+                self.fold_decided(queue)
             self._beginning = self.view.beginnings
-            for lane in lanes:
-                if not lane.decided:
-                    self._refresh(lane)
+            for queue in queues:
+                if not queue.decided:
+                    self._refresh(queue)
             if self._beginning == self.view.beginnings:
                 return
 
-    def _refresh(self, lane: Lane) -> None:
-        if lane is self.said:
+    def _refresh(self, queue: StreamQueue) -> None:
+        if queue is self.said:
             self.view.refresh_transcript()
             return
         self.view.refresh_ledger()
         if self.view.redacted:
             self._met_erasure()
 
-    def let_go(self, lane: Lane) -> None:
+    def let_go(self, queue: StreamQueue) -> None:
         """Drop what is settled; where something that was folded has failed, start over."""
-        lane.failures = lane.group.count_failures()
-        while lane.decided and lane.decided[0].ticket.settled and lane.decided[0].ticket.error is None:
-            mine = lane.decided.popleft()
+        queue.failures = queue.group.count_failures()
+        while queue.decided and queue.decided[0].ticket.settled and queue.decided[0].ticket.error is None:
+            mine = queue.decided.popleft()
             if not mine.folded:
-                self._fold(lane, mine)
-            if lane is self.learned:
+                self._fold(queue, mine)
+            if queue is self.learned:
                 self.news.append((mine.ticket.commit, mine.before, mine.after))
                 self.newest = mine.after, mine.ticket.commit.head
-        failed = [mine for mine in lane.decided if mine.ticket.error is not None]
+        failed = [mine for mine in queue.decided if mine.ticket.error is not None]
         if failed:
-            lane.decided = deque(mine for mine in lane.decided if mine.ticket.error is None)
+            queue.decided = deque(mine for mine in queue.decided if mine.ticket.error is None)
             if any(mine.folded for mine in failed):
                 self._start_over()
 
     def _start_over(self) -> None:
         """Read both streams anew, once nothing is under way in either."""
-        for lane in (self.learned, self.said):
-            if lane.decided:
-                lane.group.is_settled(lane.decided[-1].ticket)
-                self.let_go(lane)
+        for queue in (self.learned, self.said):
+            if queue.decided:
+                queue.group.is_settled(queue.decided[-1].ticket)
+                self.let_go(queue)
         self.view.start_over()
 
-    def fold_decided(self, lane: Lane) -> None:
+    def fold_decided(self, queue: StreamQueue) -> None:
         """Fold what this process has decided on a lane, whether or not it is durable."""
-        for mine in lane.decided:
+        for mine in queue.decided:
             if not mine.folded:
-                self._fold(lane, mine)
+                self._fold(queue, mine)
 
-    def _fold(self, lane: Lane, mine: _Decided) -> None:
-        if lane is self.said:
+    def _fold(self, queue: StreamQueue, mine: _Decided) -> None:
+        if queue is self.said:
             self.view.take_said(mine.ticket.commit)
         else:
             mine.before = self.view.memory
@@ -165,7 +165,7 @@ class Desk:
             mine.after = self.view.memory
         mine.folded = True
 
-    def add(self, lane: Lane, after: Head, draft: Draft) -> Ticket:
+    def add(self, queue: StreamQueue, after: Head, draft: Draft) -> PendingCommit:
         """Seal a draft that was decided on a head and queue it; it is folded when the lane is looked at next.
 
         If the process was forked since it was decided, the child's view stands elsewhere, and the ticket says so.
@@ -175,20 +175,20 @@ class Desk:
         """
         line, commit = sealed(draft, after, self._salts)
         # Where a write has failed that is not known of here yet, the ticket says so at once.
-        if after == (self.view.head if lane is self.learned else self.view.transcript.head):
-            ticket = lane.group.add(line, commit, lane.failures)
+        if after == (self.view.head if queue is self.learned else self.view.transcript.head):
+            ticket = queue.group.add(line, commit, queue.failures)
         else:
-            ticket = lane.group.refuse(line, commit)
-        lane.decided.append(_Decided(ticket))
+            ticket = queue.group.refuse(line, commit)
+        queue.decided.append(_Decided(ticket))
         return ticket
 
 
-_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+_desks: weakref.WeakSet[CommitPipeline] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    for desk in list(_desks):
-        desk.renew()
+    for pipeline in list(_desks):
+        pipeline.renew()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

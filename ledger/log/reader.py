@@ -21,7 +21,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import View, must_not_shrink, read_commits
+from backstory.ledger.log.state import ScopeState, must_not_shrink, read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
@@ -74,7 +74,7 @@ class Reader:
 
     def start_over(self) -> None:
         """Let go of everything, and wait for nobody; whoever is reading goes on with what it has."""
-        self._held = Backlog(View(self._store, self._scope, self._snapshots, settled=self._durable))
+        self._held = Backlog(ScopeState(self._store, self._scope, self._snapshots, settled=self._durable))
         self._shown = _Shown(Memory(), EMPTY)
 
     def _durable(self, stream: str, known: Head) -> Head:

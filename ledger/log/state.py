@@ -19,7 +19,7 @@ from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Thread, Transcript
 
-__all__ = ["View", "must_not_shrink", "read_commits"]
+__all__ = ["ScopeState", "must_not_shrink", "read_commits"]
 
 
 def read_commits(
@@ -53,7 +53,7 @@ class _MetErasureError(Exception):
     """A redaction came after the snapshot that a view stands on."""
 
 
-class View:
+class ScopeState:
     """What a scope's streams say, as far as they were read; not safe for threads.
 
     `settled` tells how far a stream may be read, given its name and the head that is known; without it whoever is
@@ -257,7 +257,7 @@ def must_not_shrink(stream: str, known: Head, now: Head) -> None:
 class _Earlier:
     """The threads up to the moment that a view goes on from; each is opened, and its turns are read, when asked for."""
 
-    def __init__(self, store: EventStore, view: View, snapshots: Snapshots, origin: Origin) -> None:
+    def __init__(self, store: EventStore, view: ScopeState, snapshots: Snapshots, origin: Origin) -> None:
         self._store = store
         self._view = view
         self._coverage = view.coverage

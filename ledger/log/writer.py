@@ -50,8 +50,8 @@ from backstory.ledger.erasure.plan import (
 )
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import unfinished
-from backstory.ledger.log.group_commit import Ticket
-from backstory.ledger.log.pipeline import Desk
+from backstory.ledger.log.group_commit import PendingCommit
+from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.snapshot import Snapshots
 from backstory.ledger.log.state import read_commits
@@ -59,7 +59,7 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
 from backstory.ledger.threads.transcript import Thread
-from backstory.ledger.threads.turn_dedup import Mode, receive
+from backstory.ledger.threads.turn_dedup import Mode, align
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -79,7 +79,7 @@ What it raises is logged and never passed on: the commit stands, whatever become
 Purge = Callable[[Scope], None]
 """Deletes every read model of a scope that may hold content, while both of its streams are locked."""
 
-Heat = Callable[[], Mapping[str, Access]]
+UsageTracker = Callable[[], Mapping[str, Access]]
 """Tells which facts were used of late, by their ids."""
 
 Salts = Callable[[], str]
@@ -118,7 +118,7 @@ class Writer:
         listeners: Sequence[Listener] = (),
         snapshots: Snapshots | None = None,
         purge: Purge | None = None,
-        heat: Heat | None = None,
+        heat: UsageTracker | None = None,
     ) -> None:
         self.store = store
         self.scope = scope
@@ -128,16 +128,16 @@ class Writer:
         """A policy that is known to say what configuration asks for."""
         self._listeners = tuple(listeners)
         self._purge = purge
-        self._heat = heat
-        self._desk = desk = Desk(store, scope, snapshots, salts, self._complete_erasure)
-        self._view, self._learned, self._said = desk.view, desk.learned, desk.said
+        self._usage = heat
+        self._pipeline = pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasure)
+        self._view, self._learned, self._said = pipeline.view, pipeline.learned, pipeline.said
         self.reader = Reader(store, scope, snapshots, self._complete_if_free)
         """For reads that must not wait for a writer."""
 
     @property
     def _mutex(self) -> threading.RLock:
         """The desk's, which is another one in a forked child."""
-        return self._desk.mutex
+        return self._pipeline.mutex
 
     @property
     def ledger(self) -> str:
@@ -163,9 +163,9 @@ class Writer:
         """
         with self._mutex:
             if durable:
-                self._desk.settle(self._said, self._learned)
+                self._pipeline.settle(self._said, self._learned)
             else:
-                self._desk.catch_up(self._said, self._learned)
+                self._pipeline.catch_up(self._said, self._learned)
             yield State(self._view.memory, self._view.coverage, self._view.transcript, self._view.head)
 
     @property
@@ -178,7 +178,7 @@ class Writer:
         if durable:
             return self.reader.standing()[0]
         with self._mutex:
-            self._desk.catch_up(self._learned)
+            self._pipeline.catch_up(self._learned)
             return self._view.memory
 
     # The ledger.
@@ -197,9 +197,9 @@ class Writer:
             with self._mutex:
                 if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None:
                     # What the commit says of the transcript must not be lost after it.
-                    self._desk.settle(self._said, self._learned)
+                    self._pipeline.settle(self._said, self._learned)
                 else:
-                    self._desk.catch_up(self._learned)
+                    self._pipeline.catch_up(self._learned)
                 policy = self._put_policy_in_force(moment)
                 try:
                     # Taken before anything is asked from outside, where the process may be forked.
@@ -227,7 +227,7 @@ class Writer:
         """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
         while True:
             with self._mutex:
-                self._desk.catch_up(self._learned)
+                self._pipeline.catch_up(self._learned)
                 ticket = self._put_policy_in_force(spell_moment(self.clock.now()))
             try:
                 if ticket is not None:
@@ -280,14 +280,14 @@ class Writer:
     def _heat_of(self, memory: Memory, command: Command) -> dict[str, Access]:
         """What was used of late, where the policy asks for it: a commit records all it was decided on, and no more."""
         policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
-        if self._heat is None or policy.fact_eviction_policy != "hybrid" or not _may_rank(memory, command):
+        if self._usage is None or policy.fact_eviction_policy != "hybrid" or not _may_rank(memory, command):
             return {}
-        return {fact_id: access for fact_id, access in self._heat().items() if fact_id in memory.facts}
+        return {fact_id: access for fact_id, access in self._usage().items() if fact_id in memory.facts}
 
-    def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> Ticket:
-        return self._desk.add(self._learned, head, Draft(at, cause, events))
+    def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
+        return self._pipeline.add(self._learned, head, Draft(at, cause, events))
 
-    def _put_policy_in_force(self, moment: str) -> Ticket | None:
+    def _put_policy_in_force(self, moment: str) -> PendingCommit | None:
         """Queue the genesis, or the change of policy that configuration asks for, before anything else."""
         memory, head = self._view.memory, self._view.head
         if memory.seq == 0:
@@ -295,7 +295,7 @@ class Writer:
             events = decide(memory, ChangePolicy(at=moment, policy=policy, source="config"))
             cause = Cause(kind="genesis", user=self.scope.user, agent=self.scope.agent)
             ticket = self._append(head, cause, moment, events)
-            self._desk.fold_decided(self._learned)
+            self._pipeline.fold_decided(self._learned)
             return ticket
         if memory.configured is self._as_configured:
             return None
@@ -314,25 +314,25 @@ class Writer:
             return None
         cause = Cause(kind="policy", actor="configuration", heat=command.heat)
         ticket = self._append(head, cause, at, events)
-        self._desk.fold_decided(self._learned)
+        self._pipeline.fold_decided(self._learned)
         return ticket
 
     def _announce(self) -> None:
         """Tell the listeners what is durable, in order and outside of every lock; one thread tells for all."""
         with self._mutex:
-            self._desk.let_go(self._learned)
-            newest, self._desk.newest = self._desk.newest, None
+            self._pipeline.let_go(self._learned)
+            newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
                 self.reader.publish(*newest)
         if not self._listeners:
-            self._desk.news.clear()
+            self._pipeline.news.clear()
             return
         # Held on to: after a fork in a listener the desk's is another one.
-        announcing = self._desk.announcing
-        while self._desk.news and announcing.acquire(blocking=False):
+        announcing = self._pipeline.announcing
+        while self._pipeline.news and announcing.acquire(blocking=False):
             try:
-                while self._desk.news:
-                    self._tell(*self._desk.news.popleft())
+                while self._pipeline.news:
+                    self._tell(*self._pipeline.news.popleft())
             finally:
                 announcing.release()
 
@@ -359,13 +359,13 @@ class Writer:
         while True:
             with self._mutex:
                 # An erasure by somebody else tells which turns must not come back.
-                self._desk.catch_up(self._learned, self._said)
+                self._pipeline.catch_up(self._learned, self._said)
                 at = max(spell_moment(self.clock.now()), self._view.transcript.at)
                 known = self._view.transcript.threads.get(thread) or Thread(thread)
                 # Words that were cut off behind our back were learned from: their ordinals are not used again.
                 highest = self._view.coverage.highest(thread)
                 seal = self._seal() if known.traces else None
-                arrival = receive(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
+                arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
                 # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
                 whole = mode == "append" and any(message.id is None for message in arrival.fresh)
                 at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
@@ -388,13 +388,13 @@ class Writer:
 
     def _append_turns(
         self, thread: str, turns: TurnRange | None, events: tuple[Event, ...], at: str, mode: Mode
-    ) -> Ticket:
-        self._desk.fold_decided(self._said)
+    ) -> PendingCommit:
+        self._pipeline.fold_decided(self._said)
         head = self._view.transcript.head
         owner = self.scope if head.seq == 0 else Scope()
         action = "replace" if mode == "replace" else None
         cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns, action=action)
-        return self._desk.add(self._said, head, Draft(at, cause, events))
+        return self._pipeline.add(self._said, head, Draft(at, cause, events))
 
     def _seal(self, *, create: bool = False) -> Seal | None:
         """The keyed digest by which erased turns are recognised; None where the scope has no key."""
@@ -442,14 +442,14 @@ class Writer:
         name = cause.thread or ""
         while True:
             with self._mutex:
-                self._desk.catch_up(self._learned, self._said)
+                self._pipeline.catch_up(self._learned, self._said)
                 known = self._view.transcript.threads.get(name) or Thread(name)
                 changed = tuple(n for n in sorted(set(ordinals)) if applies(known, n))
                 ticket = self._said.decided[-1].ticket if self._said.decided else None
                 if changed:
                     at = max(spell_moment(self.clock.now()), self._view.transcript.at)
                     draft = Draft(at, cause, tuple(event(known, n) for n in changed))
-                    ticket = self._desk.add(self._said, self._view.transcript.head, draft)
+                    ticket = self._pipeline.add(self._said, self._view.transcript.head, draft)
             try:
                 if ticket is not None:
                     self._said.group.settle(ticket)
@@ -466,7 +466,7 @@ class Writer:
             NotFoundError: there is nothing of that to erase.
         """
         with self._mutex:
-            self._desk.settle(self._said, self._learned)
+            self._pipeline.settle(self._said, self._learned)
             return self._planned(request)
 
     def forget(self, request: Erasure, *, actor: str | None = None) -> tuple[Commit, Plan]:
@@ -479,7 +479,7 @@ class Writer:
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         with self._mutex:
-            self._desk.settle(self._said, self._learned)
+            self._pipeline.settle(self._said, self._learned)
             if isinstance(request, ForgetEverything):
                 # What was erased before shall be recognised by nobody either.
                 self.store.destroy_key(self.transcript_stream)
@@ -504,7 +504,7 @@ class Writer:
         """Erase the turns recorded before a time of which nothing is to be learned any more; None: there are none."""
         request = ForgetExpired(spell_moment(before), self._is_done_with)
         with self._mutex:
-            self._desk.settle(self._said, self._learned)
+            self._pipeline.settle(self._said, self._learned)
             plan = self._planned(request, self._sealing(request))
             # Where nothing goes nothing is written: not even the genesis of a scope that has learned nothing.
             done = self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
@@ -533,10 +533,10 @@ class Writer:
         """Lock both streams, with nothing under way in either, and erase; planned again if others wrote meanwhile."""
         heads = self._heads()
         with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
-            self._desk.settle(self._said, self._learned)
+            self._pipeline.settle(self._said, self._learned)
             # What a new policy puts out of memory is written once more: the plan has to know of that, too.
             self._put_policy_in_force(spell_moment(self.clock.now()))
-            self._desk.settle(self._learned)
+            self._pipeline.settle(self._learned)
             if self._heads() != heads:
                 plan = self._planned(request, self._sealing(request))
             return self._forget(request, plan, actor)
@@ -548,15 +548,15 @@ class Writer:
         at = max(spell_moment(self.clock.now()), self._view.memory.at)
         ticket = self._append(self._view.head, _redaction(request, actor), at, plan.events)
         self._learned.group.settle(ticket)
-        self._desk.let_go(self._learned)
+        self._pipeline.let_go(self._learned)
         try:
             self._erase(plan.redacted)
         finally:
             # If it was interrupted, the next look at the log finds what is left to do.
             self._view.start_over(from_first=True)
-            self._desk.newest = None
+            self._pipeline.newest = None
             self.reader.start_over()
-        self._desk.settle(self._said, self._learned)
+        self._pipeline.settle(self._said, self._learned)
         return ticket.commit, plan
 
     def _complete_erasure(self) -> None:

@@ -34,7 +34,7 @@ class Ranking:
     def __init__(self, policy: Policy, at: str, heat: Mapping[str, Access]) -> None:
         self.policy = policy
         self._at = at
-        self._heat = heat
+        self._usage = heat
         self._hybrid = policy.fact_eviction_policy == "hybrid"
         self.key: Callable[[Fact], Rank] = self._weighed if self._hybrid else _by_confidence
         """A fact's rank: the higher stays."""
@@ -57,7 +57,7 @@ class Ranking:
         return 0.5 * _decayed(fact.created_at, self._at, half_life)
 
     def _warmth(self, fact: Fact) -> float:
-        access = self._heat.get(fact.id)
+        access = self._usage.get(fact.id)
         if access is None:
             return 0.0
         left = access.heat * _decayed(access.at, self._at, self.policy.eviction_access_half_life_days)

@@ -31,7 +31,7 @@ from backstory.ledger.threads.turn_match import Piece, Said, Walk, matched, matc
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["NOTHING_KNOWN", "Alignment", "align", "align_whole", "has_substance"]
+__all__ = ["NOTHING_KNOWN", "Alignment", "align_delivery", "align_whole", "has_substance"]
 
 _SUBSTANCE_BYTES = 8
 _LAST_EXCHANGE = 8
@@ -70,7 +70,7 @@ class _Sent(NamedTuple):
         return self.role, self.content
 
 
-def align(
+def align_delivery(
     thread: Thread,
     messages: Sequence[Kept],
     seal: Seal | None = None,

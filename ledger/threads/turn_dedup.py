@@ -15,13 +15,13 @@ import msgspec
 
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.resend import NOTHING_KNOWN, Alignment, align, align_whole, has_substance
+from backstory.ledger.threads.resend import NOTHING_KNOWN, Alignment, align_delivery, align_whole, has_substance
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Arrival", "Mode", "receive"]
+__all__ = ["Arrival", "Mode", "align"]
 
 Mode: TypeAlias = Literal["conversation", "append", "replace"]
 """What a host says of a delivery.
@@ -56,7 +56,7 @@ class Arrival(msgspec.Struct, frozen=True):
             yield None, tuple(events)
 
 
-def receive(
+def align(
     thread: Thread,
     messages: Sequence[Kept],
     at: str,
@@ -117,7 +117,7 @@ def _aligned(
         case "replace":
             return align_whole(thread, messages, seal, forgotten=forgotten)
         case "conversation":
-            return align(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
+            return align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
 
 
 def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:

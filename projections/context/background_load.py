@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Later"]
+__all__ = ["BackgroundLoad"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -22,7 +22,7 @@ class _Renews(Protocol):
     def renew(self) -> None: ...
 
 
-class Later(Generic[_T]):
+class BackgroundLoad(Generic[_T]):
     """A value that is `until` something until `load` has returned a better one, which is tried once.
 
     `what` names it in the log. Safe for threads and forks; nobody waits for the load but whoever calls `wait`.

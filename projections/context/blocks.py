@@ -11,7 +11,7 @@ from typing import TypeVar
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
-from backstory.projections.context.background_load import Later
+from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.block import Context, Shares, fill
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.prepared import Prepared, prepare
@@ -30,7 +30,9 @@ class Blocks:
     `turns` is how many of the user's last messages say what the talk is about.
     """
 
-    def __init__(self, shares: Shares, tokens: Later[Counter], *, turns: int = 3, enabled: bool = True) -> None:
+    def __init__(
+        self, shares: Shares, tokens: BackgroundLoad[Counter], *, turns: int = 3, enabled: bool = True
+    ) -> None:
         self.shares = shares
         self.tokens = tokens
         self.turns = turns

@@ -32,17 +32,17 @@ def last_words(
     turns: int,
     *,
     keep_hidden: KeepHidden | None = None,
-    unreadable: Callable[[int, InputError], None] | None = None,
+    on_unreadable: Callable[[int, InputError], None] | None = None,
 ) -> str:
     """Return what was said last: so many of the user's messages with the answers they got, or the text that is given.
 
     Left out is what would not be kept as a turn either: tools' results, hidden messages, our own block. Of a long
     message its head and its tail are taken; a block is found in it that lies within 64,000 characters of either end, or
     goes from the one to the other. Of a content in parts, 1,000 of either end are looked at. `keep_hidden` and
-    `unreadable` are those of `record`.
+    `on_unreadable` are those of `record`.
 
     Raises:
-        InputError: one of these messages cannot be read, and there is no `unreadable` to tell.
+        InputError: one of these messages cannot be read, and there is no `on_unreadable` to tell.
     """
     if messages is None:
         return ""
@@ -56,9 +56,9 @@ def last_words(
         try:
             read = _shortened(read_message(listed[index], keep_hidden, ends=_BLOCKS))
         except InputError as error:
-            if unreadable is None:
+            if on_unreadable is None:
                 raise
-            unreadable(index, error)
+            on_unreadable(index, error)
             continue
         kept = keep([read])
         if kept and kept[0].content != read.content and _is_wrapping(kept[0].content):

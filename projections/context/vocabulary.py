@@ -14,7 +14,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from backstory.projections.context.background_load import Later
+from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE, Counter, Vocabulary
 
 __all__ = ["DEFAULT_VOCABULARY", "load_vocabulary", "tokens_for"]
@@ -33,9 +33,9 @@ _DIGESTS = {
 
 
 @lru_cache(maxsize=16)
-def tokens_for(model: str | None, *, exact: bool = True) -> Later[Counter]:
+def tokens_for(model: str | None, *, exact: bool = True) -> BackgroundLoad[Counter]:
     """Return what counts for a model in this process; without `exact` it never is more than an estimate."""
-    return Later("a vocabulary", ESTIMATE, lambda: (load_vocabulary(model) if exact else None) or ESTIMATE)
+    return BackgroundLoad("a vocabulary", ESTIMATE, lambda: (load_vocabulary(model) if exact else None) or ESTIMATE)
 
 
 def load_vocabulary(model: str | None) -> Counter | None:

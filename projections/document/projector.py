@@ -28,7 +28,7 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
-__all__ = ["DELAY_SECONDS", "Follower", "Keeper"]
+__all__ = ["DELAY_SECONDS", "DocumentProjector", "Follower"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Shown(msgspec.Struct, frozen=True):
     head: Head
 
 
-class Keeper:
+class DocumentProjector:
     """Keeps memory.json, and an index, of each scope it watches up to the ledger; safe for threads and forks.
 
     `document` says where a scope's memory.json lies. `memories_when(scope, last_updated)` rebuilds the memories that a

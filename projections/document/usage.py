@@ -32,7 +32,7 @@ from backstory.ledger.log.store.files import put_in_place, translated, unfinishe
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 
-__all__ = ["Heat"]
+__all__ = ["UsageTracker"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _State:
         self.told = False
 
 
-class Heat:
+class UsageTracker:
     """How much each scope's facts were used of late; safe for threads, processes and forks.
 
     `document` says where a scope's memory.json lies. Of what is used, `every` so many seconds something is written at
@@ -280,7 +280,7 @@ def _lock(path: Path) -> str:
     return str(path.with_suffix(".lock"))
 
 
-_heats: weakref.WeakSet[Heat] = weakref.WeakSet()
+_heats: weakref.WeakSet[UsageTracker] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -12,7 +12,7 @@ what they do. Those to be had without another program (`dot`, a browser) lay out
 from __future__ import annotations
 
 from backstory.projections.graph.builder import graph_of
-from backstory.projections.graph.message_flow import Letters, Route, letters_of
+from backstory.projections.graph.message_flow import MessageFlow, Route, message_flow_of
 from backstory.projections.graph.model import Edge, FactNode, Graph, LeftOut, Node, SectionNode, ThreadNode, UpdateNode
 from backstory.projections.graph.selection import Choice
 
@@ -22,12 +22,12 @@ __all__ = [
     "FactNode",
     "Graph",
     "LeftOut",
-    "Letters",
+    "MessageFlow",
     "Node",
     "Route",
     "SectionNode",
     "ThreadNode",
     "UpdateNode",
     "graph_of",
-    "letters_of",
+    "message_flow_of",
 ]

@@ -10,7 +10,7 @@ from backstory.ledger.core.events import Turn
 from backstory.ledger.core.scope import Scope
 from backstory.projections.history.replay import Moment
 
-__all__ = ["Letters", "Route", "letters_of"]
+__all__ = ["MessageFlow", "Route", "message_flow_of"]
 
 _TO_ALL, _TO_SELF = "<all>", "<self>"
 """How MetaGPT addresses everybody, and the sender itself."""
@@ -30,7 +30,7 @@ class Route(msgspec.Struct, frozen=True):
     last: str
 
 
-class Letters(msgspec.Struct, frozen=True):
+class MessageFlow(msgspec.Struct, frozen=True):
     """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not told.
 
     A turn with several receivers is on several routes. `turns` counts those that stand and were looked at; `thread` and
@@ -58,14 +58,14 @@ class Letters(msgspec.Struct, frozen=True):
         return page_of(self.svg(), "who sent what to whom")
 
 
-def letters_of(
+def message_flow_of(
     threads: Mapping[str, Sequence[Turn]],
     scope: Scope,
     *,
     thread: str | None = None,
     since: Moment | None = None,
     limit: int = 200,
-) -> Letters:
+) -> MessageFlow:
     """Count the turns of some threads; of more routes than `limit` the busiest are told.
 
     A turn's sender is who sent it, else the name of who said it, else the role.
@@ -87,7 +87,7 @@ def letters_of(
     found = list(routes.values())
     busiest = sorted(range(len(found)), key=lambda number: (-found[number].turns, number))[:limit]
     told = tuple(found[number] for number in sorted(busiest))
-    return Letters(
+    return MessageFlow(
         scope.user, scope.agent, len(turns), told, len(found) - len(told), thread, None if since is None else moment
     )
 

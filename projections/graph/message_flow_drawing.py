@@ -10,7 +10,7 @@ from backstory.projections.graph.commands import command
 from backstory.projections.graph.ink import Ink, new_picture, written
 from backstory.projections.graph.layout import FONT, Column
 from backstory.projections.graph.lines import ROUTE_TIP, tips
-from backstory.projections.graph.message_flow import Letters, Route
+from backstory.projections.graph.message_flow import MessageFlow, Route
 from backstory.projections.graph.words import cut, line, moment
 
 __all__ = ["svg_of"]
@@ -34,7 +34,7 @@ class _Spot(msgspec.Struct, frozen=True):
     id: str
 
 
-def svg_of(letters: Letters) -> str:
+def svg_of(letters: MessageFlow) -> str:
     """Draw routes: one row each, by sender."""
     senders = list(dict.fromkeys(route.sender for route in letters.routes))
     receivers = list(dict.fromkeys(route.receiver for route in letters.routes))

@@ -19,25 +19,25 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of
-from backstory.projections.index.kv import Shelf
+from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
+    IndexPosition,
     Mark,
     Said,
-    Space,
-    Stand,
+    StreamPosition,
+    Table,
     ThreadState,
-    Tip,
     named,
     number,
     number_in,
     pack,
 )
 
-__all__ = ["BORN", "Intake", "IntakeProgress", "StaleError"]
+__all__ = ["BORN", "IndexBuilder", "IndexProgress", "StaleError"]
 
-IntakeProgress = Callable[[int, int], None]
+IndexProgress = Callable[[int, int], None]
 """Told how many bytes of how many were taken in."""
 
 BORN = b"\x01"
@@ -61,24 +61,26 @@ class _Source(msgspec.Struct, frozen=True):
 
     stream: str
     scope: Scope
-    marks: Space
+    marks: Table
     until: int
 
 
-class Intake:
+class IndexBuilder:
     """One pass over what is new in both streams, gathered for a shelf.
 
     What is gathered is written by `finish`; where `by_parts`, some of it earlier, so that a long log needs little room.
     """
 
-    def __init__(self, store: EventStore, shelf: Shelf, tip: Tip, memory: Memory, *, by_parts: bool) -> None:
+    def __init__(
+        self, store: EventStore, kv: ChecksummedKV, tip: IndexPosition, memory: Memory, *, by_parts: bool
+    ) -> None:
         self._store = store
-        self._shelf = shelf
+        self._kv = kv
         self._tip = tip
         self._fold = Fold(memory)
         self._by_parts = by_parts
         self._anew = tip.ledger.head.seq == 0
-        self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Space}
+        self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Table}
         self._threads: dict[str, ThreadState] = {}
         self._cleared = tip.cleared
         self._turns = tip.turns
@@ -88,7 +90,9 @@ class Intake:
         self._gathered = 0
         self._done = 0
 
-    def run(self, scope: Scope, progress: IntakeProgress | None = None, until: Tip | None = None) -> Tip:
+    def run(
+        self, scope: Scope, progress: IndexProgress | None = None, until: IndexPosition | None = None
+    ) -> IndexPosition:
         """Take in both streams, as far as they are durable or to where another tip stands; returns the new tip.
 
         It is not written yet.
@@ -115,9 +119,9 @@ class Intake:
         )
         tell(0)
         # The ledger first: the transcript is never older than what the ledger says of it.
-        ledger = self._stream(_Source(streams[0], scope, Space.LEDGER_MARKS, ends[0]), self._tip.ledger, tell)
+        ledger = self._stream(_Source(streams[0], scope, Table.LEDGER_MARKS, ends[0]), self._tip.ledger, tell)
         transcript = self._stream(
-            _Source(streams[1], scope, Space.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, tell
+            _Source(streams[1], scope, Table.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, tell
         )
         tell(total)
         return msgspec.structs.replace(
@@ -145,28 +149,28 @@ class Intake:
             for index in wanted.get(seq, ())
         )
 
-    def finish(self, tip: Tip) -> Memory:
+    def finish(self, tip: IndexPosition) -> Memory:
         """Write what was gathered, and where the index stands now; returns the memory there."""
         memory = self._fold.memory()
-        self._changes[Space.TIP][b""] = pack(tip)
-        self._changes[Space.MEMORY][b""] = pack(memory)
+        self._changes[Table.TIP][b""] = pack(tip)
+        self._changes[Table.MEMORY][b""] = pack(memory)
         self._flush()
         return memory
 
     def _flush(self) -> None:
         for name, state in self._threads.items():
             state.simplify()
-            self._changes[Space.THREADS][named(name)] = pack(state)
+            self._changes[Table.THREADS][named(name)] = pack(state)
             if state.first:
                 place = number(state.first)
-                self._changes[Space.UNSETTLED][place] = None if state.settled else name.encode()
-        self._shelf.write({space: changes for space, changes in self._changes.items() if changes})
+                self._changes[Table.UNSETTLED][place] = None if state.settled else name.encode()
+        self._kv.write({space: changes for space, changes in self._changes.items() if changes})
         for changes in self._changes.values():
             changes.clear()
         self._threads.clear()
         self._gathered = 0
 
-    def _stream(self, source: _Source, stand: Stand, tell: Callable[[int], None]) -> Stand:
+    def _stream(self, source: _Source, stand: StreamPosition, tell: Callable[[int], None]) -> StreamPosition:
         stream, marks = source.stream, source.marks
         head, end, at, latest, mark = stand.head, stand.end, stand.at, stand.latest, stand.mark
         for record in self._store.read(stream, head.seq, byte=end):
@@ -178,14 +182,14 @@ class Intake:
             begin, end = end, end + len(line) + 1
             if head.seq == 0 or begin - mark >= _MARK_BYTES:
                 self._changes[marks][number(head.seq + 1)] = pack(Mark(begin, head.hash))
-                if marks is Space.LEDGER_MARKS:
-                    self._changes[Space.TIMES][named(latest) + number(head.seq + 1)] = b""
+                if marks is Table.LEDGER_MARKS:
+                    self._changes[Table.TIMES][named(latest) + number(head.seq + 1)] = b""
                 mark = begin
             commit = unseal(line, head, stream=stream, byte=begin)
             if commit.seq == 1:
                 _must_be_of(source.scope, commit, stream)
             head, at, latest = commit.head, commit.at, max(latest, commit.at)
-            if marks is Space.LEDGER_MARKS:
+            if marks is Table.LEDGER_MARKS:
                 self._learn(stream, commit, begin, end)
             else:
                 self._hear(stream, commit, begin)
@@ -194,16 +198,16 @@ class Intake:
             if self._gathered >= _FLUSH_BYTES and self._by_parts:
                 self._flush()
                 tell(self._done)
-        return Stand(head, end, at, latest, mark)
+        return StreamPosition(head, end, at, latest, mark)
 
     def _learn(self, stream: str, commit: Commit, begin: int, end: int) -> None:
         """Take in a commit of the ledger."""
         self._fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         if end - self._checkpoint >= _CHECKPOINT_BYTES:
             checkpoint = Checkpoint(commit.hash, end, self._fold.memory())
-            self._changes[Space.CHECKPOINTS][number(commit.seq)] = pack(checkpoint)
+            self._changes[Table.CHECKPOINTS][number(commit.seq)] = pack(checkpoint)
             self._checkpoint = end
-        facts = self._changes[Space.FACTS]
+        facts = self._changes[Table.FACTS]
         threads = set()
         for index, event in enumerate(commit.events):
             born = isinstance(event, FactAdded | Redacted)
@@ -216,7 +220,7 @@ class Intake:
             elif isinstance(event, Erased):
                 self._erased.add((stream, commit.seq, index))
         for thread in {commit.cause.thread, *threads} - {None}:
-            self._changes[Space.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
+            self._changes[Table.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
             self._thread(str(thread)).learned = commit.seq
         self._cover(commit)
 
@@ -227,7 +231,7 @@ class Intake:
         if event.thread is not None and event.n is not None:
             place = named(event.thread) + number(event.n)
             trace = Trace.of(event)
-            self._changes[Space.REDACTED][place] = b"" if trace is None else pack(trace)
+            self._changes[Table.REDACTED][place] = b"" if trace is None else pack(trace)
             self._thread(event.thread).redacted = True
 
     def _cover(self, commit: Commit) -> None:
@@ -241,11 +245,11 @@ class Intake:
 
     def _clear(self) -> None:
         """Cover what was said before, in every thread where that is not so already."""
-        unsettled = {name.decode() for _, name in self._shelf.ascending(Space.UNSETTLED)}
+        unsettled = {name.decode() for _, name in self._kv.ascending(Table.UNSETTLED)}
         for name in unsettled | {name for name, state in self._threads.items() if not state.settled}:
             prefix = named(name)
             # The transcript follows the ledger, so all that is known of it is on the shelf.
-            for key, value in self._shelf.descending(Space.SAID, prefix + LAST):
+            for key, value in self._kv.descending(Table.SAID, prefix + LAST):
                 if not key.startswith(prefix):
                     break
                 if number_in(key) <= self._cleared:
@@ -263,7 +267,7 @@ class Intake:
         state = self._thread(name)
         if not state.first:
             state.first = commit.seq
-            self._changes[Space.ORDER][number(commit.seq)] = name.encode()
+            self._changes[Table.ORDER][number(commit.seq)] = name.encode()
         for event in commit.events:
             if isinstance(event, TurnSuperseded):
                 ranges.add(state.superseded, event.n, event.n)
@@ -277,7 +281,7 @@ class Intake:
         count = 0 if recorded is None else recorded.last - recorded.first + 1
         lost = 0 if recorded is None else max(0, recorded.first - 1 - state.turns)
         said = Said(begin, lost + count, lost)
-        self._changes[Space.SAID][named(name) + number(state.turns + 1) + number(commit.seq)] = pack(said)
+        self._changes[Table.SAID][named(name) + number(state.turns + 1) + number(commit.seq)] = pack(said)
         state.said = commit.seq
         state.turns += lost + count
         self._turns += count
@@ -287,7 +291,7 @@ class Intake:
     def _thread(self, name: str) -> ThreadState:
         state = self._threads.get(name)
         if state is None:
-            kept = self._shelf.get(Space.THREADS, named(name))
+            kept = self._kv.get(Table.THREADS, named(name))
             state = self._threads[name] = ThreadState() if kept is None else _thread_state.decode(kept)
         return state
 

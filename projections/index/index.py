@@ -28,17 +28,17 @@ from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedL
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.replay import Moment
-from backstory.projections.index.builder import BORN, Intake, IntakeProgress
-from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, Standing
-from backstory.projections.index.kv import DamagedError, Shelf
+from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
+from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
+from backstory.projections.index.kv import ChecksummedKV, DamagedError
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
     Checkpoint,
+    IndexPosition,
     Mark,
     Said,
-    Space,
-    Tip,
+    Table,
     beginning,
     name_of,
     named,
@@ -76,7 +76,7 @@ class ScopeIndex:
         scope: Scope,
         path: Path,
         *,
-        progress: IntakeProgress | None = None,
+        progress: IndexProgress | None = None,
         small: int = SMALL_BYTES,
     ) -> None:
         self.store = store
@@ -109,7 +109,7 @@ class ScopeIndex:
     def places(self, thread: str, origin: Origin) -> tuple[Sequence[Place], Sequence[Place]]:
         """Return the lines about a thread; see `Snapshots.places`."""
 
-        def places(at: Standing) -> tuple[Sequence[Place], Sequence[Place]]:
+        def places(at: IndexSnapshot) -> tuple[Sequence[Place], Sequence[Place]]:
             learned = [place for place in _learned(at, thread) if place.seq <= origin.ledger.seq]
             said = [Place(number_in(key), value.byte) for key, value in _said_in(at, thread)]
             return learned, [place for place in said if place.seq <= origin.transcript.seq]
@@ -119,7 +119,7 @@ class ScopeIndex:
     def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
         """Return what was known of a thread at an origin; see `Snapshots.thread`."""
 
-        def known(at: Standing) -> ThreadSnapshot | None:
+        def known(at: IndexSnapshot) -> ThreadSnapshot | None:
             state = at.thread(thread)
             if state.learned > origin.ledger.seq or state.said > origin.transcript.seq:
                 return None
@@ -140,7 +140,7 @@ class ScopeIndex:
     def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
         """Return the lines that record turns of a thread; see `Snapshots.lines`."""
 
-        def lines(at: Standing) -> RecordedLines:
+        def lines(at: IndexSnapshot) -> RecordedLines:
             return _recorded(at, thread, turns, origin.transcript.seq, redacted=at.thread(thread).redacted)
 
         return self._ask(lines, until=(origin.ledger, origin.transcript))
@@ -160,13 +160,13 @@ class ScopeIndex:
             return {}
         wanted = {named(thread): thread for thread in threads}
 
-        def places(at: Standing) -> dict[str, tuple[list[Place], list[Place]]]:
+        def places(at: IndexSnapshot) -> dict[str, tuple[list[Place], list[Place]]]:
             found: dict[str, tuple[list[Place], list[Place]]] = {thread: ([], []) for thread in threads}
-            for key, value in at.shelf.ascending(Space.LEARNED):
+            for key, value in at.kv.ascending(Table.LEARNED):
                 thread = wanted.get(name_of(key))
                 if thread is not None and number_in(key) <= origin.ledger.seq:
                     found[thread][0].append(Place(number_in(key), int.from_bytes(value, "big")))
-            for key, value in at.shelf.ascending(Space.SAID):
+            for key, value in at.kv.ascending(Table.SAID):
                 thread = wanted.get(name_of(key))
                 if thread is not None and number_in(key) <= origin.transcript.seq:
                     found[thread][1].append(Place(number_in(key), _said.decode(value).byte))
@@ -176,20 +176,20 @@ class ScopeIndex:
 
     def threads(self, origin: Origin) -> Sequence[str]:
         """Return all threads by first word; see `Snapshots.threads`."""
-        return self._ask(lambda at: _names(at, Space.ORDER, origin))
+        return self._ask(lambda at: _names(at, Table.ORDER, origin))
 
     def unsettled(self, origin: Origin) -> Sequence[str]:
         """Return the threads in which a turn is not covered, and perhaps more; see `Snapshots.unsettled`."""
 
-        def unsettled(at: Standing) -> list[str]:
+        def unsettled(at: IndexSnapshot) -> list[str]:
             if at.tip.cleared != origin.cleared:
-                return _names(at, Space.ORDER, origin)
+                return _names(at, Table.ORDER, origin)
             # What was learned after the origin may have settled threads that were not settled then.
             later = {commit.cause.thread for commit in at.read(LEDGER, origin.ledger, origin.ledger_end)}
             if not later:
-                return _names(at, Space.UNSETTLED, origin)
-            left = {*_names(at, Space.UNSETTLED, origin), *later}
-            return [name for name in _names(at, Space.ORDER, origin) if name in left]
+                return _names(at, Table.UNSETTLED, origin)
+            left = {*_names(at, Table.UNSETTLED, origin), *later}
+            return [name for name in _names(at, Table.ORDER, origin) if name in left]
 
         return self._ask(unsettled)
 
@@ -197,7 +197,7 @@ class ScopeIndex:
 
     def memory(self) -> Memory:
         """Return the memory at the ledger's head."""
-        return self._ask(Standing.memory)
+        return self._ask(IndexSnapshot.memory)
 
     def memory_at(self, moment: Moment) -> Memory:
         """Rebuild the memory after a commit, or as it was at a time.
@@ -230,7 +230,7 @@ class ScopeIndex:
             NotFoundError: there is no such commit.
         """
 
-        def commit(at: Standing) -> Commit:
+        def commit(at: IndexSnapshot) -> Commit:
             last = at.tip.ledger.head.seq
             if not 1 <= seq <= last:
                 raise NotFoundError(f"there is no commit {seq}: the ledger ends at {last}")
@@ -245,8 +245,8 @@ class ScopeIndex:
         end, width = self.last(), 1
         while end >= since:
 
-            def block(at: Standing, end: int = end, width: int = width) -> list[Commit]:
-                marks = list(islice(at.shelf.descending(Space.LEDGER_MARKS, number(end)), width))
+            def block(at: IndexSnapshot, end: int = end, width: int = width) -> list[Commit]:
+                marks = list(islice(at.kv.descending(Table.LEDGER_MARKS, number(end)), width))
                 if not marks:
                     raise DamagedError("a mark is missing")
                 return _block(at, max(since, number_in(marks[-1][0])), end)
@@ -260,7 +260,7 @@ class ScopeIndex:
         if isinstance(moment, int):
             return moment
 
-        def first(at: Standing) -> int:
+        def first(at: IndexSnapshot) -> int:
             _, commits = _before(at, moment)
             return next((commit.seq for commit in commits if commit.at >= moment), at.tip.ledger.head.seq + 1)
 
@@ -284,11 +284,11 @@ class ScopeIndex:
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that tell of a fact, as `concerns` finds them."""
 
-        def seqs(at: Standing) -> list[int]:
+        def seqs(at: IndexSnapshot) -> list[int]:
             prefix = named(fact_id)
-            return [number_in(key) for key, _ in _under(at, Space.FACTS, prefix)]
+            return [number_in(key) for key, _ in _under(at, Table.FACTS, prefix)]
 
-        def read(at: Standing, part: Sequence[int]) -> list[Commit]:
+        def read(at: IndexSnapshot, part: Sequence[int]) -> list[Commit]:
             return [_one(at, seq) for seq in part]
 
         return self._by_parts(self._ask(seqs), read, newest_first=newest_first)
@@ -296,13 +296,13 @@ class ScopeIndex:
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
 
-        def read(at: Standing, part: Sequence[Place]) -> list[Commit]:
+        def read(at: IndexSnapshot, part: Sequence[Place]) -> list[Commit]:
             return [at.line(LEDGER, place.seq, place.byte) for place in part]
 
         return self._by_parts(self._ask(lambda at: _learned(at, thread)), read, newest_first=newest_first)
 
     def _by_parts(
-        self, places: Sequence[P], read: Callable[[Standing, Sequence[P]], list[Commit]], *, newest_first: bool
+        self, places: Sequence[P], read: Callable[[IndexSnapshot, Sequence[P]], list[Commit]], *, newest_first: bool
     ) -> Iterator[Commit]:
         ordered = places[::-1] if newest_first else places
         for start in range(0, len(ordered), _AT_ONCE):
@@ -314,7 +314,7 @@ class ScopeIndex:
     def turns(self, thread: str, within: TurnRange | None = None) -> tuple[Turn, ...]:
         """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
 
-        def turns(at: Standing) -> tuple[Turn, ...]:
+        def turns(at: IndexSnapshot) -> tuple[Turn, ...]:
             return tuple(turn for turn in _turns(at, thread, within))
 
         return self._ask(turns)
@@ -335,20 +335,20 @@ class ScopeIndex:
             return []
         return found or []
 
-    def _compare(self, shelf: Shelf, tip: Tip) -> list[str]:
-        if tip.version != Tip().version:
+    def _compare(self, kv: ChecksummedKV, tip: IndexPosition) -> list[str]:
+        if tip.version != IndexPosition().version:
             return []
         if tip.scope != self.scope:
             return [f"it is that of {tip.scope}"]
-        told = Shelf.new(Space)
-        intake = Intake(self.store, told, Tip(), NOTHING, by_parts=True)
+        told = ChecksummedKV.new(Table)
+        intake = IndexBuilder(self.store, told, IndexPosition(), NOTHING, by_parts=True)
         should = intake.run(self.scope, until=tip)
         for stand, is_at in ((should.ledger, tip.ledger), (should.transcript, tip.transcript)):
             if stand.head != is_at.head:
                 return [f"it stands on a commit {is_at.head.seq} that is not in the log"]
         intake.finish(should)
-        names = [space for space in Space if space is not Space.TIP]
-        found = [f"{_TOLD[space]} differ from the log" for space in names if not _same(shelf, told, space)]
+        names = [space for space in Table if space is not Table.TIP]
+        found = [f"{_TOLD[space]} differ from the log" for space in names if not _same(kv, told, space)]
         here = msgspec.structs.replace(
             should,
             ledger=msgspec.structs.replace(should.ledger, edition=tip.ledger.edition),
@@ -358,25 +358,25 @@ class ScopeIndex:
 
 
 _TOLD = {
-    Space.MEMORY: "facts and sections at its end",
-    Space.LEDGER_MARKS: "places in the ledger",
-    Space.TRANSCRIPT_MARKS: "places in the transcript",
-    Space.TIMES: "times of commits",
-    Space.CHECKPOINTS: "checkpoints of memory",
-    Space.FACTS: "places of facts",
-    Space.THREADS: "states of threads",
-    Space.LEARNED: "places of what was learned from threads",
-    Space.SAID: "places of what was said",
-    Space.ORDER: "places in the threads' order",
-    Space.UNSETTLED: "the threads that are not covered",
-    Space.REDACTED: "what is left of erased turns",
+    Table.MEMORY: "facts and sections at its end",
+    Table.LEDGER_MARKS: "places in the ledger",
+    Table.TRANSCRIPT_MARKS: "places in the transcript",
+    Table.TIMES: "times of commits",
+    Table.CHECKPOINTS: "checkpoints of memory",
+    Table.FACTS: "places of facts",
+    Table.THREADS: "states of threads",
+    Table.LEARNED: "places of what was learned from threads",
+    Table.SAID: "places of what was said",
+    Table.ORDER: "places in the threads' order",
+    Table.UNSETTLED: "the threads that are not covered",
+    Table.REDACTED: "what is left of erased turns",
 }
 
 
 class Indexes:
     """The indexes of a home's scopes, one of each, beside their documents in `folder`."""
 
-    def __init__(self, store: EventStore, folder: Path, *, progress: IntakeProgress | None = None) -> None:
+    def __init__(self, store: EventStore, folder: Path, *, progress: IndexProgress | None = None) -> None:
         self._store = store
         self._folder = folder
         self._progress = progress
@@ -398,11 +398,11 @@ class Indexes:
             index.close()
 
 
-def _swapped(read: Callable[[Standing, Sequence[P]], T], part: Sequence[P], at: Standing) -> T:
+def _swapped(read: Callable[[IndexSnapshot, Sequence[P]], T], part: Sequence[P], at: IndexSnapshot) -> T:
     return read(at, part)
 
 
-def _origin(at: Standing) -> Origin | None:
+def _origin(at: IndexSnapshot) -> Origin | None:
     tip = at.tip
     if not tip.settled:
         return None
@@ -418,42 +418,42 @@ def _origin(at: Standing) -> Origin | None:
     )
 
 
-def _under(at: Standing, space: Space, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for key, value in at.shelf.ascending(space, prefix):
+def _under(at: IndexSnapshot, space: Table, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in at.kv.ascending(space, prefix):
         if not key.startswith(prefix):
             return
         yield key, value
 
 
-def _names(at: Standing, space: Space, origin: Origin) -> list[str]:
+def _names(at: IndexSnapshot, space: Table, origin: Origin) -> list[str]:
     found = []
-    for key, name in at.shelf.ascending(space):
+    for key, name in at.kv.ascending(space):
         if number_in(key) > origin.transcript.seq:
             break
         found.append(name.decode())
     return found
 
 
-def _learned(at: Standing, thread: str) -> list[Place]:
+def _learned(at: IndexSnapshot, thread: str) -> list[Place]:
     return [
-        Place(number_in(key), int.from_bytes(byte, "big")) for key, byte in _under(at, Space.LEARNED, named(thread))
+        Place(number_in(key), int.from_bytes(byte, "big")) for key, byte in _under(at, Table.LEARNED, named(thread))
     ]
 
 
-def _said_in(at: Standing, thread: str, first: int = 1) -> Iterator[tuple[bytes, Said]]:
+def _said_in(at: IndexSnapshot, thread: str, first: int = 1) -> Iterator[tuple[bytes, Said]]:
     """The lines that recorded a thread's turns, from that of an ordinal on."""
     prefix = named(thread)
     start = prefix
     if first > 1:
-        key, _ = next(at.shelf.descending(Space.SAID, prefix + number(first) + LAST), (b"", b""))
+        key, _ = next(at.kv.descending(Table.SAID, prefix + number(first) + LAST), (b"", b""))
         start = max(start, key)
-    for key, value in at.shelf.ascending(Space.SAID, start):
+    for key, value in at.kv.ascending(Table.SAID, start):
         if not key.startswith(prefix):
             return
         yield key, _said.decode(value)
 
 
-def _turns(at: Standing, thread: str, within: TurnRange | None) -> Iterator[Turn]:
+def _turns(at: IndexSnapshot, thread: str, within: TurnRange | None) -> Iterator[Turn]:
     wanted = TurnRange(1, at.thread(thread).turns) if within is None else within
     for key, said in _said_in(at, thread, wanted.first):
         first = number_in(key[:-8])
@@ -466,7 +466,7 @@ def _turns(at: Standing, thread: str, within: TurnRange | None) -> Iterator[Turn
                 yield event.turn
 
 
-def _recorded(at: Standing, thread: str, turns: TurnRange, until: int, *, redacted: bool) -> RecordedLines:
+def _recorded(at: IndexSnapshot, thread: str, turns: TurnRange, until: int, *, redacted: bool) -> RecordedLines:
     lines = []
     for key, said in _said_in(at, thread, turns.first):
         first, seq = number_in(key[:-8]), number_in(key)
@@ -477,14 +477,14 @@ def _recorded(at: Standing, thread: str, turns: TurnRange, until: int, *, redact
     traces: dict[int, Trace | None] = {}
     begin, end = min([turns.first, *(line.first for line in lines)]), max([turns.last, *(line.last for line in lines)])
     prefix = named(thread)
-    for key, value in at.shelf.ascending(Space.REDACTED, prefix + number(begin)) if redacted else ():
+    for key, value in at.kv.ascending(Table.REDACTED, prefix + number(begin)) if redacted else ():
         if not key.startswith(prefix) or number_in(key) > end:
             break
         traces[number_in(key)] = _trace.decode(value) if value else None
     return RecordedLines(lines, traces)
 
 
-def _recorded_by(at: Standing, thread: str, seq: int) -> int:
+def _recorded_by(at: IndexSnapshot, thread: str, seq: int) -> int:
     """Search by halves: each line is found by an ordinal that belongs to it, and the later has the higher seq."""
     low, high = 0, at.thread(thread).turns
     while low < high:
@@ -500,11 +500,11 @@ def _recorded_by(at: Standing, thread: str, seq: int) -> int:
     return low
 
 
-def _facts(at: Standing, prefix: str) -> list[str]:
+def _facts(at: IndexSnapshot, prefix: str) -> list[str]:
     """The ids that begin so, the oldest first; a few more than `_MOST_NAMED` are never looked at."""
     born: dict[bytes, tuple[int, str]] = {}
     for exact in (named(prefix), beginning(prefix) if prefix else named(prefix)):
-        for key, value in _under(at, Space.FACTS, exact):
+        for key, value in _under(at, Table.FACTS, exact):
             name = name_of(key)
             if value == BORN and name not in born:
                 text = name[:-2].replace(b"\0\xff", b"\0").decode(errors="surrogatepass")
@@ -514,16 +514,16 @@ def _facts(at: Standing, prefix: str) -> list[str]:
     return [text for _, text in sorted(born.values())]
 
 
-def _fold_from(at: Standing, seq: int) -> tuple[Fold, Head, int]:
+def _fold_from(at: IndexSnapshot, seq: int) -> tuple[Fold, Head, int]:
     """The last checkpoint at or before a commit: a fold of its memory, its head, and the byte behind it."""
-    found = next(at.shelf.descending(Space.CHECKPOINTS, number(seq)), None)
+    found = next(at.kv.descending(Table.CHECKPOINTS, number(seq)), None)
     if found is None:
         return Fold(Memory()), EMPTY, 0
     checkpoint = _checkpoint.decode(found[1])
     return Fold(checkpoint.memory), Head(number_in(found[0]), checkpoint.hash), checkpoint.end
 
 
-def _memory_at(at: Standing, moment: Moment) -> Memory:
+def _memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
     last = at.tip.ledger.head.seq
     if isinstance(moment, int):
         if moment > last:
@@ -543,33 +543,33 @@ def _memory_at(at: Standing, moment: Moment) -> Memory:
     return fold.memory()
 
 
-def _before(at: Standing, time: str) -> tuple[Fold, Iterator[Commit]]:
+def _before(at: IndexSnapshot, time: str) -> tuple[Fold, Iterator[Commit]]:
     """A memory before the first commit of a time or a later one, not long before, and the commits from there on."""
     return _from(at, named(time))
 
 
-def _from(at: Standing, key: bytes) -> tuple[Fold, Iterator[Commit]]:
-    found = next(at.shelf.descending(Space.TIMES, key), None)
+def _from(at: IndexSnapshot, key: bytes) -> tuple[Fold, Iterator[Commit]]:
+    found = next(at.kv.descending(Table.TIMES, key), None)
     fold, head, end = _fold_from(at, 0 if found is None else number_in(found[0]) - 1)
     commits = at.read(LEDGER, head, end)
     # The first is read at once: if it is not where it should be that is told here, and the file is held open for more.
     return fold, chain(list(islice(commits, 1)), commits)
 
 
-def _mark_before(at: Standing, seq: int) -> tuple[int, Mark]:
+def _mark_before(at: IndexSnapshot, seq: int) -> tuple[int, Mark]:
     """The last line to start reading at that is not behind a commit: its seq and where it is."""
-    found = next(at.shelf.descending(Space.LEDGER_MARKS, number(seq)), None)
+    found = next(at.kv.descending(Table.LEDGER_MARKS, number(seq)), None)
     if found is None:
         raise DamagedError("a mark is missing")
     return number_in(found[0]), _mark.decode(found[1])
 
 
-def _one(at: Standing, seq: int) -> Commit:
+def _one(at: IndexSnapshot, seq: int) -> Commit:
     start, mark = _mark_before(at, seq)
     return at.line(LEDGER, seq, mark.byte, skip=seq - start)
 
 
-def _block(at: Standing, first: int, last: int) -> list[Commit]:
+def _block(at: IndexSnapshot, first: int, last: int) -> list[Commit]:
     """The commits between two seqs, both included, read from the mark before them."""
     start, mark = _mark_before(at, first)
     commits = list(islice(at.read(LEDGER, Head(start - 1, mark.prev), mark.byte), last - start + 1))
@@ -578,6 +578,6 @@ def _block(at: Standing, first: int, last: int) -> list[Commit]:
     return commits[first - start :]
 
 
-def _same(a: Shelf, b: Shelf, space: Space) -> bool:
+def _same(a: ChecksummedKV, b: ChecksummedKV, space: Table) -> bool:
     ours, theirs = a.ascending(space), b.ascending(space)
     return all(entry == next(theirs, None) for entry in ours) and next(theirs, None) is None

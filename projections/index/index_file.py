@@ -28,11 +28,11 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.log.store.files import make_folder, translated
-from backstory.projections.index.builder import Intake, IntakeProgress, StaleError
-from backstory.projections.index.kv import DamagedError, Shelf
-from backstory.projections.index.schema import NOTHING, Space, Stand, ThreadState, Tip, named
+from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
+from backstory.projections.index.kv import ChecksummedKV, DamagedError
+from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
 
-__all__ = ["SMALL_BYTES", "IndexFile", "Standing", "tip_of"]
+__all__ = ["SMALL_BYTES", "IndexFile", "IndexSnapshot", "tip_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _PATIENCE_SECONDS = 0.05
 
 T = TypeVar("T")
 
-_tip = msgspec.msgpack.Decoder(Tip)
+_tip = msgspec.msgpack.Decoder(IndexPosition)
 _memory = msgspec.msgpack.Decoder(Memory)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 
@@ -61,20 +61,22 @@ class _KeptError(Exception):
     """Another process keeps the file."""
 
 
-class Standing:
+class IndexSnapshot:
     """An index at the heads of both streams, on loan for one question."""
 
-    def __init__(self, store: EventStore, scope: Scope, shelf: Shelf, tip: Tip, memory: Memory | None = None) -> None:
+    def __init__(
+        self, store: EventStore, scope: Scope, kv: ChecksummedKV, tip: IndexPosition, memory: Memory | None = None
+    ) -> None:
         self.store = store
         self.scope = scope
-        self.shelf = shelf
+        self.kv = kv
         self.tip = tip
         self._memory = memory
 
     def memory(self) -> Memory:
         """The memory at the ledger's head."""
         if self._memory is None:
-            kept = self.shelf.get(Space.MEMORY, b"")
+            kept = self.kv.get(Table.MEMORY, b"")
             if kept is None:
                 raise DamagedError("it holds no memory")
             self._memory = _memory.decode(kept)
@@ -82,7 +84,7 @@ class Standing:
 
     def thread(self, name: str) -> ThreadState:
         """What is known of a thread at the heads of both streams."""
-        kept = self.shelf.get(Space.THREADS, named(name))
+        kept = self.kv.get(Table.THREADS, named(name))
         return ThreadState() if kept is None else _thread_state.decode(kept)
 
     def read(self, kind: str, after: Head, byte: int) -> Iterator[Commit]:
@@ -153,7 +155,7 @@ class IndexFile:
         scope: Scope,
         path: Path,
         *,
-        progress: IntakeProgress | None = None,
+        progress: IndexProgress | None = None,
         small: int = SMALL_BYTES,
         lock_timeout: float = 120.0,
         patience: float = _PATIENCE_SECONDS,
@@ -174,12 +176,12 @@ class IndexFile:
         """Begin as if nothing had been opened; in a forked process what is open is the parent's."""
         self._owner = os.getpid()
         self._mutex = threading.RLock()
-        self._file: Shelf | None = None
-        self._own: Standing | None = None
+        self._file: ChecksummedKV | None = None
+        self._own: IndexSnapshot | None = None
         self._distrusted: str | None = None
         self._alone = False
 
-    def ask(self, question: Callable[[Standing], T], *, until: tuple[Head, Head] | None = None) -> T:
+    def ask(self, question: Callable[[IndexSnapshot], T], *, until: tuple[Head, Head] | None = None) -> T:
         """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
 
         A question may be asked twice: where the index turns out to be damaged it is built anew. Nobody who keeps the
@@ -225,7 +227,7 @@ class IndexFile:
         """Whether the index is, or is to be, in a file that outlives this process."""
         return not (self._alone or self._small() or self._own_will_do())
 
-    def _once(self, question: Callable[[Standing], T], until: tuple[Head, Head] | None) -> T:
+    def _once(self, question: Callable[[IndexSnapshot], T], until: tuple[Head, Head] | None) -> T:
         if not self.in_file():
             return question(self._private())
         try:
@@ -255,8 +257,8 @@ class IndexFile:
         """Whether an erasure is still not complete, so that nothing may be written."""
         return self._own is not None and not self._own.tip.settled and self._look(self._own.tip).stale is None
 
-    def _look(self, tip: Tip) -> _Look:
-        if tip.version != Tip().version:
+    def _look(self, tip: IndexPosition) -> _Look:
+        if tip.version != IndexPosition().version:
             return _Look("it is of another version", behind=True, bytes=0)
         if tip.scope != self.scope:
             return _Look(f"it is that of {tip.scope}", behind=True, bytes=0)
@@ -269,7 +271,7 @@ class IndexFile:
             size += max(0, self._size(stream) - stand.end)
         return _Look(None, behind, size)
 
-    def _stale(self, stream: str, stand: Stand) -> str | None:
+    def _stale(self, stream: str, stand: StreamPosition) -> str | None:
         if stand.head.seq == 0:
             return None
         head = self.store.head(stream)
@@ -281,7 +283,7 @@ class IndexFile:
 
     # The file.
 
-    def _from_file(self) -> Standing | None:
+    def _from_file(self) -> IndexSnapshot | None:
         """Open the file as it is now; None where there is none."""
         try:
             stat = self.path.stat()
@@ -293,18 +295,18 @@ class IndexFile:
             return None
         if self._file is None:
             try:
-                self._file = Shelf(self.path)
+                self._file = ChecksummedKV(self.path)
             except FileNotFoundError:
                 # Anybody may delete it at any time, without asking for the lock.
                 return None
-        return Standing(self.store, self.scope, self._file, tip_of(self._file))
+        return IndexSnapshot(self.store, self.scope, self._file, tip_of(self._file))
 
     def _drop_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _renewed(self) -> Standing:
+    def _renewed(self) -> IndexSnapshot:
         """Bring the file to the heads; the lock is held for writing."""
         reason = self._distrusted
         if reason is None:
@@ -325,7 +327,7 @@ class IndexFile:
         self._remove()
         return standing
 
-    def _caught_up(self, standing: Standing) -> Standing:
+    def _caught_up(self, standing: IndexSnapshot) -> IndexSnapshot:
         look = self._look(standing.tip)
         if look.stale is not None:
             raise StaleError(look.stale)
@@ -334,25 +336,25 @@ class IndexFile:
         if look.bytes <= _AT_ONCE_BYTES:
             # All of it is read before any of it is written: of what was to be erased nothing gets into the file.
             return self._taken_in(standing, by_parts=False)
-        copy = Standing(self.store, self.scope, standing.shelf.copy(), standing.tip)
+        copy = IndexSnapshot(self.store, self.scope, standing.kv.copy(), standing.tip)
         return self._saved(self._taken_in(copy, by_parts=True))
 
-    def _taken_in(self, standing: Standing, *, by_parts: bool) -> Standing:
-        intake = Intake(self.store, standing.shelf, standing.tip, standing.memory(), by_parts=by_parts)
+    def _taken_in(self, standing: IndexSnapshot, *, by_parts: bool) -> IndexSnapshot:
+        intake = IndexBuilder(self.store, standing.kv, standing.tip, standing.memory(), by_parts=by_parts)
         tip = intake.run(self.scope, self._progress)
-        return Standing(self.store, self.scope, standing.shelf, tip, intake.finish(tip))
+        return IndexSnapshot(self.store, self.scope, standing.kv, tip, intake.finish(tip))
 
-    def _built(self) -> Standing:
-        empty = Standing(self.store, self.scope, Shelf.new(Space), Tip(), NOTHING)
+    def _built(self) -> IndexSnapshot:
+        empty = IndexSnapshot(self.store, self.scope, ChecksummedKV.new(Table), IndexPosition(), NOTHING)
         return self._taken_in(empty, by_parts=True)
 
-    def _saved(self, standing: Standing) -> Standing:
+    def _saved(self, standing: IndexSnapshot) -> IndexSnapshot:
         """Put a private index in the file's place, whole or not at all."""
         fresh = self.path.with_name(f"{self.path.name}.new")
         try:
             self._remove()
             try:
-                standing.shelf.save(fresh)
+                standing.kv.save(fresh)
                 fresh.replace(self.path)
             finally:
                 fresh.unlink(missing_ok=True)
@@ -399,7 +401,7 @@ class IndexFile:
                 self._own = None
                 self._drop_file()
 
-    def as_it_is(self, question: Callable[[Shelf, Tip], T]) -> T | None:
+    def as_it_is(self, question: Callable[[ChecksummedKV, IndexPosition], T]) -> T | None:
         """Let the file be looked at as it stands, without bringing it up or mending it; None where there is none.
 
         Raises:
@@ -413,7 +415,7 @@ class IndexFile:
             try:
                 with _judged(), self._locked(fcntl.LOCK_SH, self._patience):
                     standing = self._from_file()
-                    return None if standing is None else question(standing.shelf, standing.tip)
+                    return None if standing is None else question(standing.kv, standing.tip)
             except _KeptError:
                 _log.warning("%s was not looked at: another process is writing it", self.path)
                 return None
@@ -423,7 +425,7 @@ class IndexFile:
 
     # For this process alone.
 
-    def _private(self) -> Standing:
+    def _private(self) -> IndexSnapshot:
         own = self._own
         if self._distrusted is None and own is not None:
             try:
@@ -439,7 +441,7 @@ class IndexFile:
         self._distrusted = None
         return self._own
 
-    def _copied(self) -> Standing | None:
+    def _copied(self) -> IndexSnapshot | None:
         """Copy what the file holds, if it may be read just now: less is left to take in."""
         if self._distrusted is not None:
             return None
@@ -448,7 +450,7 @@ class IndexFile:
                 standing = self._from_file()
                 if standing is None:
                     return None
-                return Standing(self.store, self.scope, standing.shelf.copy(), standing.tip)
+                return IndexSnapshot(self.store, self.scope, standing.kv.copy(), standing.tip)
         except _KeptError:
             return None
 
@@ -478,13 +480,13 @@ class IndexFile:
             pause = min(pause * 2, _LOCK_POLL_SECONDS[1])
 
 
-def tip_of(shelf: Shelf) -> Tip:
+def tip_of(kv: ChecksummedKV) -> IndexPosition:
     """Read where an index stands.
 
     Raises:
         DamagedError: it does not say.
     """
-    kept = shelf.get(Space.TIP, b"")
+    kept = kv.get(Table.TIP, b"")
     try:
         if kept is not None:
             return _tip.decode(kept)
@@ -547,5 +549,5 @@ def _judged() -> Iterator[None]:
         raise DamagedError("its schema is no text") from error
 
 
-def _reaches(tip: Tip, until: tuple[Head, Head] | None) -> bool:
+def _reaches(tip: IndexPosition, until: tuple[Head, Head] | None) -> bool:
     return until is not None and tip.ledger.head.seq >= until[0].seq and tip.transcript.head.seq >= until[1].seq

@@ -23,7 +23,7 @@ import msgspec
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Changes", "DamagedError", "Shelf"]
+__all__ = ["Changes", "ChecksummedKV", "DamagedError"]
 
 Changes = Mapping[int, Mapping[bytes, bytes | None]]
 """By space: what each key is to hold; None takes it away."""
@@ -64,7 +64,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes]])
 
 
-class Shelf:
+class ChecksummedKV:
     """An SQLite connection to leaves; `path` None is a file of SQLite's own that nobody else sees.
 
     One thread at a time, and nobody else meanwhile: who may use it when is for the owner to settle.
@@ -93,22 +93,22 @@ class Shelf:
         self._db.execute("PRAGMA secure_delete = ON")
 
     @classmethod
-    def new(cls, spaces: Iterable[int]) -> Shelf:
+    def new(cls, spaces: Iterable[int]) -> ChecksummedKV:
         """Make one that nobody else sees, with spaces that hold nothing yet."""
-        shelf = cls(None)
+        kv = cls(None)
         for statement in _TABLES:
-            shelf._db.execute(statement)
+            kv._db.execute(statement)
         for space in spaces:
-            shelf._insert(space, b"", None, [], [])
-        return shelf
+            kv._insert(space, b"", None, [], [])
+        return kv
 
     def close(self) -> None:
         """Let go of the file."""
         self._close()
 
-    def copy(self) -> Shelf:
+    def copy(self) -> ChecksummedKV:
         """Make a copy that nobody else sees."""
-        other = Shelf(None)
+        other = ChecksummedKV(None)
         self._db.backup(other._db)
         return other
 

@@ -21,12 +21,12 @@ __all__ = [
     "NOTHING",
     "VERSION",
     "Checkpoint",
+    "IndexPosition",
     "Mark",
     "Said",
-    "Space",
-    "Stand",
+    "StreamPosition",
+    "Table",
     "ThreadState",
-    "Tip",
     "beginning",
     "name_of",
     "named",
@@ -42,7 +42,7 @@ LAST = b"\xff" * 24
 """Behind every number that can follow a name."""
 
 
-class Space(IntEnum):
+class Table(IntEnum):
     """What keys are about, and what they are."""
 
     TIP = 0
@@ -73,7 +73,7 @@ class Space(IntEnum):
     """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction tells too little."""
 
 
-class Stand(msgspec.Struct, frozen=True, array_like=True):
+class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream was taken in.
 
     `end` is the byte behind the last line, `at` the last commit's time and `latest` the latest time of any; `mark` is
@@ -88,7 +88,7 @@ class Stand(msgspec.Struct, frozen=True, array_like=True):
     edition: str = ""
 
 
-class Tip(msgspec.Struct, frozen=True, array_like=True):
+class IndexPosition(msgspec.Struct, frozen=True, array_like=True):
     """Where the index stands.
 
     `cleared` is the transcript's seq up to which clears have covered everything, `turns` how many were ever recorded,
@@ -98,8 +98,8 @@ class Tip(msgspec.Struct, frozen=True, array_like=True):
 
     version: int = VERSION
     scope: Scope = Scope()
-    ledger: Stand = Stand()
-    transcript: Stand = Stand()
+    ledger: StreamPosition = StreamPosition()
+    transcript: StreamPosition = StreamPosition()
     cleared: int = 0
     turns: int = 0
     checkpoint: int = 0

@@ -17,9 +17,9 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
-from backstory.projections.search.fact_filter import Filed
+from backstory.projections.search.fact_filter import FactFilter
 from backstory.projections.search.lexical.index import Entry
-from backstory.projections.turns import Follower, News, Seen, TurnView
+from backstory.projections.turns import NewTurns, Seen, TurnFollower, TurnView
 
 __all__ = ["Change", "Facts", "Turns", "fact_entry", "turn_entry"]
 
@@ -37,17 +37,17 @@ class Facts:
 
     def __init__(self) -> None:
         self._memory = Memory()
-        self._filed: Filed | None = None
+        self._filed: FactFilter | None = None
 
     @property
     def live(self) -> Mapping[str, Fact]:
         """The facts by their ids."""
         return self._memory.facts
 
-    def filed(self) -> Filed:
+    def filed(self) -> FactFilter:
         """Return the facts in files; made when they are first asked for, and kept up from then on."""
         if self._filed is None:
-            self._filed = Filed(self.live.values())
+            self._filed = FactFilter(self.live.values())
         return self._filed
 
     def follow(self, memory: Memory) -> Change:
@@ -105,8 +105,8 @@ class Turns:
     With a `follower` they are those that it follows, else those of a follower of its own.
     """
 
-    def __init__(self, store: EventStore, scope: Scope, follower: Follower | None = None) -> None:
-        self._follower = follower or Follower(store, scope)
+    def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
+        self._follower = follower or TurnFollower(store, scope)
         self.start_over()
 
     def start_over(self) -> None:
@@ -146,7 +146,7 @@ class Turns:
             self.start_over()
             raise
 
-    def _take(self, news: News) -> Change:
+    def _take(self, news: NewTurns) -> Change:
         if news.anew:
             self._begin()
         drop = [_key(gone.thread, gone.n) for gone in news.drop]

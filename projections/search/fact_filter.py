@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.core.events import Fact
 
-__all__ = ["Filed"]
+__all__ = ["FactFilter"]
 
 _DAY = 10
 """So many characters of a time say which day it is."""
 
 
-class Filed:
+class FactFilter:
     """Facts by category, by source and by day, each by its id; not safe for threads."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:

@@ -11,9 +11,9 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.projections.search.corpus import Facts, Turns
-from backstory.projections.search.lexical.lazy_filter import Allowed
+from backstory.projections.search.lexical.lazy_filter import LazyFilter
 
-__all__ = ["SPACES", "Bounds"]
+__all__ = ["SPACES", "SearchFilters"]
 
 _FEW = 1000
 """So few are gathered at once."""
@@ -22,10 +22,10 @@ SPACES = ("facts", "turns")
 """What there is to search in."""
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SearchFilters(msgspec.Struct, frozen=True):
     """Only what is of this category, of this thread, from `since` on and before `until`; None bounds nothing.
 
-    Of a fact the thread is its source and the time its creation. Make one with `Bounds.read`.
+    Of a fact the thread is its source and the time its creation. Make one with `SearchFilters.read`.
     """
 
     category: str | None = None
@@ -36,7 +36,7 @@ class Bounds(msgspec.Struct, frozen=True):
     @classmethod
     def read(
         cls, within: str, *, category: str | None, thread: str | None, since: str | None, until: str | None
-    ) -> Bounds:
+    ) -> SearchFilters:
         """Check what a search was asked to keep to.
 
         Raises:
@@ -66,7 +66,7 @@ class Bounds(msgspec.Struct, frozen=True):
             # Others may go on filing meanwhile; a list is made in one step.
             return {fact.id for file in files for fact in list(file.values()) if self._holds(fact)}
 
-        return gather() if most <= _FEW else Allowed(test, gather, most)
+        return gather() if most <= _FEW else LazyFilter(test, gather, most)
 
     def _holds(self, fact: Fact) -> bool:
         return (
@@ -93,10 +93,10 @@ class Bounds(msgspec.Struct, frozen=True):
             # Others may go on reading meanwhile; a copy is made in one step.
             return {key for key, said in dict(standing).items() if first <= said.at < end}
 
-        return Allowed(test, gather, len(standing))
+        return LazyFilter(test, gather, len(standing))
 
 
-_EVERYTHING = Bounds()
+_EVERYTHING = SearchFilters()
 _LATEST = "~"
 """Behind every time that there is."""
 

@@ -17,14 +17,14 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.log.writer import Writer
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
-from backstory.projections.search.filters import Bounds
+from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
-from backstory.projections.search.lexical.index import Entry, Lexical, Scored, Worth
+from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored, Worth
 from backstory.projections.search.results import Explanation, Found, Hit
-from backstory.projections.search.similarity import Likeness
+from backstory.projections.search.similarity import Similarity
 from backstory.projections.search.vectors.passages import Passage, passages
-from backstory.projections.search.vectors.semantic import Meaning
-from backstory.projections.turns import Follower, TurnView
+from backstory.projections.search.vectors.semantic import SemanticSearch
+from backstory.projections.turns import TurnFollower, TurnView
 
 __all__ = ["Search"]
 
@@ -41,20 +41,20 @@ class _Kept:
     They are apart, so that nobody who puts a prompt together waits until a long transcript is indexed.
     """
 
-    def __init__(self, writer: Writer, follower: Follower) -> None:
+    def __init__(self, writer: Writer, follower: TurnFollower) -> None:
         self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
         self._comparing = threading.RLock()
         self.facts = Facts()
         self._compared = Facts()
-        self._likeness = Likeness()
+        self._likeness = Similarity()
         self.turns = Turns(writer.store, writer.scope, follower)
-        self._words: dict[str, Lexical] = {}
+        self._words: dict[str, LexicalIndex] = {}
 
-    def words(self, within: str) -> Lexical:
+    def words(self, within: str) -> LexicalIndex:
         """The index by words; made when it is first asked for, since whoever only compares facts needs none."""
         index = self._words.get(within)
         if index is None:
-            index = self._words[within] = Lexical()
+            index = self._words[within] = LexicalIndex()
         return index
 
     def follow_facts(self, memory: Memory) -> None:
@@ -89,7 +89,7 @@ class _Kept:
 
     def _index(self, within: str, change: Change) -> None:
         if change.anew:
-            self._words[within] = Lexical(change.put)
+            self._words[within] = LexicalIndex(change.put)
             return
         if change.drop:
             self.words(within).drop(change.drop)
@@ -100,7 +100,7 @@ class _Kept:
         """What can be found, by its key."""
         return self.facts.live if within == "facts" else self.turns.standing
 
-    def keys(self, within: str, bounds: Bounds) -> Collection[str] | None:
+    def keys(self, within: str, bounds: SearchFilters) -> Collection[str] | None:
         """What lies within bounds; None for everything."""
         return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
 
@@ -136,15 +136,15 @@ class Search:
     def __init__(
         self,
         writer: Writer,
-        meaning: Meaning | None = None,
+        meaning: SemanticSearch | None = None,
         *,
         min_similarity: float = 0.0,
-        follower: Follower | None = None,
+        follower: TurnFollower | None = None,
     ) -> None:
         self._writer = writer
         self.meaning = meaning
         self._min_similarity = min_similarity
-        self._follower = follower or Follower(writer.store, writer.scope)
+        self._follower = follower or TurnFollower(writer.store, writer.scope)
         self._kept = _Kept(writer, self._follower)
 
     def find(
@@ -169,7 +169,7 @@ class Search:
             UsageError: there is no such place to search in, no such category; a time is none; `top_k` is below 1.
             CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
         """
-        bounds = Bounds.read(within, category=category, thread=thread, since=since, until=until)
+        bounds = SearchFilters.read(within, category=category, thread=thread, since=since, until=until)
         if top_k < 1:
             raise UsageError(f"top_k is {top_k}; it is at least 1")
         said = query if query.strip() else ""
@@ -242,7 +242,7 @@ def _by_words_alone(ranked: Sequence[Scored]) -> list[Fused]:
     return [Fused(one.key, one.score, words_rank=rank, words_score=one.score) for rank, one in enumerate(ranked, 1)]
 
 
-def _why(one: Fused, words: Lexical, query: str) -> Explanation:
+def _why(one: Fused, words: LexicalIndex, query: str) -> Explanation:
     parts = () if one.words_rank is None else words.explain(query, one.key)
     return Explanation(parts, one.words_rank, one.words_score, one.meaning_rank, one.meaning_score)
 

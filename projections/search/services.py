@@ -23,14 +23,14 @@ from backstory.projections.history.replay import replay
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SPACES
 from backstory.projections.search.query import Search
-from backstory.projections.search.vectors.background_embedding import Embedding, Source
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Source
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
-from backstory.projections.search.vectors.semantic import Meaning
-from backstory.projections.turns import Follower
+from backstory.projections.search.vectors.semantic import SemanticSearch
+from backstory.projections.turns import TurnFollower
 
-__all__ = ["Embedded", "Searches"]
+__all__ = ["Embedded", "SearchServices"]
 
 _KEPT = 32
 """So many scopes' words stay in memory."""
@@ -61,7 +61,7 @@ class Embedded(msgspec.Struct, frozen=True):
         return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
 
 
-class Searches:
+class SearchServices:
     """One search per scope of a home; safe for threads and forks.
 
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
@@ -77,7 +77,7 @@ class Searches:
         background: bool = True,
         top_k: int = 5,
         min_similarity: float = 0.0,
-        followers: Callable[[Scope], Follower] | None = None,
+        followers: Callable[[Scope], TurnFollower] | None = None,
     ) -> None:
         self.top_k = top_k
         self._document = document
@@ -85,7 +85,7 @@ class Searches:
         self._background = background
         self._min_similarity = min_similarity
         self._followers = followers
-        self._embedding = Embedding(self._source)
+        self._embedding = BackgroundEmbedding(self._source)
         self._begin()
         _homes.add(self)
 
@@ -113,11 +113,11 @@ class Searches:
             _keep(self._writers, scope, writer, _WRITERS)
             return search
 
-    def _meaning(self, scope: Scope) -> Meaning | None:
+    def _meaning(self, scope: Scope) -> SemanticSearch | None:
         if self._embedder is None:
             return None
         vectors = Vectors(self._vectors(scope), self._embedder)
-        return Meaning(vectors, partial(self._embedding.wanted, scope) if self._background else _nothing)
+        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else _nothing)
 
     def _vectors(self, scope: Scope) -> Path:
         return self._document(scope).with_name(VECTORS)
@@ -248,7 +248,7 @@ def _nothing() -> None:
     """Nobody embeds in the background."""
 
 
-_homes: weakref.WeakSet[Searches] = weakref.WeakSet()
+_homes: weakref.WeakSet[SearchServices] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from backstory.projections.search.corpus import Change
 from backstory.projections.search.lexical.tokenizer import words_of
 
-__all__ = ["Likeness"]
+__all__ = ["Similarity"]
 
 
-class Likeness:
+class Similarity:
     """Which words stand in which entries, and how much of an entry each is; not safe for threads."""
 
     def __init__(self) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from backstory.projections.turns.follower import Follower, Followers, Gone, News, Seen
-from backstory.projections.turns.log import Lens, Look, TurnLog, TurnLogs
+from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
+from backstory.projections.turns.log import TurnFilter, TurnLog, TurnLogs, TurnQuery
 from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
-from backstory.projections.turns.turn_index import TO_ALL, Board
+from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
 
 __all__ = [
     "TO_ALL",
-    "Board",
-    "Follower",
-    "Followers",
     "Gone",
-    "Lens",
-    "Look",
-    "News",
+    "NewTurns",
     "Row",
     "Seen",
+    "TurnFilter",
+    "TurnFollower",
+    "TurnFollowers",
+    "TurnIndex",
     "TurnLog",
     "TurnLogs",
+    "TurnQuery",
     "TurnView",
     "Words",
     "same_words",

@@ -23,7 +23,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 
-__all__ = ["Follower", "Followers", "Gone", "News", "Seen"]
+__all__ = ["Gone", "NewTurns", "Seen", "TurnFollower", "TurnFollowers"]
 
 _REMEMBERED = 10_000
 """So many of the turns that ceased to stand last are named to whoever has not looked since; others begin anew."""
@@ -50,7 +50,7 @@ class Gone(NamedTuple):
     serial: int
 
 
-class News(msgspec.Struct, frozen=True):
+class NewTurns(msgspec.Struct, frozen=True):
     """What to drop, and then to add, in the order it was recorded; where `anew`, begin with nothing."""
 
     seen: Seen
@@ -169,20 +169,20 @@ class _Held:
             thread,
         )
 
-    def since(self, seen: Seen | None) -> News:
+    def since(self, seen: Seen | None) -> NewTurns:
         """Return what is new to somebody."""
         now = Seen(self._reading, len(self._turns), self._forgotten + len(self._gone))
         if seen == now:
-            return News(now)
+            return NewTurns(now)
         if seen is None or seen.reading != now.reading or seen.gone < self._forgotten:
-            return News(now, [said for said in self._turns if said is not None], anew=True)
+            return NewTurns(now, [said for said in self._turns if said is not None], anew=True)
         put = [said for said in self._turns[seen.turns :] if said is not None]
         # What came and went between two looks is nobody's business.
         drop = [gone for gone in self._gone[seen.gone - self._forgotten :] if gone.serial <= seen.turns]
-        return News(now, put, drop)
+        return NewTurns(now, put, drop)
 
 
-class Follower:
+class TurnFollower:
     """Follows the transcript of a scope; safe for threads, and begun anew in a child of this process.
 
     Each line is checked against the chain. A turn that the ledger says is erased is gone, also where a crash came
@@ -206,7 +206,7 @@ class Follower:
         """Let go of all that is held, and wait for nobody; the next look reads from the first line."""
         self._held = _Held()
 
-    def since(self, seen: Seen | None, until: Head | None = None) -> News:
+    def since(self, seen: Seen | None, until: Head | None = None) -> NewTurns:
         """Read on, and return what is new to somebody who has seen so much.
 
         It is read up to `until`, which a writer has vouched for, or as far as it is durable; not less than what
@@ -332,12 +332,12 @@ def _behind(head: Head, record: Record) -> _Place:
     return _Place(head, record.byte, record.byte + len(record.line) + 1)
 
 
-class Followers:
+class TurnFollowers:
     """The follower of every scope that somebody looks at, one for all who do, and kept as long as anybody does."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._all: weakref.WeakValueDictionary[Scope, Follower] = weakref.WeakValueDictionary()
+        self._all: weakref.WeakValueDictionary[Scope, TurnFollower] = weakref.WeakValueDictionary()
         self.renew()
         _homes.add(self)
 
@@ -345,12 +345,12 @@ class Followers:
         """Begin anew in a child of this process."""
         self._mutex = threading.Lock()
 
-    def __call__(self, scope: Scope) -> Follower:
+    def __call__(self, scope: Scope) -> TurnFollower:
         """Return the follower of a scope."""
         with self._mutex:
             follower = self._all.get(scope)
             if follower is None:
-                follower = self._all[scope] = Follower(self._store, scope)
+                follower = self._all[scope] = TurnFollower(self._store, scope)
             return follower
 
     def purge(self, scope: Scope) -> None:
@@ -360,8 +360,8 @@ class Followers:
             follower.start_over()
 
 
-_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
-_homes: weakref.WeakSet[Followers] = weakref.WeakSet()
+_followers: weakref.WeakSet[TurnFollower] = weakref.WeakSet()
+_homes: weakref.WeakSet[TurnFollowers] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

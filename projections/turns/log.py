@@ -13,16 +13,16 @@ import msgspec
 
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
-from backstory.projections.turns.follower import Follower, Followers, Gone, News, Seen
+from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
 from backstory.projections.turns.rows import Row, TurnView, Words
-from backstory.projections.turns.turn_index import Board
+from backstory.projections.turns.turn_index import TurnIndex
 
-__all__ = ["Lens", "Look", "TurnLog", "TurnLogs"]
+__all__ = ["TurnFilter", "TurnLog", "TurnLogs", "TurnQuery"]
 
 _RECENT = 8
 
 
-class Lens(msgspec.Struct, frozen=True):
+class TurnFilter(msgspec.Struct, frozen=True):
     """What of a scope's turns is looked at: one thread's, equal words once, so many of the newest (0: all)."""
 
     thread: str | None = None
@@ -30,13 +30,13 @@ class Lens(msgspec.Struct, frozen=True):
     bound: int = 0
 
 
-class Look:
+class TurnQuery:
     """What stands, seen through a lens; see `TurnLog.look`."""
 
-    def __init__(self, board: Board, lens: Lens) -> None:
-        self._board = board
-        self._lens = lens
-        self._since = board.cutoff(lens.bound)
+    def __init__(self, index: TurnIndex, turn_filter: TurnFilter) -> None:
+        self._board = index
+        self._lens = turn_filter
+        self._since = index.cutoff(turn_filter.bound)
 
     def count(self) -> int:
         """Return how many turns there are."""
@@ -99,7 +99,7 @@ def _said(rows: Iterable[Row]) -> list[TurnView]:
     return [row.said for row in rows]
 
 
-class _Boards:
+class _TurnIndexes:
     """The turns that a scope's boards are made of; `seen` is how much of the transcript they show."""
 
     def __init__(self) -> None:
@@ -108,10 +108,10 @@ class _Boards:
 
     def _begin(self) -> None:
         self._threads: dict[str, list[Row | None]] = {}
-        self._boards: dict[tuple[str | None, bool], Board] = {}
+        self._boards: dict[tuple[str | None, bool], TurnIndex] = {}
         self._serial = 0
 
-    def take(self, news: News) -> None:
+    def take(self, news: NewTurns) -> None:
         """Bring all boards up to date."""
         if news.anew:
             self._begin()
@@ -127,26 +127,26 @@ class _Boards:
         rows = self._threads.setdefault(said.thread, [])
         rows += [None] * (said.n - len(rows))
         rows[said.n - 1] = row
-        for board in self._of(said.thread):
-            board.add(row)
+        for index in self._of(said.thread):
+            index.add(row)
 
     def _drop(self, gone: Gone) -> None:
         rows = self._threads[gone.thread]
         row, rows[gone.n - 1] = rows[gone.n - 1], None
         if row is not None:
             row.stands = False
-            for board in self._of(gone.thread):
-                board.drop(row)
+            for index in self._of(gone.thread):
+                index.drop(row)
 
-    def _of(self, name: str) -> list[Board]:
-        return [board for (thread, _), board in self._boards.items() if thread in (None, name)]
+    def _of(self, name: str) -> list[TurnIndex]:
+        return [index for (thread, _), index in self._boards.items() if thread in (None, name)]
 
-    def board(self, thread: str | None, *, ignore_id: bool) -> Board:
+    def index(self, thread: str | None, *, ignore_id: bool) -> TurnIndex:
         """Return the board of a thread, or of all; it is made when it is asked for first, and followed from then on."""
-        board = self._boards.get((thread, ignore_id))
-        if board is None:
-            board = self._boards[thread, ignore_id] = Board(self.standing(thread), ignore_id=ignore_id)
-        return board
+        index = self._boards.get((thread, ignore_id))
+        if index is None:
+            index = self._boards[thread, ignore_id] = TurnIndex(self.standing(thread), ignore_id=ignore_id)
+        return index
 
     def standing(self, thread: str | None) -> list[Row]:
         """Return the rows of a thread, or of all, in the order they were recorded."""
@@ -161,8 +161,8 @@ class TurnLog:
     With a `follower` they are those that it follows, else those of a follower of its own.
     """
 
-    def __init__(self, store: EventStore, scope: Scope, follower: Follower | None = None) -> None:
-        self._follower = follower or Follower(store, scope)
+    def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
+        self._follower = follower or TurnFollower(store, scope)
         self.renew()
         _logs.add(self)
 
@@ -171,15 +171,15 @@ class TurnLog:
         self._mutex = threading.Lock()
         self.adding = threading.Lock()
         """For whoever looks first whether something is there, and then adds it."""
-        self._boards = _Boards()
+        self._boards = _TurnIndexes()
 
     def start_over(self) -> None:
         """Let go of all that is held, whatever anybody is doing with it; the next look reads from the first line."""
         self._follower.start_over()
-        self._boards = _Boards()
+        self._boards = _TurnIndexes()
 
     @contextmanager
-    def look(self, lens: Lens) -> Iterator[Look]:
+    def look(self, turn_filter: TurnFilter) -> Iterator[TurnQuery]:
         """Fold what this or another process has appended, and lend out what stands; nothing changes meanwhile.
 
         Raises:
@@ -187,32 +187,32 @@ class TurnLog:
             StoreError: it cannot be read.
         """
         with self._mutex:
-            board = self._caught_up().board(lens.thread, ignore_id=lens.ignore_id)
-            yield Look(board, lens)
+            index = self._caught_up().index(turn_filter.thread, ignore_id=turn_filter.ignore_id)
+            yield TurnQuery(index, turn_filter)
 
     def standing(self, thread: str | None) -> list[TurnView]:
         """Return the turns of a thread, or of all, that stand, in the order they were recorded; raises as `look`."""
         with self._mutex:
             return _said(self._caught_up().standing(thread))
 
-    def _caught_up(self) -> _Boards:
+    def _caught_up(self) -> _TurnIndexes:
         # What is let go of meanwhile stays so: this look goes on with what it has, and nobody keeps that.
-        boards = self._boards
+        indexes = self._boards
         try:
-            boards.take(self._follower.since(boards.seen))
+            indexes.take(self._follower.since(indexes.seen))
         except BaseException:
             # They may show a part of it.
-            self._boards = _Boards()
+            self._boards = _TurnIndexes()
             raise
-        return boards
+        return indexes
 
 
 class TurnLogs:
     """The turns of every scope that somebody looks at, each kept as long as anybody does, and of a few for longer."""
 
-    def __init__(self, store: EventStore, followers: Followers | None = None) -> None:
+    def __init__(self, store: EventStore, followers: TurnFollowers | None = None) -> None:
         self._store = store
-        self._followers = followers or Followers(store)
+        self._followers = followers or TurnFollowers(store)
         self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
         # A host asks for the same memory again and again, and holds none of them.
         self._recent: OrderedDict[Scope, TurnLog] = OrderedDict()

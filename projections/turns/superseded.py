@@ -13,7 +13,7 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Turn, TurnRecorded, TurnSuperseded
-from backstory.ledger.threads.resend import align
+from backstory.ledger.threads.resend import align_delivery
 from backstory.ledger.threads.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
     if known is not None and edited:
         # What the delivery must have begun with, for it to have been taken for an edit.
         told = [*known.standing(1, min(edited) - 1), *recorded]
-        proven = set(edited) <= set(align(known, list(map(_sent, told))).superseded)
+        proven = set(edited) <= set(align_delivery(known, list(map(_sent, told))).superseded)
     return [
         SupersededTurn(
             turn.id,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from backstory.projections.turns.rows import Row, Series, TurnView, Words, same_words, words_of
 
-__all__ = ["TO_ALL", "Board"]
+__all__ = ["TO_ALL", "TurnIndex"]
 
 TO_ALL = "<all>"
 """To whom a message is addressed that is for everybody: MetaGPT's word for it, and what naming nobody means."""
@@ -15,7 +15,7 @@ TO_ALL = "<all>"
 _K = TypeVar("_K", bound=Hashable)
 
 
-class Board:
+class TurnIndex:
     """The turns of a scope or of one thread that stand, in all the orders they are asked for in.
 
     With `ignore_id` those that are one but for their ids are shown once, as the oldest of them that stands. Not safe

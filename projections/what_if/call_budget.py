@@ -6,7 +6,7 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.learning.observing import usage_of
 
-__all__ = ["Metered", "SpentError"]
+__all__ = ["BudgetedModel", "SpentError"]
 
 
 class SpentError(BaseException):
@@ -16,7 +16,7 @@ class SpentError(BaseException):
     """
 
 
-class Metered(Model):
+class BudgetedModel(Model):
     """A model that counts its calls and tokens, failed calls included, and makes none that would exceed a cap.
 
     Tokens are as the server counts them, and estimated where it does not say: of a call that failed, those of the

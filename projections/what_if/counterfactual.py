@@ -41,7 +41,7 @@ from backstory.ledger.rules.admission import Dropped, sweep
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["Alternative", "is_torn"]
+__all__ = ["Counterfactual", "is_torn"]
 
 
 class _Targets:
@@ -172,7 +172,7 @@ def _swept(fold: Fold, commit: Commit) -> list[Dropped]:
     return sweep(fold.facts.values(), Ranking(fold.policy, commit.at, commit.cause.heat), by_hand_too=False)
 
 
-class Alternative:
+class Counterfactual:
     """A history that might have been, beside the recorded one; commits are put to it in order.
 
     `overrides` are in every policy of it. `memory` is what it has led to, `recorded` what the ledger has led to.

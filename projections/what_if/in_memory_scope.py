@@ -18,10 +18,10 @@ from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.projections.what_if.alignment import Alignment
 
-__all__ = ["Scratch"]
+__all__ = ["InMemoryScope"]
 
 
-class Scratch(Writer):
+class InMemoryScope(Writer):
     """A writer for whoever asks a model again about the turns of one recorded update; it writes nothing.
 
     Whatever is committed is dated like the recorded commit and decided on the memory that the one before it led to;

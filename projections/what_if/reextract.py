@@ -30,8 +30,8 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.what_if.alignment import Alignment
 from backstory.projections.what_if.call_budget import SpentError
-from backstory.projections.what_if.counterfactual import Alternative, is_torn
-from backstory.projections.what_if.in_memory_scope import Scratch
+from backstory.projections.what_if.counterfactual import Counterfactual, is_torn
+from backstory.projections.what_if.in_memory_scope import InMemoryScope
 
 __all__ = ["Again", "Ledger", "Models", "Past", "Tally", "ask_again"]
 
@@ -161,7 +161,7 @@ class _Rerun:
         self._updater = updater
         self._models = models
         self._thread = thread
-        self._history = Alternative(ledger.commits, {})
+        self._history = Counterfactual(ledger.commits, {})
         self._learned: defaultdict[str, set[int]] = defaultdict(set)
         """Turns that were learned from here: where an update failed and was tried again, once is enough."""
         self._attempts: dict[tuple[str, TurnRange], int] = {}
@@ -221,17 +221,17 @@ class _Rerun:
         memory, thread = self._history.memory, commit.cause.thread or ""
         like = Alignment(candidates_of(commit.events))
         beside = self._citable(commit.cause) if isinstance(model, RecordedReply) else ()
-        scratch = Scratch(self._ledger.writer, memory, commit, turns, like, beside=beside)
+        in_memory = InMemoryScope(self._ledger.writer, memory, commit, turns, like, beside=beside)
         # As if tried before: the recorded update found its last turns worth asking about, too.
         job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, asked_at=commit.at)
-        for outcome in self._updater.run(scratch, job, model):
+        for outcome in self._updater.run(in_memory, job, model):
             if outcome.commit is None:
                 raise SpentError
             if (done := outcome.commit.cause.turns) is not None:
                 self._learned[thread].update(range(done.first, done.last + 1))
-        for settled in scratch.settled:
+        for settled in in_memory.settled:
             self._now.add(settled)
-        return [event for settled in scratch.settled for event in settled]
+        return [event for settled in in_memory.settled for event in settled]
 
     def _citable(self, cause: Cause) -> Sequence[Turn]:
         """Return what a recorded reply may cite beside the turns that it answers for."""

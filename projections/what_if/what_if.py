@@ -12,14 +12,14 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import read_commits
-from backstory.projections.what_if.counterfactual import Alternative
+from backstory.projections.what_if.counterfactual import Counterfactual
 
-__all__ = ["Walk", "decide_again", "overrides_for"]
+__all__ = ["WhatIfRun", "decide_again", "overrides_for"]
 
 _WEIGHTS = {"eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight"}
 
 
-class Walk:
+class WhatIfRun:
     """A ledger as far as one of its commits, to be walked as often as need be without keeping it."""
 
     def __init__(self, store: EventStore, stream: str, until: int) -> None:
@@ -65,7 +65,7 @@ def decide_again(
         ConfigError: an override is outside its range, or does not go with another value of its time.
     """
     walk = list(commits) if isinstance(commits, Iterator) else commits
-    history = Alternative(walk, overrides)
+    history = Counterfactual(walk, overrides)
     for commit in walk:
         history.take(commit, history.decide(commit))
         if progress is not None:

@@ -8,7 +8,7 @@ from memories import fact, memory_of
 
 from backstory.ledger.core.scope import Scope
 from backstory.projections.context import Blocks, Shares
-from backstory.projections.context.background_load import Later
+from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE
 
 ADA, BOB = Scope("ada"), Scope("bob")
@@ -28,7 +28,7 @@ class Counting:
 
 def test_what_a_scope_says_is_counted_once() -> None:
     counter = Counting()
-    blocks = Blocks(Shares(), Later("it", counter, lambda: counter))
+    blocks = Blocks(Shares(), BackgroundLoad("it", counter, lambda: counter))
     memory = memory_of(fact("f", "User likes tea"), workContext="A nurse.")
     first = blocks.block(ADA, memory, {})
     seen = len(counter.counted)
@@ -40,7 +40,7 @@ def test_what_a_scope_says_is_counted_once() -> None:
 
 
 def test_scopes_are_kept_apart() -> None:
-    blocks = Blocks(Shares(), Later("it", ESTIMATE, lambda: ESTIMATE))
+    blocks = Blocks(Shares(), BackgroundLoad("it", ESTIMATE, lambda: ESTIMATE))
     assert blocks.block(ADA, memory_of(fact("f", "tea")), {}).facts == ("f",)
     assert blocks.block(BOB, memory_of(), {}).facts == ()
     assert blocks.newly_used(ADA, ["f"], NOON) == ["f"]
@@ -48,7 +48,7 @@ def test_scopes_are_kept_apart() -> None:
 
 
 def test_a_use_is_one_for_a_minute_whatever_is_used_between() -> None:
-    blocks = Blocks(Shares(), Later("it", ESTIMATE, lambda: ESTIMATE))
+    blocks = Blocks(Shares(), BackgroundLoad("it", ESTIMATE, lambda: ESTIMATE))
 
     def used(seconds: float, *names: str) -> list[str]:
         return blocks.newly_used(ADA, names, NOON + timedelta(seconds=seconds))

@@ -14,7 +14,7 @@ from memories import read
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.errors import InputError, UsageError
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.projections.context.background_load import Later
+from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE
 from backstory.projections.context.vocabulary import load_vocabulary
 
@@ -165,7 +165,7 @@ def test_what_changes_is_in_the_next_block(tmp_path: Path, memory: MemoryHandle)
 def test_what_was_forgotten_is_not_kept_ready(home: Backstory, memory: MemoryHandle) -> None:
     memory.add_fact("User likes tea")
     memory.context("tea")
-    blocks = home._engine.blocks
+    blocks = home._services.blocks
     assert memory.scope in blocks._recent
     memory.forget(matching="tea")
     assert memory.scope not in blocks._recent
@@ -175,8 +175,8 @@ def test_few_scopes_are_kept_ready(home: Backstory) -> None:
     for number in range(40):
         home.memory(f"user{number}").add_fact("likes tea")
         assert home.memory(f"user{number}").context().facts
-    assert len(home._engine.blocks._recent) == 32
-    assert len(home._engine.blocks._used) == 32
+    assert len(home._services.blocks._recent) == 32
+    assert len(home._services.blocks._used) == 32
 
 
 def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> No
         tea = memory.add_fact("User likes tea").fact.id
 
         def heat() -> float:
-            return bs._engine.heat.of(memory.scope)[tea].heat
+            return bs._services.heat.of(memory.scope)[tea].heat
 
         memory.context()
         assert heat() == pytest.approx(1)
@@ -194,21 +194,21 @@ def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> No
         rust = memory.add_fact("User writes Rust").fact.id
         memory.context()
         assert heat() == pytest.approx(1)
-        assert bs._engine.heat.of(memory.scope)[rust].heat == pytest.approx(1)
+        assert bs._services.heat.of(memory.scope)[rust].heat == pytest.approx(1)
         clock.advance(31)
         memory.context()
         assert heat() == pytest.approx(2, abs=0.01)
-        assert bs._engine.heat.of(memory.scope)[rust].heat == pytest.approx(1)
+        assert bs._services.heat.of(memory.scope)[rust].heat == pytest.approx(1)
 
 
 def test_a_fact_that_is_left_out_is_not_warm(memory: MemoryHandle, home: Backstory) -> None:
     memory.add_fact("word " * 100)
     memory.context(max_tokens=50)
-    assert home._engine.heat.of(memory.scope) == {}
+    assert home._services.heat.of(memory.scope) == {}
 
 
 def test_the_first_block_is_estimated_and_the_vocabulary_loaded_behind_it(home: Backstory, memory, bare: Path) -> None:
-    home._engine.blocks.tokens = Later("it", ESTIMATE, lambda: load_vocabulary("gpt-5"))
+    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: load_vocabulary("gpt-5"))
     memory.add_fact("User likes tea")
     first = memory.context()
     assert first.counter == "estimate"
@@ -270,7 +270,7 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
         "import sys, tempfile\n"
         "from backstory import Backstory\n"
         "with Backstory.open(tempfile.mkdtemp(), background=False) as bs:\n"
-        "    bs._engine.blocks.tokens.begin = lambda: None\n"
+        "    bs._services.blocks.tokens.begin = lambda: None\n"
         "    bs.memory().add_fact('likes tea')\n"
         "    bs.memory().context('tea')\n"
         "print([name for name in ('numpy', 'tiktoken', 'faiss', 'openai', 'bpe_openai') if name in sys.modules])\n"
@@ -281,19 +281,19 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
 
 def test_nobody_has_to_ask_for_the_load(memory: MemoryHandle, home: Backstory) -> None:
     loaded = threading.Event()
-    home._engine.blocks.tokens = Later("it", ESTIMATE, lambda: loaded.set() or ESTIMATE)
+    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: loaded.set() or ESTIMATE)
     memory.add_fact("User likes tea")
     assert memory.context().facts
     assert loaded.wait(PATIENCE)
 
 
 def test_an_empty_block_has_nothing_loaded(memory: MemoryHandle, home: Backstory, monkeypatch) -> None:
-    monkeypatch.setattr(home._engine.blocks.tokens, "begin", lambda: 1 / 0)
+    monkeypatch.setattr(home._services.blocks.tokens, "begin", lambda: 1 / 0)
     assert memory.context("tea").text == ""
 
 
 def test_to_warm_up_waits_no_longer_than_it_is_told(home: Backstory) -> None:
     gate = threading.Event()
-    home._engine.blocks.tokens = Later("it", ESTIMATE, lambda: gate.wait(PATIENCE) and ESTIMATE)
+    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: gate.wait(PATIENCE) and ESTIMATE)
     assert home.warm(0.01) == "estimate"
     gate.set()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from backstory.projections.context.background_load import Later
+from backstory.projections.context.background_load import BackgroundLoad
 
 PATIENCE = 20.0
 
@@ -32,7 +32,7 @@ class Loading:
 
 def test_until_it_is_loaded_an_estimate_counts_and_nobody_waits() -> None:
     loading = Loading("real")
-    later = Later("it", "until then", loading)
+    later = BackgroundLoad("it", "until then", loading)
     assert later.value == "until then"
     assert loading.calls == 0
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_until_it_is_loaded_an_estimate_counts_and_nobody_waits() -> None:
 def test_a_load_that_fails_is_not_tried_again(result, caplog) -> None:
     loading = Loading(result)
     loading.go.set()
-    later = Later("it", "until then", loading)
+    later = BackgroundLoad("it", "until then", loading)
     assert later.wait(PATIENCE) == "until then"
     assert later.wait(PATIENCE) == "until then"
     assert loading.calls == 1
@@ -58,7 +58,7 @@ def test_a_load_that_fails_is_not_tried_again(result, caplog) -> None:
 
 def test_many_threads_begin_one_load() -> None:
     loading = Loading("real")
-    later = Later("it", "until then", loading)
+    later = BackgroundLoad("it", "until then", loading)
     threads = [threading.Thread(target=later.begin) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -74,7 +74,7 @@ def test_where_no_thread_can_be_started_the_estimate_stays(monkeypatch: pytest.M
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    later = Later("it", "until then", lambda: "real")
+    later = BackgroundLoad("it", "until then", lambda: "real")
     later.begin()
     assert later._over.is_set()
     assert later.wait(PATIENCE) == "until then"
@@ -83,7 +83,7 @@ def test_where_no_thread_can_be_started_the_estimate_stays(monkeypatch: pytest.M
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_of_a_process_that_was_loading_loads_for_itself() -> None:
     loading = Loading("real")
-    later = Later("it", "until then", loading)
+    later = BackgroundLoad("it", "until then", loading)
     later.begin()
 
     def child() -> None:
@@ -103,7 +103,7 @@ def test_whoever_begins_it_gets_away_first_and_whoever_waits_does_not_wait_for_t
     monkeypatch.setattr("backstory.projections.context.background_load._GRACE_SECONDS", PATIENCE)
     loading = Loading("real")
     loading.go.set()
-    later = Later("it", "until then", loading)
+    later = BackgroundLoad("it", "until then", loading)
     later.begin()
     assert loading.calls == 0
     assert later.wait(PATIENCE / 2) == "real"

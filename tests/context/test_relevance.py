@@ -100,7 +100,7 @@ def test_the_end_of_a_talk_is_read_as_it_would_be_kept() -> None:
 def test_one_message_nobody_can_read_is_told_and_passed_over() -> None:
     told: list[int] = []
     talk = [user("a"), object(), assistant("b"), 5]
-    assert last_words(talk, 1, unreadable=lambda index, error: told.append(index)) == "a\nb"
+    assert last_words(talk, 1, on_unreadable=lambda index, error: told.append(index)) == "a\nb"
     assert told == [3, 1]
 
 

@@ -375,7 +375,7 @@ def test_what_our_own_disk_kept_out_at_first_comes_after_what_was_learned_meanwh
         raise StoreError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("backstory.operations.document_access.Own.taken_over", refused)
+        patch.setattr("backstory.operations.document_access.DocumentAccess.taken_over", refused)
         with pytest.raises(StoreError):
             settle(bs, deer, Scope("ada"))
     bs.memory("ada").add_fact("Was learned meanwhile")

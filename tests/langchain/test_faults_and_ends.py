@@ -119,10 +119,10 @@ def test_a_bug_of_ours_does_not_break_an_answer(bs, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(recording, "Talk", fail)
+    monkeypatch.setattr(recording, "Conversation", fail)
     assert ask(agent(bs), "hi") == "echo: hi"
     monkeypatch.undo()
-    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(recording, "Talk", fail) or "fine"))
+    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(recording, "Conversation", fail) or "fine"))
     assert ask(mine, "ho") == "fine"
     assert [fault[:2] for fault in faults(bs)] == [("record", "ZeroDivisionError")]
 
@@ -216,7 +216,7 @@ def test_a_home_that_nobody_needs_any_more_is_closed_without_a_wait(tmp_path):
         thread.join(PATIENCE)
     with Backstory.open(tmp_path) as bs:
         assert [fact.content for fact in bs.memory("ada").facts()] == ["Ada likes tea"]
-    assert home._engine.closed.is_set()
+    assert home._services.closed.is_set()
 
 
 def test_a_forked_child_leaves_the_home_to_its_parent(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
 from backstory.langchain.system_message import with_block
-from backstory.outbox.fail_safe import Deliveries
+from backstory.outbox.fail_safe import FailSafeMemory
 
 
 @pytest.fixture
@@ -244,9 +244,11 @@ def test_the_summaries_of_the_conversation_are_asked_for(bs, read):
 
 def test_an_event_loop_never_waits_for_memory(bs, read, monkeypatch):
     wrote: list[threading.Thread] = []
-    record = Deliveries.record
+    record = FailSafeMemory.record
     monkeypatch.setattr(
-        Deliveries, "record", lambda *args, **more: wrote.append(threading.current_thread()) or record(*args, **more)
+        FailSafeMemory,
+        "record",
+        lambda *args, **more: wrote.append(threading.current_thread()) or record(*args, **more),
     )
     asyncio.run(agent(bs).ainvoke({"messages": [HumanMessage("hi")]}, config()))
     assert len(wrote) == 2

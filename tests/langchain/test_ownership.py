@@ -140,7 +140,7 @@ def _handoff(bs: Backstory, saver: InMemorySaver | None, names: bool):
         told = ToolMessage("handed over", tool_call_id=runtime.tool_call_id)
         return Command(goto="specialist", graph=Command.PARENT, update={"messages": [*runtime.state["messages"], told]})
 
-    desk = create_agent(
+    pipeline = create_agent(
         Scripted(calls("hand_over")),
         tools=[hand_over],
         middleware=[BackstoryMiddleware(bs, agent_name="desk" if names else None)],
@@ -150,7 +150,7 @@ def _handoff(bs: Backstory, saver: InMemorySaver | None, names: bool):
         middleware=[BackstoryMiddleware(bs, agent_name="specialist" if names else None)],
     )
     graph = StateGraph(MessagesState)
-    graph.add_node("desk", desk)
+    graph.add_node("desk", pipeline)
     graph.add_node("specialist", specialist)
     graph.add_edge(START, "desk")
     graph.add_edge("specialist", END)

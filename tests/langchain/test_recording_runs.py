@@ -23,8 +23,8 @@ from pydantic import BaseModel
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.conversations import Talk, _Recent
-from backstory.outbox.fail_safe import Deliveries
+from backstory.langchain.conversations import Conversation, _Recent
+from backstory.outbox.fail_safe import FailSafeMemory
 
 
 @tool
@@ -177,22 +177,22 @@ def test_an_upload_takes_the_answer_along(bs):
 
 
 @pytest.fixture
-def at_once(monkeypatch) -> list[bool]:
+def immediate(monkeypatch) -> list[bool]:
     """Whether each delivery was to be learned from at once."""
     seen: list[bool] = []
-    record = Deliveries.record
+    record = FailSafeMemory.record
 
-    def watched(*args, at_once: bool, **more):
-        seen.append(at_once)
-        return record(*args, at_once=at_once, **more)
+    def watched(*args, immediate: bool, **more):
+        seen.append(immediate)
+        return record(*args, immediate=immediate, **more)
 
-    monkeypatch.setattr(Deliveries, "record", watched)
+    monkeypatch.setattr(FailSafeMemory, "record", watched)
     return seen
 
 
 @pytest.mark.parametrize("summarizer_first", [True, False])
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_a_summary_loses_nothing_and_is_not_recorded_itself(bs, summarizer_first, checkpointed, at_once):
+def test_a_summary_loses_nothing_and_is_not_recorded_itself(bs, summarizer_first, checkpointed, immediate):
     summing = SummarizationMiddleware(Scripted(*["They talked."] * 9), trigger=("messages", 5), keep=("messages", 2))
     around = {"before" if summarizer_first else "after": [summing]}
     mine = agent(bs, checkpointer=InMemorySaver() if checkpointed else None, **around)
@@ -204,8 +204,8 @@ def test_a_summary_loses_nothing_and_is_not_recorded_itself(bs, summarizer_first
         expected += [f"user: question {n}", f"assistant: echo: question {n}"]
     assert any("They talked." in message.text for message in history)
     assert said(bs) == expected
-    assert any(at_once)
-    assert not any(at_once[:4])
+    assert any(immediate)
+    assert not any(immediate[:4])
 
 
 def test_a_summary_in_the_middle_of_a_run_loses_nothing(bs):
@@ -362,11 +362,11 @@ def test_a_summary_over_a_conversation_without_ids_records_nothing_twice(bs):
     assert said(bs) == expected
 
 
-def test_a_run_that_changes_no_message_but_adds_one_waits_for_the_debounce(bs, at_once):
+def test_a_run_that_changes_no_message_but_adds_one_waits_for_the_debounce(bs, immediate):
     mine = agent(bs, checkpointer=InMemorySaver())
     for text in ("a", "b"):
         ask(mine, text)
-    assert at_once == [False] * 4
+    assert immediate == [False] * 4
 
 
 def test_ids_that_somebody_changes_in_the_middle_of_a_run_repeat_nothing(bs):
@@ -389,7 +389,7 @@ def test_an_answer_that_is_asked_for_again_repeats_the_answer_and_not_the_questi
     assert said(bs) == ["user: hi", "assistant: yes?", "user: more", "assistant: one", "assistant: two"]
 
 
-def test_removed_messages_stay_recorded_and_are_learned_from_at_once(bs, at_once):
+def test_removed_messages_stay_recorded_and_are_learned_from_at_once(bs, immediate):
     class Trims(AgentMiddleware):
         def before_model(self, state, runtime):
             return {"messages": [RemoveMessage(message.id) for message in state["messages"][:-1]]}
@@ -398,7 +398,7 @@ def test_removed_messages_stay_recorded_and_are_learned_from_at_once(bs, at_once
     for text in ("a", "b", "c"):
         ask(mine, text)
     assert said(bs) == [line for text in "abc" for line in (f"user: {text}", f"assistant: echo: {text}")]
-    assert at_once == [False, False, False, True, False, True]
+    assert immediate == [False, False, False, True, False, True]
 
 
 def test_edited_context_changes_nothing_that_is_recorded(bs):
@@ -477,8 +477,8 @@ def test_a_conversation_is_told_from_one_whose_words_are_parted_otherwise_or_sai
         [AIMessage("ab"), HumanMessage("c")],
         [HumanMessage("abc")],
     ]
-    assert len({Talk(messages).whole for messages in alike}) == 4
-    assert Talk(alike[0]).whole == Talk([SystemMessage("x"), *alike[0]]).whole
+    assert len({Conversation(messages).whole for messages in alike}) == 4
+    assert Conversation(alike[0]).whole == Conversation([SystemMessage("x"), *alike[0]]).whole
 
 
 def test_what_the_process_remembers_of_conversations_is_bounded():
@@ -548,7 +548,7 @@ def test_memory_without_a_model_is_said_to_learn_nothing(bs, caplog):
 
 def test_many_locked_memories_leave_an_event_loop_its_threads(bs, monkeypatch):
     began, free = threading.Barrier(33), threading.Event()
-    guarded = Deliveries.guarded
+    guarded = FailSafeMemory.guarded
 
     def locked(self, memory, doing, call, otherwise):
         if getattr(memory, "user", None) != "ada":
@@ -556,7 +556,7 @@ def test_many_locked_memories_leave_an_event_loop_its_threads(bs, monkeypatch):
             free.wait(20)
         return guarded(self, memory, doing, call, otherwise)
 
-    monkeypatch.setattr(Deliveries, "guarded", locked)
+    monkeypatch.setattr(FailSafeMemory, "guarded", locked)
     mine = agent(bs)
 
     async def talk(user: str) -> str:
@@ -594,14 +594,14 @@ def test_what_memory_failed_to_record_comes_with_the_next_run(bs, monkeypatch):
         history.append({"role": "assistant", "content": run(mine, history)["messages"][-1].text})
 
     with monkeypatch.context() as patch:
-        patch.setattr(Deliveries, "record", lambda *_, **__: None)
+        patch.setattr(FailSafeMemory, "record", lambda *_, **__: None)
         talk("my name is Bob")
     talk("I live in Rome")
     assert said(bs) == [f"{message['role']}: {message['content']}" for message in history]
 
 
 def test_what_was_said_before_a_run_and_could_not_be_recorded_comes_with_the_next(bs, monkeypatch):
-    mine, record, calls = agent(bs), Deliveries.record, []
+    mine, record, calls = agent(bs), FailSafeMemory.record, []
     # Another process has had this conversation until now.
     history = [{"role": "user", "content": "I live in Oslo"}, {"role": "assistant", "content": "Nice"}]
 
@@ -609,7 +609,7 @@ def test_what_was_said_before_a_run_and_could_not_be_recorded_comes_with_the_nex
         calls.append(given)
         return None if len(calls) == 1 else record(self, *given, **more)
 
-    monkeypatch.setattr(Deliveries, "record", fails_first)
+    monkeypatch.setattr(FailSafeMemory, "record", fails_first)
     for text in ("hi", "bye"):
         history.append({"role": "user", "content": text})
         history.append({"role": "assistant", "content": run(mine, history)["messages"][-1].text})

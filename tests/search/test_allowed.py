@@ -17,10 +17,10 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.projections.search import filters as bounds
 from backstory.projections.search.corpus import Facts
-from backstory.projections.search.filters import Bounds
+from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.lexical import index as lexical
-from backstory.projections.search.lexical.index import Entry, Lexical
-from backstory.projections.search.lexical.lazy_filter import Allowed
+from backstory.projections.search.lexical.index import Entry, LexicalIndex
+from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.vectors import vector_space as space
 
 DAY = 86_400.0
@@ -33,7 +33,7 @@ class Asked:
         self.tested: list[str] = []
         self.gathered = 0
         self.keys = keys
-        self.allowed = Allowed(self._test, self._gather, len(keys) if most is None else most)
+        self.allowed = LazyFilter(self._test, self._gather, len(keys) if most is None else most)
 
     def _test(self, key: str) -> bool:
         self.tested.append(key)
@@ -56,8 +56,8 @@ def test_all_are_gathered_once_and_only_when_somebody_asks() -> None:
 # By words.
 
 
-def index_of(count: int) -> Lexical:
-    return Lexical(Entry(f"f{n}", "tea " * (n % 7 + 1) + "and more") for n in range(count))
+def index_of(count: int) -> LexicalIndex:
+    return LexicalIndex(Entry(f"f{n}", "tea " * (n % 7 + 1) + "and more") for n in range(count))
 
 
 def test_of_many_that_are_allowed_only_the_best_are_looked_up() -> None:
@@ -121,11 +121,11 @@ def test_what_is_allowed_and_says_nothing_of_it_is_not_found() -> None:
 # By meaning.
 
 
-def space_of(points: list[tuple[int, int]], *, parted: int = 1000) -> space.Space:
+def space_of(points: list[tuple[int, int]], *, parted: int = 1000) -> space.VectorSpace:
     """Vectors at these angles; of one key there may be several."""
     import numpy as np
 
-    made = space.Space(2, parted=parted)
+    made = space.VectorSpace(2, parted=parted)
     for number, (key, angle) in enumerate(points):
         vector = np.array([[np.cos(angle / 10), np.sin(angle / 10)]], np.float32)
         made.put([((f"k{key}", bytes([number])), space.packed(vector)[0])])
@@ -172,7 +172,7 @@ def test_in_cells_as_many_are_found_as_there_are(allowed: int) -> None:
     chance = np.random.default_rng(1)
     points = chance.standard_normal((1000, 8)).astype(np.float32)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    made = space.Space(8, parted=100)
+    made = space.VectorSpace(8, parted=100)
     made.put([((f"k{n}", b""), data) for n, data in enumerate(space.packed(points))])
     sample = made.sample()
     assert sample is not None
@@ -206,7 +206,7 @@ memories = st.lists(facts, max_size=8).map(lambda some: Memory(facts={fact.id: f
 times = st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-01T10:00:00Z", "2026-01-02T00:00:00Z", "2027-01-01"])
 
 
-def within(fact: Fact, stated: Bounds) -> bool:
+def within(fact: Fact, stated: SearchFilters) -> bool:
     return (
         stated.category in (None, fact.category)
         and stated.thread in (None, fact.source)
@@ -219,7 +219,7 @@ def within(fact: Fact, stated: Bounds) -> bool:
     history=st.lists(memories, min_size=1, max_size=4),
     kept=st.booleans(),
     asked=st.builds(
-        partial(Bounds.read, "facts"),
+        partial(SearchFilters.read, "facts"),
         category=st.sampled_from([None, "goal", "context"]),
         thread=st.sampled_from([None, "t1", "manual", "else"]),
         since=times,
@@ -228,7 +228,7 @@ def within(fact: Fact, stated: Bounds) -> bool:
     few=st.integers(-1, 8),
 )
 def test_what_lies_within_bounds_is_told_alike_by_key_and_all_at_once_whatever_has_changed(
-    history: list[Memory], kept: bool, asked: Bounds, few: int
+    history: list[Memory], kept: bool, asked: SearchFilters, few: int
 ) -> None:
     followed = Facts()
     for memory in history:
@@ -240,12 +240,12 @@ def test_what_lies_within_bounds_is_told_alike_by_key_and_all_at_once_whatever_h
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "_FEW", few)
         keep = asked.of_facts(followed)
-        if asked == Bounds():
+        if asked == SearchFilters():
             assert keep is None
             return
         assert keep is not None
         assert {name for name in "abcdefgh" if name in keep} == expected
-        if isinstance(keep, Allowed):
+        if isinstance(keep, LazyFilter):
             assert len(expected) <= keep.most <= len(live)
             assert keep.most > few
         assert set(keep) == expected

@@ -528,7 +528,7 @@ def test_the_packaged_model_works_in_a_forked_process_and_in_threads(packaged):
     code = """
 import os, signal, threading
 import numpy as np
-from backstory.projections.search import packaged
+from backstory.projections.search.vectors import packaged_model as packaged
 model = packaged.PackagedEmbedder()
 texts = [f"number {n} of many texts" for n in range(8)]
 right = model.passages(texts)

@@ -16,7 +16,7 @@ from search.bag import BagOfWords, passage
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
-from backstory.projections.search.vectors.background_embedding import Embedding, Reached, Source
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Reached, Source
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 
@@ -60,7 +60,7 @@ class Bench:
         self.folder = folder
         self.embedder = BagOfWords()
         self.sources: dict[Scope, Texts] = {}
-        self.all: list[Embedding] = []
+        self.all: list[BackgroundEmbedding] = []
 
     def add(self, scope: Scope, count: int = 3) -> Texts:
         folder = self.folder / str(scope.user)
@@ -68,8 +68,10 @@ class Bench:
         self.sources[scope] = Texts(folder, self.embedder, count)
         return self.sources[scope]
 
-    def embedding(self, **options) -> Embedding:
-        self.all.append(Embedding(self.sources.__getitem__, **{"again": 0.0, "pauses": (0.0, 0.0), **options}))
+    def embedding(self, **options) -> BackgroundEmbedding:
+        self.all.append(
+            BackgroundEmbedding(self.sources.__getitem__, **{"again": 0.0, "pauses": (0.0, 0.0), **options})
+        )
         return self.all[-1]
 
 
@@ -281,7 +283,7 @@ def test_a_thread_without_work_ends_and_comes_back(bench):
 
 def test_what_nobody_holds_any_more_goes(bench):
     bench.add(ADA)
-    embedding = Embedding(bench.sources.__getitem__, idle=0.0)
+    embedding = BackgroundEmbedding(bench.sources.__getitem__, idle=0.0)
     embedding.wanted(ADA)
     until(lambda: embedding._thread is None)
     gone = weakref.ref(embedding)

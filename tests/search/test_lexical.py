@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backstory.projections.search.lexical import index as lexical
-from backstory.projections.search.lexical.index import Entry, Lexical, Scored
-from backstory.projections.search.lexical.neighbours import Nearby
+from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored
+from backstory.projections.search.lexical.neighbours import Neighbours
 
 
-def facts(*texts: str) -> Lexical:
-    return Lexical(Entry(f"f{n}", text) for n, text in enumerate(texts))
+def facts(*texts: str) -> LexicalIndex:
+    return LexicalIndex(Entry(f"f{n}", text) for n, text in enumerate(texts))
 
 
 def thread(*texts: str, name: str = "t", speakers: str = "AB") -> list[Entry]:
@@ -56,7 +56,7 @@ def test_a_query_without_a_word_that_is_known_finds_nothing(query: str) -> None:
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    index = Lexical()
+    index = LexicalIndex()
     assert (index.ranked("tea", 5), index.likeness("tea"), index.explain("tea", "f0"), len(index)) == ([], {}, (), 0)
 
 
@@ -128,27 +128,27 @@ def test_of_what_a_slip_may_mean_the_commonest_is_taken() -> None:
 
 
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
-    index = Lexical(thread("Where did you learn pottery?", "In a village near Porto.", "How nice.", "And cheap."))
+    index = LexicalIndex(thread("Where did you learn pottery?", "In a village near Porto.", "How nice.", "And cheap."))
     found = index.ranked("pottery", 4)
     assert keys(found)[:2] == ["t0", "t1"]
     assert [scored.score for scored in found] == sorted((scored.score for scored in found), reverse=True)
 
 
 def test_words_carry_four_turns_on_and_no_further_and_less_the_farther() -> None:
-    index = Lexical(thread("pottery", *["well"] * 6))
+    index = LexicalIndex(thread("pottery", *["well"] * 6))
     scores = {scored.key: scored.score for scored in index.ranked("pottery", 9)}
     assert list(scores) == ["t0", "t1", "t2", "t3", "t4"]
 
 
 def test_words_carry_back_too_but_less() -> None:
-    index = Lexical(thread(*["well"] * 5, "pottery", *["well"] * 5))
+    index = LexicalIndex(thread(*["well"] * 5, "pottery", *["well"] * 5))
     scores = {scored.key: scored.score for scored in index.ranked("pottery", 11)}
     assert set(scores) == {f"t{n}" for n in range(1, 10)}
     assert scores["t6"] > scores["t4"]
 
 
 def test_an_entry_is_as_wide_as_its_words_and_those_around_it_in_part() -> None:
-    nearby = Nearby()
+    nearby = Neighbours()
     for slot, length in enumerate((10, 0, 20), 1):
         nearby.put(slot, length, "t", slot, slot)
     widths = (10 + 0.3 * 20, 0.8 * 10 + 0.4 * 20, 20 + 0.5 * 10)
@@ -156,13 +156,13 @@ def test_an_entry_is_as_wide_as_its_words_and_those_around_it_in_part() -> None:
 
 
 def test_another_thread_is_no_neighbour_and_facts_have_none() -> None:
-    index = Lexical([*thread("pottery", "yes", name="a"), *thread("no", "never", name="b"), Entry("f", "tea")])
+    index = LexicalIndex([*thread("pottery", "yes", name="a"), *thread("no", "never", name="b"), Entry("f", "tea")])
     assert set(keys(index.ranked("pottery", 9))) == {"a0", "a1"}
     assert keys(index.ranked("tea", 9)) == ["f"]
 
 
 def test_neighbours_close_up_when_one_between_them_goes() -> None:
-    index = Lexical(thread("pottery", "b", "c", "d", "e", "fine"))
+    index = LexicalIndex(thread("pottery", "b", "c", "d", "e", "fine"))
     assert "t5" not in keys(index.ranked("pottery", 9))
     index.drop(["t2"])
     assert "t5" in keys(index.ranked("pottery", 9))
@@ -170,27 +170,27 @@ def test_neighbours_close_up_when_one_between_them_goes() -> None:
 
 def test_a_turn_that_comes_late_takes_its_place_in_its_thread() -> None:
     turns = thread("pottery", "b", "c", "d", "e")
-    late = Lexical([turns[0], *turns[2:]])
+    late = LexicalIndex([turns[0], *turns[2:]])
     late.put([turns[1]])
     assert {s.key: s.score for s in late.ranked("pottery", 9)} == {
-        s.key: s.score for s in Lexical(turns).ranked("pottery", 9)
+        s.key: s.score for s in LexicalIndex(turns).ranked("pottery", 9)
     }
 
 
 def test_who_said_it_counts() -> None:
-    index = Lexical(thread("I like tea", "I like tea", speakers="AB"))
+    index = LexicalIndex(thread("I like tea", "I like tea", speakers="AB"))
     assert keys(index.ranked("What does Ben like to drink, tea?", 1)) == ["t1"]
     assert keys(index.ranked("Anna's tea", 1)) == ["t0"]
 
 
 def test_a_speaker_alone_is_something_to_find() -> None:
-    index = Lexical(thread("hello", "hi", "bye"))
+    index = LexicalIndex(thread("hello", "hi", "bye"))
     assert keys(index.ranked("anna", 9)) == ["t2", "t0"]
 
 
 @pytest.mark.parametrize("query", ["the concert in March", "concert 2026", "the concert of 8 March", "3月 concert"])
 def test_the_day_it_was_said_on_counts(query: str) -> None:
-    index = Lexical(
+    index = LexicalIndex(
         [
             Entry("old", "The concert was loud", at="2025-02-07T10:00:00Z"),
             Entry("new", "The concert was quiet", at="2026-03-08T10:00:00Z"),
@@ -212,7 +212,7 @@ def test_only_what_is_kept_is_ranked_before_the_cut() -> None:
 
 
 def test_the_parts_of_a_score_add_up_to_it_and_say_where_each_word_was() -> None:
-    index = Lexical(
+    index = LexicalIndex(
         [
             *thread("Where do you keep the violins?", "In the kitchen.", "Really?"),
             Entry("x", "kitchen", at="2026-03-08"),
@@ -266,7 +266,7 @@ def test_what_is_dropped_is_nowhere() -> None:
 
 def test_many_changes_do_not_make_it_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "_MANY_DEAD", 5)
-    index = Lexical(thread("pottery", "fine"))
+    index = LexicalIndex(thread("pottery", "fine"))
     for n in range(100):
         index.put([Entry("other", f"word{n}", "Anna", "u", 1, "2026-03-08")])
     assert len(index._postings) < 30
@@ -276,7 +276,7 @@ def test_many_changes_do_not_make_it_grow(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_adding_one_at_a_time_leaves_few_segments_to_look_through() -> None:
-    index = Lexical()
+    index = LexicalIndex()
     for n in range(200):
         index.put([Entry(f"f{n}", f"likes tea number {n}")])
         assert index.ranked("tea", 1)[0].key == f"f{n}"
@@ -292,7 +292,7 @@ class Changing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index = Lexical()
+        self.index = LexicalIndex()
         self.left: dict[str, Entry] = {}
 
     @rule(
@@ -320,7 +320,7 @@ class Changing(RuleBasedStateMachine):
 
     @invariant()
     def it_answers_as_if_built_at_once(self) -> None:
-        anew = Lexical(self.left.values())
+        anew = LexicalIndex(self.left.values())
         assert len(self.index) == len(anew)
         for query in QUERIES:
             found = self.index.ranked(query, 30)
@@ -352,5 +352,5 @@ def test_of_a_long_text_that_nobody_knows_only_a_few_words_are_guessed(monkeypat
     asked: list[str] = []
     monkeypatch.setattr("backstory.projections.search.lexical.index.spellings", lambda word: asked.append(word) or [])
     strange = [f"{chr(97 + n % 26)}{chr(97 + n // 26)}qzx" for n in range(300)]
-    assert Lexical([Entry("a", "Ada plays the piano")]).ranked(" ".join(strange), 5) == []
+    assert LexicalIndex([Entry("a", "Ada plays the piano")]).ranked(" ".join(strange), 5) == []
     assert len(asked) == 8

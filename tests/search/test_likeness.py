@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from backstory.projections.search.corpus import Change
 from backstory.projections.search.lexical.index import Entry
-from backstory.projections.search.similarity import Likeness
+from backstory.projections.search.similarity import Similarity
 
 WORDS = ("tea", "violin", "bees", "Oslo", "喝茶", "running", "run")
 
 
-def holding(texts: dict[str, str]) -> Likeness:
-    likeness = Likeness()
+def holding(texts: dict[str, str]) -> Similarity:
+    likeness = Similarity()
     likeness.take(Change(put=[Entry(key=key, text=text) for key, text in texts.items()], anew=True))
     return likeness
 
@@ -46,7 +46,7 @@ def test_nothing_is_like_nothing(query: str) -> None:
 
 
 def test_nothing_is_like_anything_where_there_is_nothing() -> None:
-    assert Likeness().of("tea") == {}
+    assert Similarity().of("tea") == {}
 
 
 def test_an_answer_is_not_remembered_past_a_change() -> None:
@@ -66,7 +66,7 @@ changes = st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), texts), st
 def test_following_changes_ends_where_beginning_anew_does(
     walk: list[tuple[dict[str, str], set[str]]], query: str
 ) -> None:
-    likeness, held = Likeness(), dict[str, str]()
+    likeness, held = Similarity(), dict[str, str]()
     for put, drop in walk:
         gone = [key for key in drop if key in held]
         likeness.take(Change(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone))
@@ -80,8 +80,8 @@ def test_it_loads_no_library_of_numbers() -> None:
     code = (
         "import sys\n"
         "from backstory.projections.search.query import Search\n"
-        "from backstory.projections.search.similarity import Likeness\n"
-        "Likeness().of('tea')\n"
+        "from backstory.projections.search.similarity import Similarity\n"
+        "Similarity().of('tea')\n"
         "sys.exit('numpy' in sys.modules or 'faiss' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

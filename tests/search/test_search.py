@@ -223,7 +223,7 @@ def test_facts_that_are_found_grow_warm(bs: Backstory, memory: MemoryHandle) -> 
     learn(memory, "t1", "Plays the violin", "Lives in Oslo")
     memory.search("violin")
     memory.search("violin", within="turns")
-    assert set(bs._engine.heat.of(Scope("ada"))) == {memory.facts()[0].id}
+    assert set(bs._services.heat.of(Scope("ada"))) == {memory.facts()[0].id}
 
 
 # Erasure.
@@ -247,7 +247,7 @@ def test_what_is_forgotten_is_found_by_nobody(home: Path, bs: Backstory, memory:
 def test_a_search_keeps_nothing_of_what_is_forgotten(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin")
     memory.search("violin")
-    search = bs._engine.searches.of(memory._own)
+    search = bs._services.searches.of(memory._own)
     before = search._kept
     memory.forget(matching="violin")
     assert search._kept is not before
@@ -301,7 +301,7 @@ def test_hits_are_spelled_as_the_contract_says(memory: MemoryHandle) -> None:
 
 def test_likeness_is_about_the_memory_it_is_given(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin", "Keeps bees")
-    search = bs._engine.searches.of(memory._own)
+    search = bs._services.searches.of(memory._own)
     before = memory._own.memory()
     violin, bees = before.facts
     alike = search.likeness(before, "Do you play the violin?")
@@ -315,7 +315,7 @@ def test_likeness_is_about_the_memory_it_is_given(bs: Backstory, memory: MemoryH
 
 def test_likeness_waits_for_nobody_who_searches(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin")
-    search, now = bs._engine.searches.of(memory._own), memory._own.memory()
+    search, now = bs._services.searches.of(memory._own), memory._own.memory()
     found: list[object] = []
     with search._kept.locks["facts"], search._kept.locks["turns"]:
         asking = threading.Thread(target=lambda: found.append(search.likeness(now, "violin")))
@@ -328,7 +328,7 @@ def test_likeness_of_many_facts_is_like_that_of_few(
     bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn(memory, "t1", "Plays the violin", "Plays the flute and the violin, all day long", "Keeps bees")
-    search, now = bs._engine.searches.of(memory._own), memory._own.memory()
+    search, now = bs._services.searches.of(memory._own), memory._own.memory()
     few = search.likeness(now, "Who plays the violin?")
     monkeypatch.setattr("backstory.projections.search.query._FEW", 0)
     many = search.likeness(now, "Who plays the violin?")
@@ -342,7 +342,7 @@ def test_likeness_of_many_facts_is_like_that_of_few(
 
 def test_only_some_scopes_words_stay_in_memory(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backstory.projections.search.services._KEPT", 2)
-    searches = bs._engine.searches
+    searches = bs._services.searches
     for name in ("ada", "bob", "cleo"):
         bs.memory(name).add_fact(f"{name} likes tea")
         assert len(bs.memory(name).search("tea")) == 1
@@ -381,9 +381,9 @@ def test_a_forked_child_searches_although_a_thread_of_its_parent_was_searching(
 ) -> None:
     learn(memory, "t1", "Plays the violin")
     memory.search("violin")
-    search = bs._engine.searches.of(memory._own)
+    search = bs._services.searches.of(memory._own)
     locks = search._kept.locks
-    with locks["facts"], locks["turns"], bs._engine.searches._mutex:
+    with locks["facts"], locks["turns"], bs._services.searches._mutex:
         child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(memory,))
         child.start()
         child.join(20)

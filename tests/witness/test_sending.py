@@ -399,7 +399,7 @@ def test_a_forked_child_sends_its_own_and_not_its_parents(tmp_path: Path) -> Non
     with open_home(tmp_path / "home", witness=str(witness)) as bs:
         bs.memory(USER).add_fact("runs")
         bs.memory(USER).flush()
-        sender = bs._engine.witness.sender
+        sender = bs._services.witness.sender
         # A thread of the parent that is in the middle of something is not there in the child.
         with sender._worker._changed:
             child = os.fork()
@@ -455,8 +455,8 @@ def test_a_fork_waits_until_no_file_is_half_written_and_not_for_the_witness(
 def opened(home: Path, memo: Memo, **settings: object) -> Backstory:
     """A home whose witness is the one given."""
     bs = open_home(home, witness=str(home / "unused"), **settings)
-    assert bs._engine.witness is not None
-    bs._engine.witness.sender._worker._destination = memo
+    assert bs._services.witness is not None
+    bs._services.witness.sender._worker._destination = memo
     return bs
 
 
@@ -519,6 +519,6 @@ def test_without_a_witness_nothing_is_sent_and_nothing_is_kept(tmp_path: Path) -
         with open_home(tmp_path, witness=off) as bs:
             bs.memory(USER).record("t", exchange("tea"))
             bs.memory(USER).add_fact(f"runs {off}")
-            assert bs._engine.witness is None
+            assert bs._services.witness is None
     assert not list(tmp_path.rglob("witness.json"))
     assert "backstory-witness" not in {thread.name for thread in threading.enumerate()}

@@ -106,17 +106,19 @@ def extract(
 
     session = session_of(ctx)
     answers = replies_in(replies)
-    dated = clock is Dating.turns
+    backdate = clock is Dating.turns
     with session.opened() as bs:
         if every:
-            results = _extract_all(session, bs, answers, thread, dated=dated)
+            results = _extract_all(session, bs, answers, thread, backdate=backdate)
             session.answer(results, extracted_table)
             failed = sum(result.failed for result in results)
         else:
             memory = bs.memory(session.user, session.agent)
             total = len(memory.threads()) if answers is None else len(answers)
             with progress("learning", total, worth=1 if answers is None else 2) as step:
-                result = memory.extract(answers, thread=thread, dated=dated, skipped=session.note, progress=step)
+                result = memory.extract(
+                    answers, thread=thread, backdate=backdate, on_skipped=session.note, progress=step
+                )
             session.answer(result, extracted_lines)
             failed = result.failed
     if failed:
@@ -124,7 +126,7 @@ def extract(
 
 
 def _extract_all(
-    session: Session, bs: Backstory, answers: Sequence[RecordedReply] | None, thread: str | None, *, dated: bool
+    session: Session, bs: Backstory, answers: Sequence[RecordedReply] | None, thread: str | None, *, backdate: bool
 ) -> list[ExtractedIn]:
     """Extract scope by scope; a recorded reply goes to the first scope that has its thread pending."""
     from backstory.cli.pages.answers import ExtractedIn
@@ -137,9 +139,9 @@ def _extract_all(
             memory = bs.memory(owner.user, owner.agent)
             if thread is None or thread in {known.thread for known in memory.threads()}:
                 if unused is None:
-                    result = memory.extract(thread=thread, dated=dated)
+                    result = memory.extract(thread=thread, backdate=backdate)
                 else:
-                    result, unused = _answer(memory, unused, dated=dated)
+                    result, unused = _answer(memory, unused, backdate=backdate)
                 results.append(ExtractedIn.of(owner, result))
             step(number)
     for reply in unused or ():
@@ -148,7 +150,7 @@ def _extract_all(
 
 
 def _answer(
-    memory: MemoryHandle, replies: Sequence[RecordedReply], *, dated: bool
+    memory: MemoryHandle, replies: Sequence[RecordedReply], *, backdate: bool
 ) -> tuple[Extracted, list[RecordedReply]]:
     """Offer replies to one scope; returns what it made of them, and those it had no use for."""
     declined: list[str] = []
@@ -159,7 +161,7 @@ def _answer(
             declined.clear()
             passed.append(replies[number - 1])
 
-    return memory.extract(replies, dated=dated, skipped=declined.append, progress=told), passed
+    return memory.extract(replies, backdate=backdate, on_skipped=declined.append, progress=told), passed
 
 
 def retry(

@@ -15,7 +15,7 @@ from backstory.cli.session import session_of
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import Drawn
     from backstory.cli.pages.page import Page
-    from backstory.projections.graph import Graph, Letters
+    from backstory.projections.graph import Graph, MessageFlow
 
 __all__ = ["Format", "graph"]
 
@@ -67,7 +67,7 @@ def graph(
         raise UsageError("--json and --out - both ask for standard output: leave one of them out")
     target = _target(out, format_, "messages" if messages else "graph")
     with session.memory() as memory:
-        drawn: Graph | Letters = (
+        drawn: Graph | MessageFlow = (
             memory.letters(thread=thread, since=since, limit=limit)
             if messages
             else memory.graph(thread=thread, fact=fact, since=since, limit=limit)
@@ -145,11 +145,11 @@ def _is_picture(path: Path) -> bool:
     return not begins or begins.startswith((SVG_BEGINS.encode(), PAGE_BEGINS.encode()))
 
 
-def _told(target: Path, chosen: Format, drawn: Graph | Letters) -> Drawn:
+def _told(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:
     from backstory.cli.pages.answers import Drawn
-    from backstory.projections.graph import Letters
+    from backstory.projections.graph import MessageFlow
 
-    if isinstance(drawn, Letters):
+    if isinstance(drawn, MessageFlow):
         shown = {"turns": drawn.turns, "routes": len(drawn.routes)}
         return Drawn(str(target), chosen.value, shown, {"routes": drawn.left_out})
     kinds = [type(node).__struct_config__.tag for node in drawn.nodes]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 
 from backstory.projections.search.lexical.day_words import words_of_day
-from backstory.projections.search.lexical.lazy_filter import Allowed
-from backstory.projections.search.lexical.neighbours import Nearby
+from backstory.projections.search.lexical.lazy_filter import LazyFilter
+from backstory.projections.search.lexical.neighbours import Neighbours
 from backstory.projections.search.lexical.postings import Postings, softened
 from backstory.projections.search.lexical.shared_tags import Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Slots = NDArray[np.int64]
 
-__all__ = ["Entry", "Lexical", "Part", "Scored", "Worth"]
+__all__ = ["Entry", "LexicalIndex", "Part", "Scored", "Worth"]
 
 Worth: TypeAlias = Callable[[str], float]
 """What decides between entries that fit equally well, by their keys."""
@@ -112,7 +112,7 @@ class _Row(NamedTuple):
     day: str
 
 
-class Lexical:
+class LexicalIndex:
     """One index over entries; not safe for threads."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -121,7 +121,7 @@ class Lexical:
 
     def _begin(self) -> None:
         self._postings = Postings()
-        self._nearby = Nearby()
+        self._nearby = Neighbours()
         self._speakers = Tags(words_of)
         self._days = Tags(words_of_day)
         self._slots: dict[str, int] = {}
@@ -222,14 +222,14 @@ class Lexical:
 
     def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int, worth: Worth | None) -> list[int]:
         """The best slots whose keys are in `keep`."""
-        known = keep.gathered if isinstance(keep, Allowed) else keep
+        known = keep.gathered if isinstance(keep, LazyFilter) else keep
         if known is not None and _FEW * len(known) <= len(hits):
             return self._of_few(known, scores, k, worth)
-        lookup = keep if isinstance(keep, (AbstractSet, Mapping, Allowed)) else frozenset(keep)
+        lookup = keep if isinstance(keep, (AbstractSet, Mapping, LazyFilter)) else frozenset(keep)
         patience = max(_TRIED * k, len(self) // _WALK)
         found: list[int] = []
         for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k, worth)):
-            if tried == patience and isinstance(keep, Allowed) and _FEW * len(keep.all()) <= len(hits):
+            if tried == patience and isinstance(keep, LazyFilter) and _FEW * len(keep.all()) <= len(hits):
                 return self._of_few(keep.all(), scores, k, worth)
             if self._keys[slot] in lookup:
                 found.append(slot)

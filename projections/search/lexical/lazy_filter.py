@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-__all__ = ["Allowed"]
+__all__ = ["LazyFilter"]
 
 
-class Allowed(Collection[str]):
+class LazyFilter(Collection[str]):
     """The keys that pass a test, `most` of them at most; `gather` finds all of them.
 
     To look up the best of a ranking is cheap, to gather 100,000 keys takes longer than the search. Who has looked up

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Slots = NDArray[np.int64]
 
-__all__ = ["UNIT", "Nearby"]
+__all__ = ["UNIT", "Neighbours"]
 
 UNIT = 10
 _BEFORE = (8, 5, 3, 2)
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
 _NOWHERE = ("", _Place(0, 0, 0))
 
 
-class Nearby:
+class Neighbours:
     """The neighbours of each slot within its group, and how wide it is with them."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
-__all__ = ["Embedding", "Reached", "Source"]
+__all__ = ["BackgroundEmbedding", "Reached", "Source"]
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class _Seen(msgspec.Struct):
     failures: int = 0
 
 
-class Embedding:
+class BackgroundEmbedding:
     """Embeds the scopes of a home that somebody wants; safe for threads and forks.
 
     `source` says what is to be embedded of a scope; it is asked in the background. `again` is how many seconds pass
@@ -277,7 +277,7 @@ def _step_back() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
-_embeddings: weakref.WeakSet[Embedding] = weakref.WeakSet()
+_embeddings: weakref.WeakSet[BackgroundEmbedding] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -24,7 +24,7 @@ from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, UnusableError, VectorFile
-from backstory.projections.search.vectors.vector_space import PARTED, Ident, Space, find_cells, packed
+from backstory.projections.search.vectors.vector_space import PARTED, Ident, VectorSpace, find_cells, packed
 
 __all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
 
@@ -98,7 +98,7 @@ class Vectors:
     def _drop(self) -> None:
         """Let go of every vector."""
         self._queries.clear()
-        self._spaces: dict[str, Space] = {}
+        self._spaces: dict[str, VectorSpace] = {}
         self._numbers: dict[str, dict[Ident, int]] = {}
         """The rows' numbers in the file."""
         self._dimensions = 0
@@ -185,7 +185,7 @@ class Vectors:
                     self._queries.popitem(last=False)
         return vector if vector.any() else None
 
-    def _known(self, space: str, dimensions: int | None = None) -> Space | None:
+    def _known(self, space: str, dimensions: int | None = None) -> VectorSpace | None:
         self._bring_up()
         known = self._spaces.get(space)
         if known is not None and dimensions not in (None, self._dimensions):
@@ -244,7 +244,7 @@ class Vectors:
         for name, fresh in parted.items():
             if name not in self._spaces:
                 self._dimensions = len(fresh[0][1]) // 2
-                self._spaces[name] = Space(self._dimensions, parted=self._parted)
+                self._spaces[name] = VectorSpace(self._dimensions, parted=self._parted)
             self._spaces[name].put(fresh)
 
     def _go_alone(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.vectors.scope_vectors import Vectors
 
-__all__ = ["Meaning", "Near"]
+__all__ = ["Near", "SemanticSearch"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Near(msgspec.Struct, frozen=True):
     trouble: str | None = None
 
 
-class Meaning:
+class SemanticSearch:
     """What is known of meanings in one scope; safe for threads.
 
     `wanted` is called whenever that may be behind.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from backstory.projections.search.lexical.lazy_filter import Allowed
+from backstory.projections.search.lexical.lazy_filter import LazyFilter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from backstory.projections.search.vectors.embedder import Floats
 
-__all__ = ["PARTED", "Ident", "Near", "Space", "find_cells", "packed"]
+__all__ = ["PARTED", "Ident", "Near", "VectorSpace", "find_cells", "packed"]
 
 PARTED = 50_000
 """With more rows than this they are parted into cells."""
@@ -54,7 +54,7 @@ def packed(vectors: Floats) -> list[bytes]:
     return [row.tobytes() for row in vectors.astype(np.float16)]
 
 
-class Space:
+class VectorSpace:
     """Vectors by what they were made of; one thread at a time."""
 
     def __init__(self, dimensions: int, *, parted: int = PARTED) -> None:
@@ -156,7 +156,7 @@ class Space:
         if k < 1 or not self._idents:
             return []
         close = None if self._cells is None else self._cells.near(query)
-        if isinstance(keep, Allowed) and keep.gathered is None and keep.most**2 > k * len(self):
+        if isinstance(keep, LazyFilter) and keep.gathered is None and keep.most**2 > k * len(self):
             # Of what is nearest enough is allowed, mostly: to look that up costs less than to gather all that is.
             ahead = max(_AHEAD * k, 2 * k * len(self) // keep.most)
             ranked, is_all = self._ranked(query, k, ahead, close, keep)
@@ -202,7 +202,7 @@ class Space:
 
         if keep is None:
             return close if close is not None and np.count_nonzero(close) >= min(k, len(self)) else None
-        known = keep.all() if isinstance(keep, Allowed) else keep
+        known = keep.all() if isinstance(keep, LazyFilter) else keep
         if self._are_few(len(known)):
             return self._rows_of(known)
         if close is not None:
