@@ -282,6 +282,6 @@ def test_the_property_sees_a_rule_that_loses(monkeypatch: pytest.MonkeyPatch) ->
     def careless(thread: object, messages: Sequence[Kept], seal: object = None, **_: object) -> resent.Alignment:
         return resent.align_whole(thread, messages, seal)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(arrival, "align", careless)
+    monkeypatch.setattr(arrival, "align_delivery", careless)
     with pytest.raises(AssertionError):
         run(Host("pairs", "none"), [("talk", "Hello", "Hi"), ("tell", 1, 1), ("talk", "Hello", "I see.")])
