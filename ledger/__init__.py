@@ -1,5 +1,18 @@
-"""The write side: what may happen to memory, and the log of what did.
+"""Ledger: the write side. It decides what may happen to memory and logs what did. Imports nothing else of backstory.
 
-Where to read first: `events` (what can have happened), `memory` (what it leads to), `decide` (every rule), `commit`
-(the bytes), `store` (where they are kept), `writer` (the loop), `producer` (when to learn).
+    core         events, commands, commits, memory and policy, as values
+    text         recognisers over plain text: uploads, injected blocks, acknowledgements
+    messages     which messages of a conversation are kept
+    rules        what each command does to a memory; `decide` first
+    erasure      which content has to go when something is forgotten
+    threads      turns of a transcript: which are new, covered, due
+    log          durable streams: `store` (engines), `writer` (read, fold, decide, append, retry), `reader`
+    extraction   prompts, the port to a model, and the reading of its answers
+    importing    memories of other systems, read into candidates
+    learning     when a model is asked, and what becomes of its answer
+
+Each folder may import those above it in this list.
 """
+
+if __name__ != "backstory.ledger":
+    raise ImportError(f"{__name__} is a folder of backstory: import backstory.ledger instead")
