@@ -8,8 +8,8 @@ from typing import Protocol
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRange
-from backstory.ledger.core.ranges import members
 from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, Snapshots, ThreadSnapshot
+from backstory.ledger.threads.ranges import members
 from backstory.ledger.threads.turn_columns import Block, Trace, turns_of
 
 __all__ = ["BLOCK_TURNS", "Log", "StoredTurns"]

@@ -19,10 +19,10 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.projections.graph.graph import Graph
 from backstory.projections.graph.model import (
     Edge,
     FactNode,
-    Graph,
     Kind,
     LeftOut,
     Node,

@@ -9,7 +9,16 @@ from backstory.projections.graph.ink import Ink, new_picture, written
 from backstory.projections.graph.layout import FONT, GONE, LIVE, SMALL, THREADS, UPDATES, Box, Layout, lay_out
 from backstory.projections.graph.legend import CATEGORIES, draw_legend, legend_height, samples
 from backstory.projections.graph.lines import draw_edge, tips
-from backstory.projections.graph.model import KINDS, Edge, FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.model import (
+    KINDS,
+    Edge,
+    FactNode,
+    GraphData,
+    Node,
+    SectionNode,
+    ThreadNode,
+    UpdateNode,
+)
 from backstory.projections.graph.tags import reason_in_words, tag
 from backstory.projections.graph.words import cut, day, line, moment, safe
 
@@ -27,7 +36,7 @@ _CAUSES = frozenset(
 )
 
 
-def svg_of(graph: Graph) -> str:
+def svg_of(graph: GraphData) -> str:
     """Draw a graph."""
     told, notice = _told(graph), _notice(graph)
     kinds = [kind for kind in KINDS if any(edge.kind == kind for edge in graph.edges)]
@@ -61,7 +70,7 @@ def svg_of(graph: Graph) -> str:
     return written(picture)
 
 
-def _told(graph: Graph) -> str:
+def _told(graph: GraphData) -> str:
     def many(count: int, one: str) -> str:
         return f"{count:,} {one if count == 1 else one + 's'}"
 
@@ -79,7 +88,7 @@ def _told(graph: Graph) -> str:
     return "; ".join(filter(None, parts)) + "."
 
 
-def _notice(graph: Graph) -> str:
+def _notice(graph: GraphData) -> str:
     left = graph.left_out
     if not left.updates:
         return ""
@@ -96,7 +105,7 @@ def _clips(picture: Ink, layout: Layout) -> None:
         clip.inside("rect", x=column.x, y=0, width=column.width - 4, height=layout.bottom)
 
 
-def _drawn(graph: Graph, layout: Layout) -> Iterator[Edge]:
+def _drawn(graph: GraphData, layout: Layout) -> Iterator[Edge]:
     """Leave out the lines of a section's earlier rewritings: it stands beside the last, and counts them."""
     for edge in graph.edges:
         node = layout.boxes[edge.target].node
@@ -107,7 +116,7 @@ def _drawn(graph: Graph, layout: Layout) -> Iterator[Edge]:
 # Boxes.
 
 
-def _node(picture: Ink, graph: Graph, box: Box, number: str) -> None:
+def _node(picture: Ink, graph: GraphData, box: Box, number: str) -> None:
     told = " ".join(["node", *_classes(box.node)])
     group = picture.inside("g", id=number, class_=told, tabindex="0", role="graphics-symbol img")
     group.says("title", _whole(graph, box.node))
@@ -183,7 +192,7 @@ def _classes(node: Node) -> Iterator[str]:
 # What a box says when it is asked: a line that names it, its words, the command that tells more.
 
 
-def _whole(graph: Graph, node: Node) -> str:
+def _whole(graph: GraphData, node: Node) -> str:
     match node:
         case ThreadNode(thread=thread):
             return "\n".join([f"thread {line(thread)}", "", command(graph.user, graph.agent, "turns", thread)])

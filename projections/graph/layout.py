@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backstory.projections.graph.model import FactNode, Graph, Node, SectionNode, ThreadNode, UpdateNode
+from backstory.projections.graph.model import FactNode, GraphData, Node, SectionNode, ThreadNode, UpdateNode
 from backstory.projections.graph.tags import tag
 from backstory.projections.graph.words import cut, line, width, wrapped
 
@@ -65,7 +65,7 @@ class Layout(msgspec.Struct, frozen=True):
     earlier: float | None = None
 
 
-def lay_out(graph: Graph, top: float) -> Layout:
+def lay_out(graph: GraphData, top: float) -> Layout:
     """Give every node its place, from `top` down."""
     updates = [node for node in graph.nodes if isinstance(node, UpdateNode)]
     rows: dict[int, list[FactNode | SectionNode]] = {update.seq: [] for update in updates}
@@ -102,7 +102,7 @@ def _stack(boxes: dict[str, Box], nodes: list[FactNode | SectionNode], y: float)
     return y - _ROW_GAP if nodes else y
 
 
-def _threads(boxes: dict[str, Box], graph: Graph, top: float) -> float:
+def _threads(boxes: dict[str, Box], graph: GraphData, top: float) -> float:
     """Put each thread beside the first update that learned from it, or below the thread before."""
     first: dict[str, float] = {}
     for edge in graph.edges:

@@ -8,53 +8,26 @@ import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.scope import Scope
+from backstory.projections.graph.message_flow_drawing import svg_of
+from backstory.projections.graph.model import MessageFlowData, Route
+from backstory.projections.graph.page import page_of
 from backstory.projections.history.replay import Moment
 
-__all__ = ["MessageFlow", "Route", "message_flow_of"]
+__all__ = ["MessageFlow", "message_flow_of"]
 
 _TO_ALL, _TO_SELF = "<all>", "<self>"
 """How MetaGPT addresses everybody, and the sender itself."""
 
 
-class Route(msgspec.Struct, frozen=True):
-    """Turns that went from one to another for one cause; `receiver` is None where they were for everybody.
-
-    `first` and `last` are the times of the first and the last of them.
-    """
-
-    sender: str
-    receiver: str | None
-    cause_by: str | None
-    turns: int
-    first: str
-    last: str
-
-
-class MessageFlow(msgspec.Struct, frozen=True):
-    """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not told.
-
-    A turn with several receivers is on several routes. `turns` counts those that stand and were looked at; `thread` and
-    `since` are what it was narrowed to.
-    """
-
-    user: str | None
-    agent: str | None
-    turns: int
-    routes: tuple[Route, ...]
-    left_out: int = 0
-    thread: str | None = None
-    since: str | None = None
+class MessageFlow(MessageFlowData, frozen=True):
+    """Who sent what to whom, with its pictures."""
 
     def svg(self) -> str:
         """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
-        from backstory.projections.graph.message_flow_drawing import svg_of
-
         return svg_of(self)
 
     def html(self) -> str:
         """Draw it on a page of its own, on which a name that is pointed at shows its routes."""
-        from backstory.projections.graph.page import page_of
-
         return page_of(self.svg(), "who sent what to whom")
 
 

@@ -10,7 +10,7 @@ from backstory.projections.graph.commands import command
 from backstory.projections.graph.ink import Ink, new_picture, written
 from backstory.projections.graph.layout import FONT, Column
 from backstory.projections.graph.lines import ROUTE_TIP, tips
-from backstory.projections.graph.message_flow import MessageFlow, Route
+from backstory.projections.graph.model import MessageFlowData, Route
 from backstory.projections.graph.words import cut, line, moment
 
 __all__ = ["svg_of"]
@@ -34,30 +34,30 @@ class _Spot(msgspec.Struct, frozen=True):
     id: str
 
 
-def svg_of(letters: MessageFlow) -> str:
+def svg_of(flow: MessageFlowData) -> str:
     """Draw routes: one row each, by sender."""
-    senders = list(dict.fromkeys(route.sender for route in letters.routes))
-    receivers = list(dict.fromkeys(route.receiver for route in letters.routes))
-    routes = sorted(letters.routes, key=lambda r: (senders.index(r.sender), receivers.index(r.receiver), -r.turns))
+    senders = list(dict.fromkeys(route.sender for route in flow.routes))
+    receivers = list(dict.fromkeys(route.receiver for route in flow.routes))
+    routes = sorted(flow.routes, key=lambda r: (senders.index(r.sender), receivers.index(r.receiver), -r.turns))
     rows = {number: _TOP + _ROW * (number + 0.5) for number in range(len(routes))}
     froms = _placed([(route.sender, rows[number]) for number, route in enumerate(routes)])
     tos = _placed([(route.receiver, rows[number]) for number, route in enumerate(routes)])
     bottom = max([_TOP + _ROW, *rows.values(), *froms.values(), *tos.values()]) + _ROW
-    told = f"{letters.turns:,} {'turn' if letters.turns == 1 else 'turns'}"
-    told += f" of thread {letters.thread}" if letters.thread is not None else ""
-    told += f" since {letters.since}" if letters.since is not None else ""
+    told = f"{flow.turns:,} {'turn' if flow.turns == 1 else 'turns'}"
+    told += f" of thread {flow.thread}" if flow.thread is not None else ""
+    told += f" since {flow.since}" if flow.since is not None else ""
     picture = new_picture(_WIDTH, bottom, "Who sent what to whom", told)
     tips(picture, ["route"])
     _clips(picture, bottom)
     picture.says("text", "Who sent what to whom", class_="heading", x=_MARGIN, y=38)
     picture.says("text", cut(line(told), (_WIDTH - 2 * _MARGIN) / FONT), class_="dim", x=_MARGIN, y=58)
-    if letters.left_out:
-        notice = f"{letters.left_out:,} routes with fewer turns are left out: a higher limit shows more."
+    if flow.left_out:
+        notice = f"{flow.left_out:,} routes with fewer turns are left out: a higher limit shows more."
         picture.says("text", notice, class_="notice", x=_MARGIN, y=76)
     for column in (_SENDERS, _SENT, _RECEIVERS):
         picture.says("text", column.name, class_="column", x=column.x, y=_TOP - 14)
-    verb = ("threads",) if letters.thread is None else ("turns", letters.thread)
-    more = command(letters.user, letters.agent, *verb)
+    verb = ("threads",) if flow.thread is None else ("turns", flow.thread)
+    more = command(flow.user, flow.agent, *verb)
     most = max((route.turns for route in routes), default=1)
     lines = picture.inside("g", class_="edges")
     for number, route in enumerate(routes):

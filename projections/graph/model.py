@@ -12,10 +12,12 @@ __all__ = [
     "KINDS",
     "Edge",
     "FactNode",
-    "Graph",
+    "GraphData",
     "Kind",
     "LeftOut",
+    "MessageFlowData",
     "Node",
+    "Route",
     "SectionNode",
     "ThreadNode",
     "UpdateNode",
@@ -135,7 +137,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     facts: int = 0
 
 
-class Graph(msgspec.Struct, frozen=True):
+class GraphData(msgspec.Struct, frozen=True):
     """How facts, threads and updates hang together, as of commit `seq`; nodes in order of time.
 
     `thread`, `fact` and `since` are what it was narrowed to.
@@ -151,14 +153,32 @@ class Graph(msgspec.Struct, frozen=True):
     fact: str | None = None
     since: str | None = None
 
-    def svg(self) -> str:
-        """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
-        from backstory.projections.graph.drawing import svg_of
 
-        return svg_of(self)
+class Route(msgspec.Struct, frozen=True):
+    """Turns that went from one to another for one cause; `receiver` is None where they were for everybody.
 
-    def html(self) -> str:
-        """Draw it on a page of its own: a fact that is pointed at shows its path, its words and how to ask why."""
-        from backstory.projections.graph.page import page_of
+    `first` and `last` are the times of the first and the last of them.
+    """
 
-        return page_of(self.svg(), "memory")
+    sender: str
+    receiver: str | None
+    cause_by: str | None
+    turns: int
+    first: str
+    last: str
+
+
+class MessageFlowData(msgspec.Struct, frozen=True):
+    """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not told.
+
+    A turn with several receivers is on several routes. `turns` counts those that stand and were looked at; `thread` and
+    `since` are what it was narrowed to.
+    """
+
+    user: str | None
+    agent: str | None
+    turns: int
+    routes: tuple[Route, ...]
+    left_out: int = 0
+    thread: str | None = None
+    since: str | None = None
