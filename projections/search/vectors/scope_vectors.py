@@ -24,7 +24,7 @@ from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, UnusableError, VectorFile
-from backstory.projections.search.vectors.vector_space import PARTED, Ident, VectorSpace, find_cells, packed
+from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
 
 __all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
 
@@ -72,14 +72,13 @@ def erase_vectors(path: Path) -> None:
 
 
 class Vectors:
-    """The vectors of one scope; safe for threads, processes and forks. Spaces are told apart by name.
+    """The vectors of one scope, in named spaces; safe for threads, processes and forks.
 
-    Past `parted` vectors a space is searched only in part, see `space`. `lock_timeout` is in seconds.
+    `lock_timeout` is in seconds.
     """
 
-    def __init__(self, path: Path, embedder: Embedder, *, parted: int = PARTED, lock_timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, embedder: Embedder, *, lock_timeout: float = 10.0) -> None:
         self.embedder = embedder
-        self._parted = parted
         self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
         self._begin()
 
@@ -238,13 +237,13 @@ class Vectors:
         self._put(kept.rows.values())
 
     def _put(self, rows: Iterable[Row]) -> None:
-        parted: dict[str, list[tuple[Ident, bytes]]] = {}
+        by_space: dict[str, list[tuple[Ident, bytes]]] = {}
         for row in rows:
-            parted.setdefault(row.space, []).append(((row.key, row.digest), row.data))
-        for name, fresh in parted.items():
+            by_space.setdefault(row.space, []).append(((row.key, row.digest), row.data))
+        for name, fresh in by_space.items():
             if name not in self._spaces:
                 self._dimensions = len(fresh[0][1]) // 2
-                self._spaces[name] = VectorSpace(self._dimensions, parted=self._parted)
+                self._spaces[name] = VectorSpace(self._dimensions)
             self._spaces[name].put(fresh)
 
     def _go_alone(self, reason: str) -> None:
@@ -287,9 +286,7 @@ class Vectors:
         with self._file.alone() as first:
             # Two who embed the same scope meet in the middle.
             order = lacks if first else lacks[::-1]
-            done = self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
-        self._part(space, stop)
-        return done
+            return self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
 
     def _begin_bringing(self, space: str) -> tuple[_Moment, set[Ident]]:
         with self._mutex:
@@ -436,22 +433,6 @@ class Vectors:
             known.drop(gone)
         for ident in gone:
             numbers.pop(ident, None)
-
-    def _part(self, space: str, stop: Callable[[], bool]) -> None:
-        """Part a space that has become large; whoever searches it has a turn in between."""
-        with self._mutex:
-            known = self._spaces.get(space)
-            sample = None if known is None else known.sample()
-        if known is None:
-            return
-        if sample is not None and not stop():
-            centres = find_cells(sample)
-            with self._mutex:
-                known.part(centres)
-        more = True
-        while more and not stop():
-            with self._mutex:
-                more = known.sort_into_cells()
 
     # Erasing.
 
