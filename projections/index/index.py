@@ -30,7 +30,7 @@ from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
-from backstory.projections.index.kv import ChecksummedKV, DamagedError
+from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
@@ -45,6 +45,7 @@ from backstory.projections.index.schema import (
     number,
     number_in,
 )
+from backstory.projections.sqlite_file import DamagedError
 
 __all__ = ["Indexes", "ScopeIndex"]
 

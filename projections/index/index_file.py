@@ -29,8 +29,9 @@ from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.log.store.files import make_folder, translated
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
-from backstory.projections.index.kv import ChecksummedKV, DamagedError
+from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
+from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, remove, replacing
 
 __all__ = ["SMALL_BYTES", "IndexFile", "IndexSnapshot", "tip_of"]
 
@@ -51,10 +52,6 @@ T = TypeVar("T")
 _tip = msgspec.msgpack.Decoder(IndexPosition)
 _memory = msgspec.msgpack.Decoder(Memory)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
-
-
-class _UnusableError(Exception):
-    """The file cannot be used here, whatever is in it: it says why."""
 
 
 class _KeptError(Exception):
@@ -196,11 +193,11 @@ class IndexFile:
         with self._mutex:
             for _ in range(_TRIES):
                 try:
-                    with _judged():
+                    with classified(io_is_damage=True):
                         answer = self._once(question, until)
                 except (DamagedError, StaleError) as error:
                     self._distrusted = str(error)
-                except _UnusableError as error:
+                except UnusableError as error:
                     _log.warning("%s cannot be used (%s): this process indexes for itself", self.path, error)
                     self._alone = True
                 else:
@@ -219,7 +216,7 @@ class IndexFile:
             try:
                 with self._locked(fcntl.LOCK_EX, self._patience):
                     pass
-            except (_KeptError, _UnusableError):
+            except (_KeptError, UnusableError):
                 return
         self.ask(lambda _: None)
 
@@ -311,7 +308,7 @@ class IndexFile:
         reason = self._distrusted
         if reason is None:
             try:
-                with _judged():
+                with classified(io_is_damage=True):
                     standing = self._from_file()
                     if standing is not None:
                         return self._caught_up(standing)
@@ -350,23 +347,19 @@ class IndexFile:
 
     def _saved(self, standing: IndexSnapshot) -> IndexSnapshot:
         """Put a private index in the file's place, whole or not at all."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
         try:
+            # First, so that no erased content stays where the new file cannot be written.
             self._remove()
-            try:
+            with replacing(self.path) as fresh:
                 standing.kv.save(fresh)
-                fresh.replace(self.path)
-            finally:
-                fresh.unlink(missing_ok=True)
         except OSError as error:
-            raise _UnusableError(error.strerror or str(error)) from error
+            raise UnusableError(error.strerror or str(error)) from error
         self._own = None
         return self._from_file() or standing
 
     def _remove(self) -> None:
         self._drop_file()
-        for left in self.path.parent.glob(f"{self.path.name}*"):
-            left.unlink(missing_ok=True)
+        remove(self.path)
 
     def delete(self) -> None:
         """Take the file away, and whatever SQLite left beside it; nobody has it in use when this returns.
@@ -391,7 +384,7 @@ class IndexFile:
                 f"{self.path.with_name('index.lock')} is held by another process after {self._lock_timeout:g} s: "
                 "wait for it, or end it"
             ) from error
-        except _UnusableError as error:
+        except UnusableError as error:
             raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
 
     def close(self) -> None:
@@ -413,13 +406,13 @@ class IndexFile:
             if not self.path.exists():
                 return None
             try:
-                with _judged(), self._locked(fcntl.LOCK_SH, self._patience):
+                with classified(io_is_damage=True), self._locked(fcntl.LOCK_SH, self._patience):
                     standing = self._from_file()
                     return None if standing is None else question(standing.kv, standing.tip)
             except _KeptError:
                 _log.warning("%s was not looked at: another process is writing it", self.path)
                 return None
-            except _UnusableError as error:
+            except UnusableError as error:
                 _log.warning("%s cannot be looked at: %s", self.path, error)
                 return None
 
@@ -522,31 +515,7 @@ def _read_only(path: Path, how: int, refused: OSError) -> int:
             return os.open(path, os.O_RDONLY)
     except OSError:
         pass
-    raise _UnusableError(refused.strerror or str(refused)) from refused
-
-
-@contextmanager
-def _judged() -> Iterator[None]:
-    """Tell what SQLite refuses because of where the file is from what it refuses because of what is in it."""
-    import sqlite3
-
-    here = (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    )
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        raise (_UnusableError if code in here else DamagedError)(str(error)) from error
-    except UnicodeDecodeError as error:
-        # What SQLite has to say of a damaged schema may quote it.
-        raise DamagedError("its schema is no text") from error
+    raise UnusableError(refused.strerror or str(refused)) from refused
 
 
 def _reaches(tip: IndexPosition, until: tuple[Head, Head] | None) -> bool:

@@ -13,17 +13,18 @@ import weakref
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
+
+from backstory.projections.sqlite_file import DamagedError, connect
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Changes", "ChecksummedKV", "DamagedError"]
+__all__ = ["Changes", "ChecksummedKV"]
 
 Changes = Mapping[int, Mapping[bytes, bytes | None]]
 """By space: what each key is to hold; None takes it away."""
@@ -43,10 +44,6 @@ _TABLES = (
 _COLUMNS = "SELECT rowid, space, lo, hi, sum, data FROM leaf"
 _AT = f"{_COLUMNS} WHERE space = ? AND lo <= ? ORDER BY lo DESC LIMIT 1"
 _BEFORE = f"{_COLUMNS} WHERE space = ? AND lo < ? ORDER BY lo DESC LIMIT 1"
-
-
-class DamagedError(Exception):
-    """What was read is not what was written; the file is worth nothing any more."""
 
 
 class _Leaf(msgspec.Struct):
@@ -76,21 +73,13 @@ class ChecksummedKV:
         Raises:
             sqlite3.Error: it cannot be opened, or is no such file.
         """
-        import sqlite3
-
         self.path = path
         self.inode = None if path is None else path.stat().st_ino
-        name = "" if path is None else f"file:{quote(str(path))}?mode=rw"
-        self._db = sqlite3.connect(
-            name, uri=path is not None, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-        )
+        self._db = connect(path, busy_seconds=_BUSY_SECONDS)
         self._close = weakref.finalize(self, _close, self._db, os.getpid())
         # What ends with the interpreter may still have something to ask at its end.
         self._close.atexit = False
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        # Pages that are let go are wiped: neither content nor an old leaf may be found in them.
-        self._db.execute("PRAGMA secure_delete = ON")
 
     @classmethod
     def new(cls, spaces: Iterable[int]) -> ChecksummedKV:
@@ -113,19 +102,13 @@ class ChecksummedKV:
         return other
 
     def save(self, path: Path) -> None:
-        """Write a copy to a file that is not there yet, for its owner only.
+        """Write a copy to an empty file.
 
         Raises:
-            OSError, sqlite3.Error: it cannot be written.
+            sqlite3.Error: it cannot be written.
         """
-        import sqlite3
-
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        target = sqlite3.connect(path, isolation_level=None)
-        try:
+        with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as target:
             self._db.backup(target)
-        finally:
-            target.close()
 
     # Reading.
 

@@ -10,7 +10,8 @@ import pytest
 from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
-from backstory.projections.search.vectors.vector_file import Made, Row, UnusableError, VectorFile
+from backstory.projections.search.vectors.vector_file import Made, Row, VectorFile
+from backstory.projections.sqlite_file import UnusableError
 
 SIZE = 4
 
@@ -105,7 +106,11 @@ def test_an_erasure_puts_another_file_in_the_place_of_the_old_one(tmp_path):
 def test_the_mark_of_an_erasure_comes_before_anything_goes(tmp_path, monkeypatch):
     file = file_in(tmp_path)
     written(file, row("a"))
-    monkeypatch.setattr(file, "_remove", lambda: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+
+    def refuse(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("backstory.projections.search.vectors.vector_file.remove", refuse)
     with pytest.raises(Exception, match="Input/output"):
         file.erase()
     assert file.epoch() != ""

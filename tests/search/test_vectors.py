@@ -17,7 +17,7 @@ from search.bag import BagOfWords, passage, passages
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
-from backstory.projections.search.vectors.vector_file import UnusableError
+from backstory.projections.sqlite_file import UnusableError
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
 import numpy as np

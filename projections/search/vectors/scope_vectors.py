@@ -23,8 +23,9 @@ from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
-from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, UnusableError, VectorFile
+from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
 from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
+from backstory.projections.sqlite_file import UnusableError
 
 __all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
 
