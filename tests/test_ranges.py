@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.ledger.core import ranges
-from backstory.ledger.core.ranges import Ranges
+from backstory.ledger.threads import ranges
+from backstory.ledger.threads.ranges import Ranges
 
 ONE = st.tuples(st.integers(1, 30), st.integers(0, 5)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1]))
 

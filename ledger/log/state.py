@@ -19,7 +19,7 @@ from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Thread, Transcript
 
-__all__ = ["ScopeState", "must_not_shrink", "read_commits"]
+__all__ = ["EarlierThreads", "ScopeState", "must_not_shrink", "read_commits"]
 
 
 def read_commits(
@@ -105,7 +105,7 @@ class ScopeState:
         self.transcript = Transcript()
         self._earlier = None
         if origin is not None and self._snapshots is not None:
-            self._earlier = _Earlier(self._store, self, self._snapshots, origin)
+            self._earlier = EarlierThreads(self._store, self, self._snapshots, origin)
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
 
     def prepare(self, names: Collection[str]) -> None:
@@ -254,7 +254,7 @@ def must_not_shrink(stream: str, known: Head, now: Head) -> None:
         )
 
 
-class _Earlier:
+class EarlierThreads:
     """The threads up to the moment that a view goes on from; each is opened, and its turns are read, when asked for."""
 
     def __init__(self, store: EventStore, view: ScopeState, snapshots: Snapshots, origin: Origin) -> None:
@@ -356,23 +356,27 @@ class _Earlier:
             following = place.seq + 1
             yield _commit_of(next(records, None), place.seq)
 
-    # The log that a thread's turns are read from: `Log`.
+    # The lines that a thread's turns are read from.
 
     @property
     def stream(self) -> str:
-        """See `Log.stream`."""
+        """The name of the transcript's stream."""
         return self._view.transcript_stream
 
     def at(self, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """See `Log.at`."""
+        """Yield the commits at some places, checked; None where another line is, or one that is damaged."""
         return self._at(self.stream, places)
 
     def everything(self) -> list[Commit]:
-        """See `Log.everything`."""
+        """Return all commits up to the origin.
+
+        Raises:
+            CorruptLogError: at the first line that is not what was written.
+        """
         return self._everything(self.stream, self._origin.transcript)
 
     def redacted_since(self, thread: str) -> Iterator[Redacted]:
-        """See `Log.redacted_since`."""
+        """Yield what was redacted of a thread since the origin."""
         for commit in read_commits(self._store, self._view.ledger, self._origin.ledger):
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread == thread:

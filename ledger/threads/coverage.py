@@ -12,11 +12,11 @@ from heapq import merge
 
 import msgspec
 
-from backstory.ledger.core import ranges
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Turn, TurnRange
-from backstory.ledger.core.ranges import Ranges
 from backstory.ledger.text.acknowledgements import is_acknowledgement
+from backstory.ledger.threads import ranges
+from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.thread_coverage import Parked, ThreadCoverage
 from backstory.ledger.threads.transcript import Thread
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.ledger.core import ranges
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import TurnRange, UpdateFailed
-from backstory.ledger.core.ranges import Ranges
+from backstory.ledger.threads import ranges
+from backstory.ledger.threads.ranges import Ranges
 
 __all__ = ["Parked", "ThreadCoverage"]
 

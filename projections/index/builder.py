@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from backstory.ledger.core import ranges
 from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of
 from backstory.projections.index.kv import ChecksummedKV

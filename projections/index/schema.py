@@ -12,8 +12,8 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.ranges import Ranges, overlap
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
 __all__ = [

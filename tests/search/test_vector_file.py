@@ -4,6 +4,7 @@ import logging
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.projections.search.vectors.vector_file import Made, Row, VectorFile
-from backstory.projections.sqlite_file import UnusableError
+from backstory.projections.sqlite_file import UnusableError, connect
 
 SIZE = 4
 
@@ -275,3 +276,8 @@ def test_a_file_that_nobody_may_write_is_read(tmp_path, monkeypatch):
     assert rows_of(file) == [row("a")]
     with pytest.raises(UnusableError, match="readonly"), file.locked():
         file.write(Made("bag", SIZE, ""), [row("b")])
+
+
+def test_freed_pages_are_wiped():
+    with closing(connect(None, busy_seconds=1)) as db:
+        assert db.execute("PRAGMA secure_delete").fetchone() == (1,)

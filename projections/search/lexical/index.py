@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from backstory.projections.search.lexical.day_words import words_of_day
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.lexical.neighbours import Neighbours
 from backstory.projections.search.lexical.postings import Postings, softened
 from backstory.projections.search.lexical.shared_tags import Tags
-from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of
+from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 if TYPE_CHECKING:
     import numpy as np
