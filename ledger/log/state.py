@@ -19,7 +19,7 @@ from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Thread, Transcript
 
-__all__ = ["EarlierThreads", "ScopeState", "must_not_shrink", "read_commits"]
+__all__ = ["EarlierThreads", "ScopeState", "must_belong", "must_not_shrink", "read_commits"]
 
 
 def read_commits(
@@ -150,7 +150,7 @@ class ScopeState:
         fold, head, byte = Fold(self.memory), self.head, self._byte
         for commit, end in commits:
             if commit.seq == 1:
-                self._must_be_ours(self.ledger, commit)
+                must_belong(self.ledger, commit, self._scope)
             if commit.cause.kind == "redaction":
                 self._meet_erasure(commit)
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -194,7 +194,7 @@ class ScopeState:
         must_not_shrink(stream, known, now)
         for commit, end in _read(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
-                self._must_be_ours(stream, commit)
+                must_belong(stream, commit, self._scope)
             self.transcript.apply(commit)
             self._touch(commit)
             self._transcript_byte = end
@@ -210,17 +210,6 @@ class ScopeState:
             # A home that cannot be written can be read all the same, and so can one that is being rewritten.
             return now
 
-    def _must_be_ours(self, stream: str, first: Commit) -> None:
-        owner = Scope(first.cause.user, first.cause.agent)
-        if owner != self._scope:
-            raise CorruptLogError(
-                f"{stream} is the log of {owner}, not of {self._scope}: put it back where it belongs",
-                kind="altered",
-                stream=stream,
-                line=1,
-                byte=0,
-            )
-
     # What this process itself decided.
 
     def take(self, commit: Commit) -> None:
@@ -234,6 +223,23 @@ class ScopeState:
         """Take in a commit of the transcript that follows its head."""
         self.transcript.apply(commit)
         self._transcript_byte = None
+
+
+def must_belong(stream: str, first: Commit, scope: Scope) -> None:
+    """Refuse a stream whose first commit names another scope; one whose cause was erased names none.
+
+    Raises:
+        CorruptLogError: it does.
+    """
+    owner = Scope(first.cause.user, first.cause.agent)
+    if owner != scope and first.cause.kind != "erased":
+        raise CorruptLogError(
+            f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
+            kind="altered",
+            stream=stream,
+            line=1,
+            byte=0,
+        )
 
 
 def must_not_shrink(stream: str, known: Head, now: Head) -> None:

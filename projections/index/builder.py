@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
-from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.state import must_belong
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
@@ -187,7 +187,7 @@ class IndexBuilder:
                 mark = begin
             commit = unseal(line, head, stream=stream, byte=begin)
             if commit.seq == 1:
-                _must_be_of(source.scope, commit, stream)
+                must_belong(stream, commit, source.scope)
             head, at, latest = commit.head, commit.at, max(latest, commit.at)
             if marks is Table.LEDGER_MARKS:
                 self._learn(stream, commit, begin, end)
@@ -304,16 +304,3 @@ def _must_continue(line: bytes, head: Head, stream: str) -> None:
         return
     if prev != head.hash:
         raise StaleError(f"{stream} is another one after commit {head.seq}")
-
-
-def _must_be_of(scope: Scope, first: Commit, stream: str) -> None:
-    if first.cause.kind == "erased" or (first.cause.user, first.cause.agent) == (scope.user, scope.agent):
-        return
-    owner = Scope(first.cause.user, first.cause.agent)
-    raise CorruptLogError(
-        f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
-        kind="altered",
-        stream=stream,
-        line=1,
-        byte=0,
-    )

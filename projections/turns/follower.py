@@ -20,6 +20,7 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_o
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.state import must_belong
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 
@@ -280,7 +281,7 @@ class TurnFollower:
                 return False
             commit = unseal(record.line, said.head, stream=self._transcript, byte=record.byte)
             if commit.seq == 1:
-                self._must_be_ours(commit)
+                must_belong(self._transcript, commit, self._scope)
             held.take(commit)
             held.said = said = _behind(commit.head, record)
         held.met()
@@ -306,17 +307,6 @@ class TurnFollower:
             seq, record = last
             commit = unseal(record.line, _head_before(record, seq), stream=self._ledger, byte=record.byte)
             held.learned = _behind(commit.head, record)
-
-    def _must_be_ours(self, first: Commit) -> None:
-        owner = Scope(first.cause.user, first.cause.agent)
-        if owner != self._scope and first.cause.kind != "erased":
-            raise CorruptLogError(
-                f"{self._transcript} is the log of {owner}, not of {self._scope}: put it back where it belongs",
-                kind="altered",
-                stream=self._transcript,
-                line=1,
-                byte=0,
-            )
 
 
 def _head_before(record: Record, seq: int) -> Head:
