@@ -920,11 +920,17 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, tiny):
     assert kv.get(1, b"a") == b"1"
 
 
+def undescribed(schema: object) -> object:
+    """A schema without its docstrings, which change nothing on disk."""
+    if isinstance(schema, dict):
+        return {key: undescribed(value) for key, value in schema.items() if key != "description"}
+    return [undescribed(value) for value in schema] if isinstance(schema, list) else schema
+
+
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
-    schema = msgspec.json.encode(
-        msgspec.json.schema_components([Checkpoint, IndexPosition, Mark, Said, ThreadState, Trace])[1]
-    )
-    assert (VERSION, zlib.crc32(schema)) == (4, 4255536523), (
+    kept = [Checkpoint, IndexPosition, Mark, Said, ThreadState, Trace]
+    schema = msgspec.json.encode(undescribed(msgspec.json.schema_components(kept)[1]))
+    assert (VERSION, zlib.crc32(schema)) == (4, 1383018623), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 

@@ -1,4 +1,4 @@
-"""Where an index lives, who may use it when, and when it is not to be trusted.
+"""Index file of one scope: its lock, when it is trusted, and when it is rebuilt.
 
 `index.sqlite` beside memory.json, under an flock on `index.lock`: shared to read, exclusive to write or to take it
 away. Who holds a stream's lock may take this one, never the other way round. A small scope, one whose folder cannot be
@@ -87,7 +87,7 @@ class IndexSnapshot:
     def read(self, kind: str, after: Head, byte: int) -> Iterator[Commit]:
         """Yield a stream's commits after a head, as far as the index stands; the first begins at a byte.
 
-        Where the first is not what should be there the index is at fault; if it is the log, building tells.
+        Where the first is not what should be there the index is at fault; if it is the log, building finds it.
 
         Raises:
             DamagedError: the first is not what should be there.
@@ -119,7 +119,7 @@ class IndexSnapshot:
             yield from records
 
     def line(self, kind: str, seq: int, byte: int, *, skip: int = 0) -> Commit:
-        """Read the commit of a seq, whose line begins at a byte, or so many lines behind it; whatever it follows."""
+        """Read the commit of a seq, whose line begins at a byte, or `skip` lines behind it; whatever it follows."""
         stream = self.scope.stream(kind)
         records = self._records(stream, seq - skip - 1, byte)
         record = next(islice(records, skip, None), None)
@@ -143,7 +143,7 @@ class IndexFile:
     """The index of one scope, wherever it is; safe for threads and processes.
 
     Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it,
-    `patience` how many to wait with a question. `progress` is told when something is built or catches up.
+    `patience` how many to wait with a question. `progress` is called when the index is built or catches up.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class IndexFile:
     def ask(self, question: Callable[[IndexSnapshot], T], *, until: tuple[Head, Head] | None = None) -> T:
         """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
 
-        A question may be asked twice: where the index turns out to be damaged it is built anew. Nobody who keeps the
-        file is waited for: meanwhile this process indexes for itself.
+        A question may be asked twice: where the index turns out to be damaged it is built anew. Another
+        process that holds the file is not waited for: meanwhile this one indexes for itself.
 
         Raises:
             CorruptLogError: a log is damaged.
@@ -247,7 +247,7 @@ class IndexFile:
         return sum(map(self._size, self._streams)) < self._small_bytes and not self.path.exists()
 
     def _size(self, stream: str) -> int:
-        # An engine that cannot tell its size has a head all the same.
+        # An engine that does not know its size has a head all the same.
         return self.store.size(stream) or self.store.head(stream).seq * _UNKNOWN_LINE_BYTES
 
     def _own_will_do(self) -> bool:
@@ -294,7 +294,7 @@ class IndexFile:
             try:
                 self._file = ChecksummedKV(self.path)
             except FileNotFoundError:
-                # Anybody may delete it at any time, without asking for the lock.
+                # It may be deleted at any time, without the lock.
                 return None
         return IndexSnapshot(self.store, self.scope, self._file, tip_of(self._file))
 
@@ -362,7 +362,7 @@ class IndexFile:
         remove(self.path)
 
     def delete(self) -> None:
-        """Take the file away, and whatever SQLite left beside it; nobody has it in use when this returns.
+        """Take the file away, and whatever SQLite left beside it; it is not in use when this returns.
 
         Raises:
             LockTimeoutError: another process keeps it.
@@ -489,7 +489,7 @@ def tip_of(kv: ChecksummedKV) -> IndexPosition:
 
 
 def _lock_now(path: Path, how: int) -> int | None:
-    """Return the locked file's descriptor; None while somebody else has it, or where it is another file by now."""
+    """Return the locked file's descriptor; None while another process has it, or where it is another file by now."""
     try:
         make_folder(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

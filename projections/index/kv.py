@@ -1,4 +1,4 @@
-"""Keys in order, in one SQLite file, where damage is always noticed.
+"""Ordered key-value tables in one SQLite file, under checksums, so that damage is always noticed.
 
 SQLite does not check what it reads: after a flipped bit it may find another row, or none. So nothing is kept by the
 row. A *leaf* holds all keys of one stretch, from `lo` to below `hi`, under a checksum, and the leaves of a space follow
@@ -62,9 +62,9 @@ _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes]])
 
 
 class ChecksummedKV:
-    """An SQLite connection to leaves; `path` None is a file of SQLite's own that nobody else sees.
+    """An SQLite connection to leaves; `path` None is a private temporary file.
 
-    One thread at a time, and nobody else meanwhile: who may use it when is for the owner to settle.
+    One thread at a time; the owner sees to locking.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -83,7 +83,7 @@ class ChecksummedKV:
 
     @classmethod
     def new(cls, spaces: Iterable[int]) -> ChecksummedKV:
-        """Make one that nobody else sees, with spaces that hold nothing yet."""
+        """Make a private one with empty spaces."""
         kv = cls(None)
         for statement in _TABLES:
             kv._db.execute(statement)
@@ -96,7 +96,7 @@ class ChecksummedKV:
         self._close()
 
     def copy(self) -> ChecksummedKV:
-        """Make a copy that nobody else sees."""
+        """Make a private copy."""
         other = ChecksummedKV(None)
         self._db.backup(other._db)
         return other
@@ -153,8 +153,8 @@ class ChecksummedKV:
     def _read(self, statement: str, space: int, key: bytes) -> _Leaf:
         found = self._db.execute(statement, (space, key)).fetchone()
         match found:
-            case (int(row), int(stated), bytes(lo), bytes() | None as hi, int(told), bytes(data)):
-                if stated != space or told != _sum(space, lo, hi, data):
+            case (int(row), int(stated), bytes(lo), bytes() | None as hi, int(checksum), bytes(data)):
+                if stated != space or checksum != _sum(space, lo, hi, data):
                     raise DamagedError("a checksum does not match")
                 keys, values = _decoder.decode(zlib.decompress(data))
                 return _Leaf(row, space, lo, hi, keys, values)
@@ -228,7 +228,7 @@ def _sum(space: int, lo: bytes, hi: bytes | None, data: bytes) -> int:
 
 
 def _cuts(keys: Sequence[bytes], values: Sequence[bytes], *, even: bool) -> list[int]:
-    """Say where to part what is too much for one leaf; where keys only ever grow, all leaves but the last are full."""
+    """Say where to split what is too much for one leaf; where keys only ever grow, all leaves but the last are full."""
     sizes = [len(key) + len(value) + _ENTRY_BYTES for key, value in zip(keys, values, strict=True)]
     total = sum(sizes)
     if total <= 2 * _LEAF_BYTES:

@@ -101,7 +101,7 @@ def spellings(said: str) -> list[str]:
     slips += [left + right[1] + right[0] + right[2:] for left, right in halves if len(right) > 1]
     slips += [left + letter + right[1:] for left, right in halves if right for letter in ascii_lowercase]
     slips += [left + letter + right for left, right in halves for letter in ascii_lowercase]
-    # Not through the cache, which hundreds of words that nobody writes would sweep.
+    # Not through the cache, which hundreds of made-up words would sweep.
     stem = _stemmers.of("english").stemWord
     return list(dict.fromkeys(stem(slip) for slip in slips if slip not in _STOPS))
 

@@ -1,9 +1,9 @@
-"""What is known of meanings in one scope: the vectors of its facts and turns, in memory and in a file.
+"""Vectors of one scope: those of its facts and turns, in memory and in a file.
 
 A vector is made once for each text and known by its digest. What another process has added or erased is seen with the
 next question. No vector of an erased text outlives the erasure: `bring` notes the epoch before it asks for the first
 passage, and what it has embedded is thrown away if that is over by then. So passages have to be read while they are
-asked for, from what honours every erasure that the ledger tells of by then.
+asked for, from what honours every erasure that the ledger states by then.
 
 Where the folder is not there or cannot be written, vectors are kept in this process only.
 """
@@ -35,16 +35,16 @@ VECTORS = "vectors.sqlite"
 """What the file is called, beside memory.json."""
 
 _BATCH = 16
-"""So many texts are embedded before anybody is asked whether to stop: half a second for a model that is local."""
+"""Texts embedded before `stop` is asked again: half a second for a local model."""
 
 _FAR_BATCH = 64
 _CLOSING_SECONDS = 1.0
-"""So long whoever closes waits for a write, which another process may hold up."""
+"""How long closing waits for a write, which another process may hold up."""
 
 _QUERIES = 64
 
 Bringing = Callable[[int, int], None]
-"""Told how many passages are embedded, of how many."""
+"""Called with how many passages are embedded, and their total."""
 
 
 class _Moment(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Lack(msgspec.Struct, frozen=True):
 
 
 def erase_vectors(path: Path) -> None:
-    """Take away a scope's vectors, whoever made them, for whom nothing is searched by meaning.
+    """Remove a scope's vectors, of whatever model, where nothing is searched by meaning.
 
     The caller holds the ledger's lock.
 
@@ -476,7 +476,7 @@ class Vectors:
     def close(self) -> None:
         """Let go of what is in memory and of the lock files; nothing is written any more.
 
-        Nobody waits for a model that is reading: what it makes of a text by then is not kept.
+        A model that is embedding is not waited for: its vectors are not kept.
         """
         self._here()
         self._file.close()

@@ -1,4 +1,4 @@
-"""Where vectors are kept: `vectors.sqlite` beside memory.json, each row under a checksum, and `vectors.lock` beside it.
+"""Vector file: `vectors.sqlite` beside memory.json, each row under a checksum, with its lock file `vectors.lock`.
 
 The lock file is also where an erasure leaves its mark, the *epoch*: a text that stays the same until something is
 erased. Vectors are only written under the lock, and only if the epoch is still that from before their texts were read:
@@ -48,7 +48,7 @@ _TABLES = (
 )
 
 Stamp = tuple[int, int, int]
-"""Tells one state of the file from another."""
+"""Inode, size and time of change: one state of the file."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -215,7 +215,7 @@ class VectorFile:
     def _begin_anew(self, reason: str, stamp: Stamp) -> None:
         try:
             with self.locked():
-                # Somebody else may have been quicker.
+                # Another process may have been faster.
                 if self.stamp() == stamp:
                     _log.warning("%s is begun anew: %s", self.path, reason)
                     remove(self.path)
@@ -271,7 +271,7 @@ class VectorFile:
     def erase(self, dimensions: int = 0, rows: Sequence[Row] = ()) -> str:
         """Begin a new epoch with nothing but these rows; return it.
 
-        Where nothing was ever kept, and nobody is about to, there is nothing to do.
+        Where nothing was ever kept, and no writer has the lock file, there is nothing to do.
 
         Raises:
             StoreError: something cannot be taken away. LockTimeoutError: another process keeps it.
@@ -292,11 +292,11 @@ class VectorFile:
         return epoch
 
     def _mark(self) -> str:
-        """Leave the mark of an erasure, durably: whoever is embedding now must not write any more."""
+        """Leave the mark of an erasure, durably: an embedding that has begun must not write any more."""
         epoch = os.urandom(16).hex()
         descriptor = os.open(self._lock_path, os.O_WRONLY)
         try:
-            # All of it in one write, of the same length as before: nobody reads half of it.
+            # All of it in one write, of the same length as before: no reader sees half of it.
             write_whole(descriptor, epoch.encode())
             os.fsync(descriptor)
         finally:
@@ -309,10 +309,10 @@ class VectorFile:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Tell whether nobody else, in any process, is embedding this scope, and keep it so; nobody waits for it."""
+        """Yield whether no other thread or process is embedding this scope, and keep it so; without waiting."""
         held, first = None, True
         if self.path.parent.is_dir() and not self._closed:
-            # Where that cannot be told, nothing is lost but work that is done twice.
+            # Where that is unknown, work may be done twice, and nothing is lost.
             with suppress(StoreError):
                 held = lease(self.path.with_suffix(".busy"))
                 first = held is not None
@@ -343,8 +343,8 @@ def _sum(space: str, key: bytes, digest: bytes, data: bytes) -> int:
 
 def _row(found: object, size: int) -> tuple[int, Row]:
     match found:
-        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(told)):
-            if told == _sum(space, key, digest, data) and len(data) == size:
+        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(checksum)):
+            if checksum == _sum(space, key, digest, data) and len(data) == size:
                 return number, Row(space, key.decode(errors="surrogatepass"), digest, data)
     raise DamagedError("a checksum does not match")
 

@@ -24,10 +24,10 @@ __all__ = ["Ident", "Near", "VectorSpace", "packed"]
 
 _CHUNK = 4096
 _FEW = 8
-"""One key in so many is looked up; of more than that, all are gone through."""
+"""Up to one key in this many is looked up; for more than that, all rows are tested."""
 
 _AHEAD = 8
-"""So many times more rows than are asked for are looked up at least, before all keys that are allowed are gathered."""
+"""At least this many times the rows asked for are tested, before all keys that are allowed are gathered."""
 
 _HALF = 2
 
@@ -158,7 +158,7 @@ class VectorSpace:
     def _ranked(
         self, query: Floats, k: int, asked: int, rows: NDArray[np.bool_] | None, keep: Collection[str] | None = None
     ) -> tuple[list[Near], bool]:
-        """Return the nearest keys of `keep`, `k` at most, by asking for so many rows, and whether these were all.
+        """Return the nearest keys of `keep`, `k` at most, among the `asked` nearest rows, and whether these were all.
 
         They are fewer where more rows would have to be asked for to be sure of them.
         """
