@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from backstory import Backstory
 from backstory.config.loading import ModelSettings, Settings, base_folder, load_settings, policy_values
 from backstory.config.model_factory import as_model
-from backstory.config.settings import WITHOUT_EFFECT
 from backstory.config.value_ranges import bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy
@@ -65,7 +64,6 @@ LOWEST = {
     "summary_min_turns": 0,
     "summary_min_tokens": 1,
     "search_top_k": 1,
-    "redis_ttl_seconds": 1,
 }
 CHOICES = {
     "mode": ("middleware", "tool"),
@@ -91,7 +89,6 @@ TEXTS = [
     "patterns_dir",
     "embedding_model",
     "embedding_base_url",
-    "redis_url",
     "witness",
 ]
 DEFAULTS: dict[str, object] = {
@@ -155,8 +152,6 @@ DEFAULTS: dict[str, object] = {
     "search_min_similarity": 0,
     "search_top_k": 5,
     "witness": None,
-    "redis_url": None,
-    "redis_ttl_seconds": 1800,
 }
 
 
@@ -425,7 +420,7 @@ def test_other_sections_are_somebody_elses(tmp_path: Path) -> None:
     assert load_settings(file, None, {}).settings.max_facts == 20
 
 
-# What has no effect yet.
+# What is reported.
 
 
 def said(caplog: pytest.LogCaptureFixture, *layers: object) -> list[str]:
@@ -436,23 +431,8 @@ def said(caplog: pytest.LogCaptureFixture, *layers: object) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
-def test_a_key_without_effect_is_kept_and_reported_once(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    value = DEFAULTS[key] or "1"
-    env = {f"BACKSTORY_{key.upper()}": "correction" if key in LISTS else str(value)}
-    assert said(caplog, {key: value}, None, {}) == [f"{key} (from the file) has no effect in this version"]
-    assert said(caplog, {key: value}, None, env) == [f"{key} (from the environment) has no effect in this version"]
-    assert load_settings({key: value}, None, {}).origin[key] == "file"
-
-
-def test_keys_without_effect_are_reported_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert said(caplog, {"redis_url": "redis://x"}, {"redis_ttl_seconds": 3, "max_facts": 30}, {}) == [
-        "redis_url (from the file), redis_ttl_seconds (from the argument) have no effect in this version"
-    ]
-
-
-def test_a_key_with_effect_or_left_alone_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
-    stated = {key: value for key, value in DEFAULTS.items() if key not in WITHOUT_EFFECT and value is not None}
+def test_no_key_of_ours_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    stated = {key: value for key, value in DEFAULTS.items() if value is not None}
     assert said(caplog, {**stated, "patterns_dir": "p", "model": {}}, None, {}) == []
 
 
@@ -500,7 +480,7 @@ def test_a_key_is_not_in_what_is_printed() -> None:
         assert SECRET not in printed
 
 
-@pytest.mark.parametrize("key", ["redis_url", "embedding_base_url", "event_store"])
+@pytest.mark.parametrize("key", ["embedding_base_url", "event_store"])
 def test_an_address_is_never_told(key: str) -> None:
     assert refusal({key: [f"x://:{SECRET}@y"]}) == f"{key} is … (from the file): it is a text"
 

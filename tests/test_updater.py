@@ -30,11 +30,11 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.erasure.plan import ForgetMatching
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.messages import keep, read_message
+from backstory.ledger.text.tokens import estimate_tokens
 
 BUSY = ModelUnavailableError("busy")
 

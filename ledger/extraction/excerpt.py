@@ -12,11 +12,11 @@ import msgspec
 
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.extraction.size import cut_to, estimate_tokens
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, fragmented, lifetime, review_from, stale_facts
+from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["FEWEST_MERGED", "Excerpt", "excerpt", "line_size", "on_one_line", "set_in", "squeezed"]
+__all__ = ["FEWEST_MERGED", "Excerpt", "cut_to", "excerpt", "line_size", "on_one_line", "set_in", "squeezed"]
 
 FEWEST_MERGED = 2
 _LONGEST_NAME = 100
@@ -152,3 +152,12 @@ def _merging_lines(full: Sequence[tuple[str, Sequence[Fact]]], chosen: Collectio
 
 def _group_line(name: str, ids: Sequence[str]) -> str:
     return f"- {on_one_line(name)}: {', '.join(ids)}"
+
+
+def cut_to(text: str, keep: int) -> str:
+    """Keep so many characters of a text, most of them from its head, around a mark that says how many are gone."""
+    if keep >= len(text):
+        return text
+    head = keep * 2 // 3
+    tail = keep - head
+    return f"{text[:head]} … [{len(text) - keep} characters cut] … {text[len(text) - tail :]}"

@@ -1,4 +1,4 @@
-"""The port to a model: a prompt goes in, an answer or a ModelError comes out."""
+"""Port to a model: a prompt goes in, an answer or a ModelError comes out that never shows the key."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.core.sanitize import Json
+from backstory.ledger.core.sanitize import Json, clip
 
-__all__ = ["Answer", "Model", "Prompt", "Usage"]
+__all__ = ["Answer", "Model", "Prompt", "Usage", "redacted", "showable"]
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -57,3 +57,20 @@ class Model(Protocol):
             ModelUnavailableError: worth another try.
             ModelRejectedError: not worth one.
         """
+
+
+def redacted(text: str, key: str | None, at_most: int) -> str:
+    """Return a text as one line of so many characters at most, without the key."""
+    # The key goes first: clipping could leave a part of it that no longer matches.
+    hidden = text.replace(key, "***") if key else text
+    return clip(" ".join(hidden.split()), at_most)
+
+
+def showable(error: BaseException, key: str | None) -> BaseException | None:
+    """Return an error as the cause to show in a traceback, or None where its own text would show the key."""
+    link: BaseException | None = error
+    while link is not None and key:
+        if key in str(link):
+            return None
+        link = link.__cause__ or link.__context__
+    return error

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.model import Answer, Prompt, Usage
-from backstory.ledger.extraction.secrecy import redacted, showable
+from backstory.ledger.extraction.model import Answer, Prompt, Usage, redacted, showable
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,6 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.portions import portions
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge
@@ -49,9 +48,38 @@ def _turn_line(turn: Turn) -> str:
     return f"[{turn.n}] {_speaker(turn)}: {set_in(abridge(turn.content))}"
 
 
-def first_portion(turns: Sequence[Turn], room: int) -> Sequence[Turn]:
-    """Return as many of the turns, from the first on, as so many tokens have room for; see `portions`."""
-    return next(portions(turns, room, lambda turn: line_size(_turn_line(turn))), turns)
+def _turn_size(turn: Turn) -> int:
+    return line_size(_turn_line(turn))
+
+
+def first_portion(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int] = _turn_size) -> Sequence[Turn]:
+    """Return as many of the turns, from the first on, as so many tokens have room for.
+
+    The portion ends after an answer where it can: a user's words go with the assistant's answer to them, unless both
+    together are too big. At least one turn is returned, even where it alone is too big.
+    """
+    stop = used = 0
+    for first, last in _exchanges(turns):
+        sizes = [size_of(turn) for turn in turns[first:last]]
+        if stop and used + sum(sizes) > room:
+            break
+        for size in sizes:
+            if stop and used + size > room:
+                return turns[:stop]
+            stop += 1
+            used += size
+    return turns[:stop]
+
+
+def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
+    """Yield where each exchange begins and ends: a user's words in a row, and the answers to them."""
+    start = 0
+    for index in range(1, len(turns)):
+        if turns[index].role == "user" and turns[index - 1].role != "user":
+            yield start, index
+            start = index
+    if turns:
+        yield start, len(turns)
 
 
 def conversation(turns: Sequence[Turn], room: int) -> list[str]:
@@ -103,7 +131,7 @@ class Frame:
         self.room = max_tokens - fixed - self._shown.size
 
     def first_of(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Return as many of the turns, from the first on, as this prompt has room for; see `portions`."""
+        """Return as many of the turns, from the first on, as this prompt has room for."""
         return first_portion(turns, self.room)
 
     def question(self, turns: Sequence[Turn], signals: Collection[str] = ()) -> Question:

@@ -13,8 +13,8 @@ from backstory.ledger.extraction.excerpt import line_size, on_one_line, squeezed
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion, when
 from backstory.ledger.extraction.reply import first_object, reply_text
-from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.extraction.templates import fill, load_summary_templates
+from backstory.ledger.text.tokens import estimate_tokens
 
 __all__ = ["SummaryFrame", "cut_at_sentence", "read_summary"]
 

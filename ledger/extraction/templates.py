@@ -19,7 +19,7 @@ import msgspec
 
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.extraction.signals import SIGNALS
-from backstory.ledger.extraction.size import estimate_tokens
+from backstory.ledger.text.tokens import estimate_tokens
 
 __all__ = ["NAMES", "SUMMARY_NAMES", "Templates", "fill", "load_summary_templates", "load_templates"]
 

@@ -43,7 +43,7 @@ def answer_of(model: Model, prompt: Prompt) -> Answer:
 
 def estimated(prompt: Prompt) -> int:
     """Estimate the tokens of a whole prompt."""
-    from backstory.ledger.extraction.size import estimate_tokens
+    from backstory.ledger.text.tokens import estimate_tokens
 
     return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
 

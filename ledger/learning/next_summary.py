@@ -9,7 +9,7 @@ import msgspec
 from backstory.ledger.core.events import Section, Turn, TurnRange
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import Summed, live_summaries
-from backstory.ledger.extraction.size import estimate_tokens
+from backstory.ledger.text.tokens import estimate_tokens
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
 

@@ -1,49 +1,33 @@
-"""The turns of one thread up to an origin: read where the index says that they are, a block at a time."""
+"""Stored turns of one thread up to an origin, read a block at a time from where the index says they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.core.events import Redacted, Turn, TurnRange
-from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, Snapshots, ThreadSnapshot
+from backstory.ledger.core.events import Turn, TurnRange
+from backstory.ledger.log.snapshot import Origin, RecordedLine, RecordedLines, Snapshots, ThreadSnapshot
 from backstory.ledger.threads.ranges import members
 from backstory.ledger.threads.turn_columns import Block, Trace, turns_of
 
-__all__ = ["BLOCK_TURNS", "Log", "StoredTurns"]
+if TYPE_CHECKING:
+    from backstory.ledger.log.state import EarlierThreads
+
+__all__ = ["BLOCK_TURNS", "StoredTurns"]
 
 BLOCK_TURNS = 64
 _MOST_TURNS = 8192
 _NO_END = 2**62
 
 
-class Log(Protocol):
-    """A transcript as it is now, of which lines up to an origin are asked for."""
-
-    @property
-    def stream(self) -> str:
-        """Its name."""
-
-    def at(self, places: Iterable[Place]) -> Iterable[Commit | None]:
-        """Yield the commits at some places, checked; None where another line is there, or one that is not intact."""
-
-    def everything(self) -> Iterable[Commit]:
-        """Yield all commits up to the origin.
-
-        Raises:
-            CorruptLogError: at the first line that is not what was written.
-        """
-
-    def redacted_since(self, thread: str) -> Iterable[Redacted]:
-        """Yield what was redacted of a thread since the origin."""
-
-
 class StoredTurns:
     """See `EarlierTurns`; safe for one thread at a time."""
 
-    def __init__(self, name: str, known: ThreadSnapshot, snapshots: Snapshots, origin: Origin, log: Log) -> None:
+    def __init__(
+        self, name: str, known: ThreadSnapshot, snapshots: Snapshots, origin: Origin, log: EarlierThreads
+    ) -> None:
         self.count = known.turns
         self.seq = origin.transcript.seq
         self.superseded = members(known.superseded)

@@ -19,7 +19,7 @@ from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Thread, Transcript
 
-__all__ = ["ScopeState", "must_not_shrink", "read_commits"]
+__all__ = ["EarlierThreads", "ScopeState", "must_belong", "must_not_shrink", "read_commits"]
 
 
 def read_commits(
@@ -105,7 +105,7 @@ class ScopeState:
         self.transcript = Transcript()
         self._earlier = None
         if origin is not None and self._snapshots is not None:
-            self._earlier = _Earlier(self._store, self, self._snapshots, origin)
+            self._earlier = EarlierThreads(self._store, self, self._snapshots, origin)
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
 
     def prepare(self, names: Collection[str]) -> None:
@@ -150,7 +150,7 @@ class ScopeState:
         fold, head, byte = Fold(self.memory), self.head, self._byte
         for commit, end in commits:
             if commit.seq == 1:
-                self._must_be_ours(self.ledger, commit)
+                must_belong(self.ledger, commit, self._scope)
             if commit.cause.kind == "redaction":
                 self._meet_erasure(commit)
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -194,7 +194,7 @@ class ScopeState:
         must_not_shrink(stream, known, now)
         for commit, end in _read(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
-                self._must_be_ours(stream, commit)
+                must_belong(stream, commit, self._scope)
             self.transcript.apply(commit)
             self._touch(commit)
             self._transcript_byte = end
@@ -210,17 +210,6 @@ class ScopeState:
             # A home that cannot be written can be read all the same, and so can one that is being rewritten.
             return now
 
-    def _must_be_ours(self, stream: str, first: Commit) -> None:
-        owner = Scope(first.cause.user, first.cause.agent)
-        if owner != self._scope:
-            raise CorruptLogError(
-                f"{stream} is the log of {owner}, not of {self._scope}: put it back where it belongs",
-                kind="altered",
-                stream=stream,
-                line=1,
-                byte=0,
-            )
-
     # What this process itself decided.
 
     def take(self, commit: Commit) -> None:
@@ -234,6 +223,23 @@ class ScopeState:
         """Take in a commit of the transcript that follows its head."""
         self.transcript.apply(commit)
         self._transcript_byte = None
+
+
+def must_belong(stream: str, first: Commit, scope: Scope) -> None:
+    """Refuse a stream whose first commit names another scope; one whose cause was erased names none.
+
+    Raises:
+        CorruptLogError: it does.
+    """
+    owner = Scope(first.cause.user, first.cause.agent)
+    if owner != scope and first.cause.kind != "erased":
+        raise CorruptLogError(
+            f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
+            kind="altered",
+            stream=stream,
+            line=1,
+            byte=0,
+        )
 
 
 def must_not_shrink(stream: str, known: Head, now: Head) -> None:
@@ -254,7 +260,7 @@ def must_not_shrink(stream: str, known: Head, now: Head) -> None:
         )
 
 
-class _Earlier:
+class EarlierThreads:
     """The threads up to the moment that a view goes on from; each is opened, and its turns are read, when asked for."""
 
     def __init__(self, store: EventStore, view: ScopeState, snapshots: Snapshots, origin: Origin) -> None:
@@ -356,23 +362,27 @@ class _Earlier:
             following = place.seq + 1
             yield _commit_of(next(records, None), place.seq)
 
-    # The log that a thread's turns are read from: `Log`.
+    # The lines that a thread's turns are read from.
 
     @property
     def stream(self) -> str:
-        """See `Log.stream`."""
+        """The name of the transcript's stream."""
         return self._view.transcript_stream
 
     def at(self, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """See `Log.at`."""
+        """Yield the commits at some places, checked; None where another line is, or one that is damaged."""
         return self._at(self.stream, places)
 
     def everything(self) -> list[Commit]:
-        """See `Log.everything`."""
+        """Return all commits up to the origin.
+
+        Raises:
+            CorruptLogError: at the first line that is not what was written.
+        """
         return self._everything(self.stream, self._origin.transcript)
 
     def redacted_since(self, thread: str) -> Iterator[Redacted]:
-        """See `Log.redacted_since`."""
+        """Yield what was redacted of a thread since the origin."""
         for commit in read_commits(self._store, self._view.ledger, self._origin.ledger):
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread == thread:

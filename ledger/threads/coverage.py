@@ -1,4 +1,4 @@
-"""Which turns are still to be learned from: what no commit covers, less what is parked.
+"""Coverage of turns: which are still to be learned from, because no commit covers them and they are not parked.
 
 Every turn that stands is in exactly one of three: covered, parked or pending.
 
@@ -167,7 +167,7 @@ def is_quiet(thread: Thread, turns: TurnRange) -> bool:
 
 
 def is_answered(thread: Thread, first: int, last: int) -> bool:
-    """Whether somebody else than a user says something between two ordinals, both included."""
+    """Whether a role other than the user says something between two ordinals, both included."""
     return thread.seek(_answers, first, last) is not None
 
 

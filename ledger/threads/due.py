@@ -1,4 +1,4 @@
-"""When a thread is due, and how urgently (rows D4, D6): told from the transcript, so a restart loses no time."""
+"""Due times of threads, and their urgency, computed from the transcript, so a restart loses no time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _outages(coverage: Coverage, thread: Thread) -> list[Parked]:
 
 def _again(parked: Parked, now: datetime) -> datetime:
     failed = parse_moment(parked.at)
-    # Of a clock that was set back since nobody knows how long ago it was.
+    # The clock was set back since: how long ago it was is unknown.
     return now if failed is None or failed > now else failed + min(timedelta(minutes=parked.attempts), LONGEST_PAUSE)
 
 

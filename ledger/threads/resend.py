@@ -35,9 +35,9 @@ __all__ = ["NOTHING_KNOWN", "Alignment", "align_delivery", "align_whole", "has_s
 
 _SUBSTANCE_BYTES = 8
 _LAST_EXCHANGE = 8
-"""So many turns the last exchange may have beyond a question and its answer."""
+"""Turns that the last exchange may have beyond a question and its answer."""
 _PASSED_OVER = 1_000
-"""So many erased or withdrawn turns are looked at beyond as many as there are messages."""
+"""Erased or withdrawn turns that are compared beyond as many as there are messages."""
 _BEGINNING = 3
 _RESEMBLANCE = 0.6
 _COMPARED_CHARACTERS = 2_000
@@ -116,7 +116,7 @@ def align_whole(
 
 
 def has_substance(content: str) -> bool:
-    """Tell whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
+    """Say whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
     letters = 0
     for character in content:
         if character.isalnum():
@@ -202,8 +202,12 @@ class _Delivery:
             return NOTHING_KNOWN
         end = len(self._pieces)
         ways = list(enumerate(self._walk.along(1, self._said))) if self._whole else []
-        told = max((count for count, places in ways if places >> end), default=0)
-        if told and self._tells_all(told) and (known := self._known(told, self._pieces, from_end=True)) is not None:
+        counted = max((count for count, places in ways if places >> end), default=0)
+        if (
+            counted
+            and self._holds_all(counted)
+            and (known := self._known(counted, self._pieces, from_end=True)) is not None
+        ):
             return known
         everywhere = (1 << (end + 1)) - 1
         shared = [n for n, places in enumerate(self._walk.along(everywhere, self._said)) if n and places >> end]
@@ -219,11 +223,11 @@ class _Delivery:
                 return edited
         return self._answered_again() or self._beginning()
 
-    def _tells_all(self, told: int) -> bool:
-        """Whether messages that tell the whole thread do so for certain: one exchange may be said again as it was."""
-        if self._sent_before or self._evident < told:
+    def _holds_all(self, count: int) -> bool:
+        """Whether messages that hold the whole thread prove it: a single exchange may be said again word for word."""
+        if self._sent_before or self._evident < count:
             return True
-        return not self._mixed and (told < len(self._messages) or told >= _BEGINNING)
+        return not self._mixed and (count < len(self._messages) or count >= _BEGINNING)
 
     def _is_no_coincidence(self, count: int) -> bool:
         if self._sent_before:
@@ -304,7 +308,7 @@ class _Delivery:
         if known is None:
             return None
         if last.content in [turn.content for turn in answers]:
-            # The answer is the one that stands; somebody else has said more since.
+            # The answer is the one that stands; another role has said more since.
             return Alignment(known.known | {last.place})
         return Alignment(known.known, tuple(turn.n for turn in answers))
 

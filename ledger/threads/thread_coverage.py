@@ -37,12 +37,12 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class ThreadCoverage(msgspec.Struct, array_like=True):
-    """The turns of one thread by ordinal, as far as commits tell of them.
+    """The turns of one thread by ordinal, as far as commits state them.
 
     `covered` are ranges, and `parked` is in order and apart from them. `summarized` is, by level, the last ordinal
     that summaries are done with; `tried` the transcript's seq when a summary failed, 0 where none did or one has
     succeeded since. `again` are ranges that were covered once more, each with the transcript's seq that its update has
-    seen: only turns that were restored are. What a clear covers is not told here: it is about every thread.
+    seen: only turns that were restored are. What a clear covers is not kept here: it concerns every thread.
     """
 
     covered: Ranges = []
@@ -68,7 +68,7 @@ class ThreadCoverage(msgspec.Struct, array_like=True):
         return taken
 
     def _sum_up(self, commit: Commit) -> None:
-        """Note what nobody is to be asked to sum up again; or that it failed, and what was said by then."""
+        """Note what is not to be summed up again; or that it failed, and what was said by then."""
         cause = commit.cause
         if cause.summarized is not None:
             self.summarized[cause.level] = max(cause.summarized.last, self.summarized.get(cause.level, 0))

@@ -1,4 +1,4 @@
-"""What was said: the threads of one scope, folded from its transcript; what of a delivery is new, `arrival` tells."""
+"""Transcript of one scope: its threads and their turns, folded from commits. `turn_dedup` finds what is new."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Earlier", "Thread", "Threads", "Trace", "Transcript"]
 
 
 _MOST_SOUGHT = 64
-"""Of so many runs at most a thread remembers how far they were searched."""
+"""A thread remembers for at most this many searches how far they went."""
 
 
 class Thread:
@@ -56,7 +56,7 @@ class Thread:
     def latest(self) -> dict[str, int]:
         """The ordinal of the last turn under each id that the host gave, or of the one that was restored.
 
-        It takes all turns to tell.
+        Loads all turns.
         """
         if self._latest is None:
             self._latest = {}
@@ -66,7 +66,7 @@ class Thread:
 
     @property
     def earliest(self) -> dict[str, int]:
-        """The ordinal of the first turn under each id that the host gave; it takes all turns to tell."""
+        """The ordinal of the first turn under each id that the host gave; loads all turns."""
         return self._earliest if self.latest else {}
 
     def _name(self, turn: Turn | None) -> None:
@@ -85,7 +85,7 @@ class Thread:
 
     @property
     def erased_ids(self) -> dict[str, list[Trace]]:
-        """What is left of the turns that were erased, by id; it takes all turns to tell, if any was erased."""
+        """What is left of the turns that were erased, by id; loads all turns if any was erased."""
         if self._erased_ids is None:
             self._erased_ids = {}
             for _, trace in sorted(self.traces.items()) if self.traces else ():
@@ -94,9 +94,9 @@ class Thread:
 
     @property
     def forgotten(self) -> set[str]:
-        """The digests of turns that somebody asked to forget: their words stay out, wherever they are sent again.
+        """The digests of turns that were forgotten on request: their words stay out, wherever they are sent again.
 
-        It takes all turns to tell, if any was erased.
+        Loads all turns if any was erased.
         """
         if self._forgotten is None:
             traces = self.traces.values() if self.traces else ()
@@ -168,7 +168,7 @@ class Thread:
         return 1 <= n <= len(self.turns) and n not in self.superseded and self.turns[n - 1] is not None
 
     def restored_after(self, seq: int, turns: TurnRange) -> bool:
-        """Whether a turn of a range came back after a commit of the transcript: who looked then has not seen it."""
+        """Whether a turn of a range was restored after a commit of the transcript, so a reader then missed it."""
         return any(turns.first <= n <= turns.last and back > seq for n, back in self._back.items())
 
     def may_be_restored(self, n: int) -> bool:
@@ -205,7 +205,7 @@ class Thread:
     def seek(self, test: Callable[[Turn], bool], first: int, last: int) -> int | None:
         """The first turn of a range that stands and passes a test.
 
-        How far was looked in vain is remembered, until one is restored: a turn never changes.
+        How far a search went in vain is remembered until a turn is restored: turns never change.
         """
         last = min(last, len(self.turns))
         start = max(first, self._sought.get((test, first), first))

@@ -23,7 +23,7 @@ class Trace(msgspec.Struct, frozen=True):
     """What is left of an erased turn: its id, its length in characters, and the keyed digest of its role and text.
 
     `digest` is None where the turn was erased before digests were kept, or together with everything else. `expired`:
-    nobody asked to forget it, its time had come.
+    its retention time was over; no request to forget it.
     """
 
     n: int
@@ -34,7 +34,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, event: Redacted) -> Trace | None:
-        """Return what a redaction leaves of a turn; None where it tells too little to know the turn by."""
+        """Return what a redaction leaves of a turn; None where it says too little to recognise the turn."""
         if event.n is None or event.turn is None or event.size is None:
             return None
         return cls(event.n, event.turn, event.size, event.digest, event.what == "expired")
@@ -199,7 +199,7 @@ class Traces(Mapping[int, Trace]):
 
 
 def turns_of(commit: Commit, count: int) -> list[Turn | None]:
-    """Return the turns that a commit records in a thread of so many; None where one is missing, or was erased.
+    """Return the turns that a commit records in a thread that holds `count`; None where one is missing, or was erased.
 
     The recorded turns stand last in the commit, so that an erased one keeps its ordinal. Where a transcript was cut
     short, or an older copy put in its place, ordinals are missing.

@@ -41,7 +41,7 @@ class Arrival(msgspec.Struct, frozen=True):
     at: str
 
     def commits(self, at_most: int) -> Iterator[tuple[TurnRange | None, tuple[Event, ...]]]:
-        """Cut the arrival into commits of so many turns; no range where nothing is new and turns are superseded.
+        """Cut the arrival into commits of a number of turns; no range where nothing is new and turns are superseded.
 
         What is superseded stands in the same commit as the first of what replaces it, so that no crash can part them.
         """
@@ -66,7 +66,7 @@ def align(
     seal: Seal | None = None,
     sent_before: bool = False,
 ) -> Arrival:
-    """Tell what of a delivery is new to a thread, and what it supersedes.
+    """Find what of a delivery is new to a thread, and what it supersedes.
 
     Same id and text: known. Same id, new text: a new revision. What was taken back is known, too: a host that sends it
     among the rest does not mean to say it again. With `append` it does.
@@ -121,7 +121,7 @@ def _aligned(
 
 
 def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:
-    """The messages without ids that somebody asked to forget, by index; a mere "yes" may be said by anybody."""
+    """The messages without ids that were forgotten on request, by index; a mere "yes" may be said by anybody."""
     if seal is None or not thread.forgotten:
         return frozenset()
     return frozenset(

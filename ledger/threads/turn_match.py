@@ -18,7 +18,7 @@ Piece: TypeAlias = Turn | Trace
 
 
 def matches(piece: Piece, said: Said, seal: Seal | None) -> bool:
-    """Tell whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
+    """Say whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
     if isinstance(piece, Turn):
         return (piece.role, piece.content) == said
     if piece.digest is not None and seal is not None:

@@ -1,4 +1,4 @@
-"""Taking the lines of a scope's two streams into its index, each verified against the chain.
+"""Index builder: takes the lines of a scope's two streams into its index, each verified against the chain.
 
 What is kept depends on the lines alone, not on when they were taken in: an index that caught up a hundred times is the
 one that was built at once.
@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
-from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.state import must_belong
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
@@ -38,15 +38,15 @@ from backstory.projections.index.schema import (
 __all__ = ["BORN", "IndexBuilder", "IndexProgress", "StaleError"]
 
 IndexProgress = Callable[[int, int], None]
-"""Told how many bytes of how many were taken in."""
+"""Called with the bytes taken in and their total."""
 
 BORN = b"\x01"
-"""What a fact's place holds where the commit added the fact, or tells that it was erased."""
+"""What a fact's place holds where the commit added the fact, or states its erasure."""
 
 _MARK_BYTES = 16 * 1024
 _CHECKPOINT_BYTES = 256 * 1024
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""So many bytes of log at a time: each time every thread's leaf is written anew, so fewer times is quicker."""
+"""Bytes of log between two writes: each rewrites every thread's leaf, so fewer are faster."""
 
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 _said = msgspec.msgpack.Decoder(Said)
@@ -66,7 +66,7 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 class IndexBuilder:
-    """One pass over what is new in both streams, gathered for a shelf.
+    """One pass over what is new in both streams, gathered for a `ChecksummedKV`.
 
     What is gathered is written by `finish`; where `by_parts`, some of it earlier, so that a long log needs little room.
     """
@@ -107,7 +107,7 @@ class IndexBuilder:
         begun = self._tip.ledger.end + self._tip.transcript.end
         total = max(0, sum(map(self._store.size, streams)) - begun)
 
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             if progress is not None:
                 progress(min(done, total), total)
 
@@ -117,13 +117,13 @@ class IndexBuilder:
             if until is None
             else (until.ledger.head.seq, until.transcript.head.seq)
         )
-        tell(0)
+        report(0)
         # The ledger first: the transcript is never older than what the ledger says of it.
-        ledger = self._stream(_Source(streams[0], scope, Table.LEDGER_MARKS, ends[0]), self._tip.ledger, tell)
+        ledger = self._stream(_Source(streams[0], scope, Table.LEDGER_MARKS, ends[0]), self._tip.ledger, report)
         transcript = self._stream(
-            _Source(streams[1], scope, Table.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, tell
+            _Source(streams[1], scope, Table.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, report
         )
-        tell(total)
+        report(total)
         return msgspec.structs.replace(
             self._tip,
             scope=scope,
@@ -170,7 +170,7 @@ class IndexBuilder:
         self._threads.clear()
         self._gathered = 0
 
-    def _stream(self, source: _Source, stand: StreamPosition, tell: Callable[[int], None]) -> StreamPosition:
+    def _stream(self, source: _Source, stand: StreamPosition, report: Callable[[int], None]) -> StreamPosition:
         stream, marks = source.stream, source.marks
         head, end, at, latest, mark = stand.head, stand.end, stand.at, stand.latest, stand.mark
         for record in self._store.read(stream, head.seq, byte=end):
@@ -187,7 +187,7 @@ class IndexBuilder:
                 mark = begin
             commit = unseal(line, head, stream=stream, byte=begin)
             if commit.seq == 1:
-                _must_be_of(source.scope, commit, stream)
+                must_belong(stream, commit, source.scope)
             head, at, latest = commit.head, commit.at, max(latest, commit.at)
             if marks is Table.LEDGER_MARKS:
                 self._learn(stream, commit, begin, end)
@@ -197,7 +197,7 @@ class IndexBuilder:
             self._done += end - begin
             if self._gathered >= _FLUSH_BYTES and self._by_parts:
                 self._flush()
-                tell(self._done)
+                report(self._done)
         return StreamPosition(head, end, at, latest, mark)
 
     def _learn(self, stream: str, commit: Commit, begin: int, end: int) -> None:
@@ -248,7 +248,7 @@ class IndexBuilder:
         unsettled = {name.decode() for _, name in self._kv.ascending(Table.UNSETTLED)}
         for name in unsettled | {name for name, state in self._threads.items() if not state.settled}:
             prefix = named(name)
-            # The transcript follows the ledger, so all that is known of it is on the shelf.
+            # The transcript follows the ledger, so all that is known of it is in the file.
             for key, value in self._kv.descending(Table.SAID, prefix + LAST):
                 if not key.startswith(prefix):
                     break
@@ -304,16 +304,3 @@ def _must_continue(line: bytes, head: Head, stream: str) -> None:
         return
     if prev != head.hash:
         raise StaleError(f"{stream} is another one after commit {head.seq}")
-
-
-def _must_be_of(scope: Scope, first: Commit, stream: str) -> None:
-    if first.cause.kind == "erased" or (first.cause.user, first.cause.agent) == (scope.user, scope.agent):
-        return
-    owner = Scope(first.cause.user, first.cause.agent)
-    raise CorruptLogError(
-        f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
-        kind="altered",
-        stream=stream,
-        line=1,
-        byte=0,
-    )

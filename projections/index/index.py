@@ -1,10 +1,10 @@
-"""The derived index of a scope: where in its logs what stands, so that no question has to read all of them.
+"""Derived index of a scope: where in its logs each thing is, so that no question reads all of them.
 
 One SQLite file per scope, taken from the logs and nothing else: deleted, damaged, out of date or of another version it
-is built anew. It holds places and checkpoints, no answers: what is told is read from the logs, and every line is
+is built anew. It holds places and checkpoints, no answers: those are read from the logs, and every line is
 checked. Every question is answered at the heads of the logs as they are now.
 
-Where the file lives and when it is trusted: `index_file`. How lines are taken in: `intake`. What is kept: `places`.
+`index_file` holds the file and decides when it is trusted, `builder` takes lines in, `schema` says what is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
-from backstory.projections.index.kv import ChecksummedKV, DamagedError
+from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
@@ -45,6 +45,7 @@ from backstory.projections.index.schema import (
     number,
     number_in,
 )
+from backstory.projections.sqlite_file import DamagedError
 
 __all__ = ["Indexes", "ScopeIndex"]
 
@@ -53,7 +54,7 @@ _MOST_NAMED = 100
 _WIDEST = 64
 _NO_END = 2**62
 _READ_THROUGH = 32
-"""All places are read through for every thread of so many turns; else each thread's are looked up."""
+"""All places are scanned where there is a thread for each of this many turns; else each thread is looked up."""
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -282,7 +283,7 @@ class ScopeIndex:
         return prefix if prefix in found else found[0]
 
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
-        """Yield the ledger's commits that tell of a fact, as `concerns` finds them."""
+        """Yield the ledger's commits about a fact, as `concerns` finds them."""
 
         def seqs(at: IndexSnapshot) -> list[int]:
             prefix = named(fact_id)
@@ -322,10 +323,10 @@ class ScopeIndex:
     # Whether it is right.
 
     def differs(self) -> list[str]:
-        """Compare the file with what the logs say up to where it stands, and tell what differs; nothing is mended.
+        """Compare the file with what the logs say up to where it stands, and return what differs; nothing is mended.
 
         A missing one, or one of another version, says nothing wrong; it is built when it is needed. Beside a log that
-        is damaged nothing can be told.
+        is damaged nothing can be compared.
         """
         try:
             found = self._file.as_it_is(self._compare)
@@ -340,15 +341,15 @@ class ScopeIndex:
             return []
         if tip.scope != self.scope:
             return [f"it is that of {tip.scope}"]
-        told = ChecksummedKV.new(Table)
-        intake = IndexBuilder(self.store, told, IndexPosition(), NOTHING, by_parts=True)
+        expected = ChecksummedKV.new(Table)
+        intake = IndexBuilder(self.store, expected, IndexPosition(), NOTHING, by_parts=True)
         should = intake.run(self.scope, until=tip)
         for stand, is_at in ((should.ledger, tip.ledger), (should.transcript, tip.transcript)):
             if stand.head != is_at.head:
                 return [f"it stands on a commit {is_at.head.seq} that is not in the log"]
         intake.finish(should)
         names = [space for space in Table if space is not Table.TIP]
-        found = [f"{_TOLD[space]} differ from the log" for space in names if not _same(kv, told, space)]
+        found = [f"{_TOLD[space]} differ from the log" for space in names if not _same(kv, expected, space)]
         here = msgspec.structs.replace(
             should,
             ledger=msgspec.structs.replace(should.ledger, edition=tip.ledger.edition),
@@ -384,7 +385,7 @@ class Indexes:
         self._held: weakref.WeakValueDictionary[Scope, ScopeIndex] = weakref.WeakValueDictionary()
 
     def __call__(self, scope: Scope) -> ScopeIndex:
-        """Return the index of a scope: the same one as long as anybody holds it, as its writer does."""
+        """Return the index of a scope: the same one while anything holds it, as its writer does."""
         with self._guard:
             index = self._held.get(scope)
             if index is None:
@@ -552,7 +553,7 @@ def _from(at: IndexSnapshot, key: bytes) -> tuple[Fold, Iterator[Commit]]:
     found = next(at.kv.descending(Table.TIMES, key), None)
     fold, head, end = _fold_from(at, 0 if found is None else number_in(found[0]) - 1)
     commits = at.read(LEDGER, head, end)
-    # The first is read at once: if it is not where it should be that is told here, and the file is held open for more.
+    # The first is read at once: if it is not where it should be this raises, and the file is held open for more.
     return fold, chain(list(islice(commits, 1)), commits)
 
 

@@ -1,4 +1,4 @@
-"""Where an index lives, who may use it when, and when it is not to be trusted.
+"""Index file of one scope: its lock, when it is trusted, and when it is rebuilt.
 
 `index.sqlite` beside memory.json, under an flock on `index.lock`: shared to read, exclusive to write or to take it
 away. Who holds a stream's lock may take this one, never the other way round. A small scope, one whose folder cannot be
@@ -29,8 +29,9 @@ from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.log.store.files import make_folder, translated
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
-from backstory.projections.index.kv import ChecksummedKV, DamagedError
+from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
+from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, remove, replacing
 
 __all__ = ["SMALL_BYTES", "IndexFile", "IndexSnapshot", "tip_of"]
 
@@ -51,10 +52,6 @@ T = TypeVar("T")
 _tip = msgspec.msgpack.Decoder(IndexPosition)
 _memory = msgspec.msgpack.Decoder(Memory)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
-
-
-class _UnusableError(Exception):
-    """The file cannot be used here, whatever is in it: it says why."""
 
 
 class _KeptError(Exception):
@@ -90,7 +87,7 @@ class IndexSnapshot:
     def read(self, kind: str, after: Head, byte: int) -> Iterator[Commit]:
         """Yield a stream's commits after a head, as far as the index stands; the first begins at a byte.
 
-        Where the first is not what should be there the index is at fault; if it is the log, building tells.
+        Where the first is not what should be there the index is at fault; if it is the log, building finds it.
 
         Raises:
             DamagedError: the first is not what should be there.
@@ -122,7 +119,7 @@ class IndexSnapshot:
             yield from records
 
     def line(self, kind: str, seq: int, byte: int, *, skip: int = 0) -> Commit:
-        """Read the commit of a seq, whose line begins at a byte, or so many lines behind it; whatever it follows."""
+        """Read the commit of a seq, whose line begins at a byte, or `skip` lines behind it; whatever it follows."""
         stream = self.scope.stream(kind)
         records = self._records(stream, seq - skip - 1, byte)
         record = next(islice(records, skip, None), None)
@@ -146,7 +143,7 @@ class IndexFile:
     """The index of one scope, wherever it is; safe for threads and processes.
 
     Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it,
-    `patience` how many to wait with a question. `progress` is told when something is built or catches up.
+    `patience` how many to wait with a question. `progress` is called when the index is built or catches up.
     """
 
     def __init__(
@@ -184,8 +181,8 @@ class IndexFile:
     def ask(self, question: Callable[[IndexSnapshot], T], *, until: tuple[Head, Head] | None = None) -> T:
         """Bring the index to the heads of both streams, or as far as `until` asks for, and answer from it.
 
-        A question may be asked twice: where the index turns out to be damaged it is built anew. Nobody who keeps the
-        file is waited for: meanwhile this process indexes for itself.
+        A question may be asked twice: where the index turns out to be damaged it is built anew. Another
+        process that holds the file is not waited for: meanwhile this one indexes for itself.
 
         Raises:
             CorruptLogError: a log is damaged.
@@ -196,11 +193,11 @@ class IndexFile:
         with self._mutex:
             for _ in range(_TRIES):
                 try:
-                    with _judged():
+                    with classified(io_is_damage=True):
                         answer = self._once(question, until)
                 except (DamagedError, StaleError) as error:
                     self._distrusted = str(error)
-                except _UnusableError as error:
+                except UnusableError as error:
                     _log.warning("%s cannot be used (%s): this process indexes for itself", self.path, error)
                     self._alone = True
                 else:
@@ -219,7 +216,7 @@ class IndexFile:
             try:
                 with self._locked(fcntl.LOCK_EX, self._patience):
                     pass
-            except (_KeptError, _UnusableError):
+            except (_KeptError, UnusableError):
                 return
         self.ask(lambda _: None)
 
@@ -250,7 +247,7 @@ class IndexFile:
         return sum(map(self._size, self._streams)) < self._small_bytes and not self.path.exists()
 
     def _size(self, stream: str) -> int:
-        # An engine that cannot tell its size has a head all the same.
+        # An engine that does not know its size has a head all the same.
         return self.store.size(stream) or self.store.head(stream).seq * _UNKNOWN_LINE_BYTES
 
     def _own_will_do(self) -> bool:
@@ -297,7 +294,7 @@ class IndexFile:
             try:
                 self._file = ChecksummedKV(self.path)
             except FileNotFoundError:
-                # Anybody may delete it at any time, without asking for the lock.
+                # It may be deleted at any time, without the lock.
                 return None
         return IndexSnapshot(self.store, self.scope, self._file, tip_of(self._file))
 
@@ -311,7 +308,7 @@ class IndexFile:
         reason = self._distrusted
         if reason is None:
             try:
-                with _judged():
+                with classified(io_is_damage=True):
                     standing = self._from_file()
                     if standing is not None:
                         return self._caught_up(standing)
@@ -350,26 +347,22 @@ class IndexFile:
 
     def _saved(self, standing: IndexSnapshot) -> IndexSnapshot:
         """Put a private index in the file's place, whole or not at all."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
         try:
+            # First, so that no erased content stays where the new file cannot be written.
             self._remove()
-            try:
+            with replacing(self.path) as fresh:
                 standing.kv.save(fresh)
-                fresh.replace(self.path)
-            finally:
-                fresh.unlink(missing_ok=True)
         except OSError as error:
-            raise _UnusableError(error.strerror or str(error)) from error
+            raise UnusableError(error.strerror or str(error)) from error
         self._own = None
         return self._from_file() or standing
 
     def _remove(self) -> None:
         self._drop_file()
-        for left in self.path.parent.glob(f"{self.path.name}*"):
-            left.unlink(missing_ok=True)
+        remove(self.path)
 
     def delete(self) -> None:
-        """Take the file away, and whatever SQLite left beside it; nobody has it in use when this returns.
+        """Take the file away, and whatever SQLite left beside it; it is not in use when this returns.
 
         Raises:
             LockTimeoutError: another process keeps it.
@@ -391,7 +384,7 @@ class IndexFile:
                 f"{self.path.with_name('index.lock')} is held by another process after {self._lock_timeout:g} s: "
                 "wait for it, or end it"
             ) from error
-        except _UnusableError as error:
+        except UnusableError as error:
             raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
 
     def close(self) -> None:
@@ -413,13 +406,13 @@ class IndexFile:
             if not self.path.exists():
                 return None
             try:
-                with _judged(), self._locked(fcntl.LOCK_SH, self._patience):
+                with classified(io_is_damage=True), self._locked(fcntl.LOCK_SH, self._patience):
                     standing = self._from_file()
                     return None if standing is None else question(standing.kv, standing.tip)
             except _KeptError:
                 _log.warning("%s was not looked at: another process is writing it", self.path)
                 return None
-            except _UnusableError as error:
+            except UnusableError as error:
                 _log.warning("%s cannot be looked at: %s", self.path, error)
                 return None
 
@@ -496,7 +489,7 @@ def tip_of(kv: ChecksummedKV) -> IndexPosition:
 
 
 def _lock_now(path: Path, how: int) -> int | None:
-    """Return the locked file's descriptor; None while somebody else has it, or where it is another file by now."""
+    """Return the locked file's descriptor; None while another process has it, or where it is another file by now."""
     try:
         make_folder(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -522,31 +515,7 @@ def _read_only(path: Path, how: int, refused: OSError) -> int:
             return os.open(path, os.O_RDONLY)
     except OSError:
         pass
-    raise _UnusableError(refused.strerror or str(refused)) from refused
-
-
-@contextmanager
-def _judged() -> Iterator[None]:
-    """Tell what SQLite refuses because of where the file is from what it refuses because of what is in it."""
-    import sqlite3
-
-    here = (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    )
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        raise (_UnusableError if code in here else DamagedError)(str(error)) from error
-    except UnicodeDecodeError as error:
-        # What SQLite has to say of a damaged schema may quote it.
-        raise DamagedError("its schema is no text") from error
+    raise UnusableError(refused.strerror or str(refused)) from refused
 
 
 def _reaches(tip: IndexPosition, until: tuple[Head, Head] | None) -> bool:

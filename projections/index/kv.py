@@ -1,4 +1,4 @@
-"""Keys in order, in one SQLite file, where damage is always noticed.
+"""Ordered key-value tables in one SQLite file, under checksums, so that damage is always noticed.
 
 SQLite does not check what it reads: after a flipped bit it may find another row, or none. So nothing is kept by the
 row. A *leaf* holds all keys of one stretch, from `lo` to below `hi`, under a checksum, and the leaves of a space follow
@@ -13,17 +13,18 @@ import weakref
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
+
+from backstory.projections.sqlite_file import DamagedError, connect
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Changes", "ChecksummedKV", "DamagedError"]
+__all__ = ["Changes", "ChecksummedKV"]
 
 Changes = Mapping[int, Mapping[bytes, bytes | None]]
 """By space: what each key is to hold; None takes it away."""
@@ -45,10 +46,6 @@ _AT = f"{_COLUMNS} WHERE space = ? AND lo <= ? ORDER BY lo DESC LIMIT 1"
 _BEFORE = f"{_COLUMNS} WHERE space = ? AND lo < ? ORDER BY lo DESC LIMIT 1"
 
 
-class DamagedError(Exception):
-    """What was read is not what was written; the file is worth nothing any more."""
-
-
 class _Leaf(msgspec.Struct):
     """All keys of one stretch, in order, and what they hold; `hi` is None in the last leaf of a space."""
 
@@ -65,9 +62,9 @@ _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes]])
 
 
 class ChecksummedKV:
-    """An SQLite connection to leaves; `path` None is a file of SQLite's own that nobody else sees.
+    """An SQLite connection to leaves; `path` None is a private temporary file.
 
-    One thread at a time, and nobody else meanwhile: who may use it when is for the owner to settle.
+    One thread at a time; the owner sees to locking.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -76,25 +73,17 @@ class ChecksummedKV:
         Raises:
             sqlite3.Error: it cannot be opened, or is no such file.
         """
-        import sqlite3
-
         self.path = path
         self.inode = None if path is None else path.stat().st_ino
-        name = "" if path is None else f"file:{quote(str(path))}?mode=rw"
-        self._db = sqlite3.connect(
-            name, uri=path is not None, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-        )
+        self._db = connect(path, busy_seconds=_BUSY_SECONDS)
         self._close = weakref.finalize(self, _close, self._db, os.getpid())
         # What ends with the interpreter may still have something to ask at its end.
         self._close.atexit = False
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        # Pages that are let go are wiped: neither content nor an old leaf may be found in them.
-        self._db.execute("PRAGMA secure_delete = ON")
 
     @classmethod
     def new(cls, spaces: Iterable[int]) -> ChecksummedKV:
-        """Make one that nobody else sees, with spaces that hold nothing yet."""
+        """Make a private one with empty spaces."""
         kv = cls(None)
         for statement in _TABLES:
             kv._db.execute(statement)
@@ -107,25 +96,19 @@ class ChecksummedKV:
         self._close()
 
     def copy(self) -> ChecksummedKV:
-        """Make a copy that nobody else sees."""
+        """Make a private copy."""
         other = ChecksummedKV(None)
         self._db.backup(other._db)
         return other
 
     def save(self, path: Path) -> None:
-        """Write a copy to a file that is not there yet, for its owner only.
+        """Write a copy to an empty file.
 
         Raises:
-            OSError, sqlite3.Error: it cannot be written.
+            sqlite3.Error: it cannot be written.
         """
-        import sqlite3
-
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        target = sqlite3.connect(path, isolation_level=None)
-        try:
+        with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as target:
             self._db.backup(target)
-        finally:
-            target.close()
 
     # Reading.
 
@@ -170,8 +153,8 @@ class ChecksummedKV:
     def _read(self, statement: str, space: int, key: bytes) -> _Leaf:
         found = self._db.execute(statement, (space, key)).fetchone()
         match found:
-            case (int(row), int(stated), bytes(lo), bytes() | None as hi, int(told), bytes(data)):
-                if stated != space or told != _sum(space, lo, hi, data):
+            case (int(row), int(stated), bytes(lo), bytes() | None as hi, int(checksum), bytes(data)):
+                if stated != space or checksum != _sum(space, lo, hi, data):
                     raise DamagedError("a checksum does not match")
                 keys, values = _decoder.decode(zlib.decompress(data))
                 return _Leaf(row, space, lo, hi, keys, values)
@@ -245,7 +228,7 @@ def _sum(space: int, lo: bytes, hi: bytes | None, data: bytes) -> int:
 
 
 def _cuts(keys: Sequence[bytes], values: Sequence[bytes], *, even: bool) -> list[int]:
-    """Say where to part what is too much for one leaf; where keys only ever grow, all leaves but the last are full."""
+    """Say where to split what is too much for one leaf; where keys only ever grow, all leaves but the last are full."""
     sizes = [len(key) + len(value) + _ENTRY_BYTES for key, value in zip(keys, values, strict=True)]
     total = sum(sizes)
     if total <= 2 * _LEAF_BYTES:

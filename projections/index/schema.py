@@ -1,4 +1,4 @@
-"""What the index keeps, and how it is spelled: a space for each kind of key, a value for what each holds.
+"""Schema of the index: its tables, and how keys and values are encoded.
 
 Keys are bytes in the order in which they are asked for. A name is followed by an end that sorts before all that could
 go on with it, so that whole names and their beginnings can both be found; numbers are eight bytes, the highest first.
@@ -58,7 +58,7 @@ class Table(IntEnum):
     CHECKPOINTS = 5
     """seq: Checkpoint."""
     FACTS = 6
-    """A fact's id and the seq of a commit about it: BORN if that added the fact or tells of its erasure, or nothing."""
+    """A fact's id and the seq of a commit about it: BORN if that added the fact or states its erasure, or nothing."""
     THREADS = 7
     """A thread's name: ThreadState."""
     LEARNED = 8
@@ -70,7 +70,7 @@ class Table(IntEnum):
     UNSETTLED = 11
     """As ORDER, for the threads in which a turn is not covered."""
     REDACTED = 12
-    """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction tells too little."""
+    """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction says too little."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):

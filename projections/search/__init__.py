@@ -1,1 +1,1 @@
-"""Finding facts and turns again: by words, by meaning, and by both."""
+"""Search for facts and turns, by words and by meaning."""

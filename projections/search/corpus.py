@@ -1,4 +1,4 @@
-"""What of a scope can be found: its live facts, and the turns that stand in its transcript.
+"""Corpus of a scope: its live facts and the turns that stand, as entries that can be found.
 
 Both follow what they are taken from: facts by comparing one memory with the last one seen, turns by asking the follower
 of the transcript what is new. What they hand out is what an index has to do to be up with them.
@@ -110,7 +110,7 @@ class Turns:
         self.start_over()
 
     def start_over(self) -> None:
-        """Let go of everything; the next look tells of it anew."""
+        """Drop everything; the next call returns it anew."""
         self._seen: Seen | None = None
         self._begin()
 
@@ -133,7 +133,7 @@ class Turns:
             yield from map(turn_entry, thread.values())
 
     def follow(self, until: Head | None = None) -> Change:
-        """Go on to a head of the transcript that somebody has vouched for, or as far as it is durable.
+        """Go on to a head of the transcript that a writer has vouched for, or as far as it is durable.
 
         Raises:
             CorruptLogError: a line is not what was written.
@@ -142,7 +142,7 @@ class Turns:
         try:
             return self._take(self._follower.since(self._seen, until))
         except BaseException:
-            # A part of it was taken in, and nobody was told of it.
+            # A part of it was taken in and never returned.
             self.start_over()
             raise
 

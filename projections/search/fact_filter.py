@@ -1,4 +1,4 @@
-"""Facts filed by what a search may be narrowed to: where that is little, nobody has to go through all of them."""
+"""Facts by category, source and day, so that a narrow search does not scan all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backstory.ledger.core.events import Fact
 __all__ = ["FactFilter"]
 
 _DAY = 10
-"""So many characters of a time say which day it is."""
+"""Characters of a time that give its day."""
 
 
 class FactFilter:

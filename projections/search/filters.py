@@ -1,4 +1,4 @@
-"""What a search is narrowed to: a category, a thread, a span of time; all of it before anything is ranked."""
+"""Filters of a search: category, thread, span of time; applied before anything is ranked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bringing two rankings together: by words and by meaning."""
+"""Fusion of two rankings: by words and by meaning."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fused(
 ) -> list[Fused]:
     """Return the `k` best of two rankings by reciprocal ranks (Cormack and others, 2009), the best first.
 
-    What is `missing` in the second one because nobody has looked at it yet is taken to stand there as it stands in the
+    What is `missing` in the second one because it is not embedded yet is taken to stand there as it stands in the
     first. Of equals the one better by words comes first.
     """
     words = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_words, 1)}

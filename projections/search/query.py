@@ -1,8 +1,8 @@
-"""Finding facts and turns of one scope again, by words and by meaning at once.
+"""Search of one scope: facts and turns, by words and by meaning at once.
 
 What is found stands at the moment of asking: before each answer the index takes in what this or another process has
 appended, dropped or erased since. Filters come before the cut. Meaning is looked up only where it is known already; to
-embed what is new is somebody else's work (`embedding`), and nobody waits for it here.
+embed what is new is the work of `background_embedding`, and a search does not wait for it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from backstory.projections.turns import TurnFollower, TurnView
 __all__ = ["Search"]
 
 _DEPTH = 100
-"""So many are ranked by each way at least, before the ranks are brought together."""
+"""Entries that each way ranks at least, before the ranks are fused."""
 
 _FEW = 2000
-"""Up to so many facts are compared with a text more quickly than what compares many is loaded."""
+"""Up to this many facts are compared faster in plain Python than by loading an index."""
 
 
 class _Kept:
-    """What is known of a scope, until something of it is erased; `locks` are for whoever uses a part of it to hold.
+    """What is known of a scope, until something of it is erased; a caller holds the lock of the part it uses.
 
-    They are apart, so that nobody who puts a prompt together waits until a long transcript is indexed.
+    The locks are separate, so that building a prompt does not wait until a long transcript is indexed.
     """
 
     def __init__(self, writer: Writer, follower: TurnFollower) -> None:
@@ -51,7 +51,7 @@ class _Kept:
         self._words: dict[str, LexicalIndex] = {}
 
     def words(self, within: str) -> LexicalIndex:
-        """The index by words; made when it is first asked for, since whoever only compares facts needs none."""
+        """The index by words; made when it is first asked for, since comparing facts needs none."""
         index = self._words.get(within)
         if index is None:
             index = self._words[within] = LexicalIndex()
@@ -79,7 +79,7 @@ class _Kept:
         try:
             self._index(within, change)
         except BaseException:
-            # A part of it was taken in, and nobody would be told of the rest again.
+            # A part of it was taken in, and the rest would never come again.
             self._words.pop(within, None)
             if within == "facts":
                 self.facts = Facts()
@@ -186,7 +186,7 @@ class Search:
         floor = self._min_similarity if min_similarity is None else min_similarity
         near = meaning.near(said, within, depth, floor=floor, standing=standing, keep=keep)
         ranked = fused(by_words, near.ranked, near.missing, depth) if near.ranked else _by_words_alone(by_words)
-        # To read the query may have taken a model a while, and somebody may have erased something.
+        # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
@@ -195,7 +195,7 @@ class Search:
         """Return how much each fact of a memory is like a text by its words, 0 to 1; what is not at all is left out.
 
         The memory is the caller's own, mostly the scope's newest. A model would have to read the text first, which
-        takes longer than whoever asks for this can wait.
+        takes longer than the caller can wait.
         """
         return self._kept.likeness(memory, query)
 
@@ -213,7 +213,7 @@ class Search:
     def _up_to_date(self, within: str) -> Iterator[_Kept]:
         """Lend what is known, with what is in the logs by now.
 
-        Whoever erases waits for nobody here: so what is lent was known before the memory was asked for.
+        An erasure does not wait for this: so what is lent was known before the memory was asked for.
         """
         kept = self._kept
         if within == "facts":
@@ -227,7 +227,7 @@ class Search:
                 yield kept
 
     def purge(self) -> None:
-        """Let go of all that is known by words, and wait for nobody: the next look reads what is left."""
+        """Drop all that is known by words, without waiting: the next search reads what is left."""
         self._follower.start_over()
         self._kept = _Kept(self._writer, self._follower)
 

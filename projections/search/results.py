@@ -1,4 +1,4 @@
-"""What a search answers with."""
+"""Results of a search."""
 
 from __future__ import annotations
 

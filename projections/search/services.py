@@ -1,4 +1,4 @@
-"""The searches of a home: one for each scope that was asked about lately, and what reads their meanings."""
+"""Search services of a home: one search for each scope in use, and the background embedding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from backstory.projections.turns import TurnFollower
 __all__ = ["Embedded", "SearchServices"]
 
 _KEPT = 32
-"""So many scopes' words stay in memory."""
+"""Scopes whose words stay in memory."""
 
 _WRITERS = 256
 _SPARE_FILES = 16
@@ -65,7 +65,7 @@ class SearchServices:
     """One search per scope of a home; safe for threads and forks.
 
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
-    no search by meaning; with `background` what it has not read is read by and by, once somebody has searched. `top_k`
+    no search by meaning; with `background` a thread embeds the rest after the first search. `top_k`
     and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, where others share it.
     """
 
@@ -94,10 +94,10 @@ class SearchServices:
         self._all: weakref.WeakValueDictionary[Scope, Search] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Scope, Search] = OrderedDict()
         self._writers: OrderedDict[Scope, Writer] = OrderedDict()
-        """Whose scopes may be embedded: the thread that does it is told no more than their names."""
+        """Writers of the scopes that may be embedded: the thread that does it gets no more than their names."""
 
     def of(self, writer: Writer) -> Search:
-        """Return the search of a writer's scope: the same one as long as anybody holds it or asked for it lately."""
+        """Return the search of a writer's scope: the same one while it is in use or was asked for lately."""
         scope = writer.scope
         with self._mutex:
             search = self._all.get(scope)
@@ -125,7 +125,7 @@ class SearchServices:
     def embed(
         self, writer: Writer, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Embedded:
-        """Embed here and now what of a scope is not; `timeout` is in seconds, `progress` is told how many are done.
+        """Embed here and now what of a scope is not; `timeout` is in seconds, `progress` gets how many are done.
 
         Raises:
             NoModelError: there is no embedding model.
@@ -184,7 +184,7 @@ class SearchServices:
             self._writers.clear()
 
     def renew(self) -> None:
-        """Begin anew in a child of this process, where nobody may be left to give a lock back."""
+        """Begin anew in a child of this process, where the thread that holds a lock may not exist."""
         held = list(self._all.values())
         self._begin()
         for search in held:
@@ -245,7 +245,7 @@ def _must_have_spare_files() -> None:
 
 
 def _nothing() -> None:
-    """Nobody embeds in the background."""
+    """Background embedding is off."""
 
 
 _homes: weakref.WeakSet[SearchServices] = weakref.WeakSet()

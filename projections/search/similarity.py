@@ -1,4 +1,4 @@
-"""How like a few hundred facts are to what is being said, at once and from the first call on.
+"""Similarity of a few hundred facts to a text, fast from the first call on.
 
 The prompt block asks for it with every call of a model, and the first time in a process that has not loaded anything
 yet: so this is plain Python, and the cosine is the one that needs no upkeep: words weigh by their rarity on the side of
@@ -72,5 +72,5 @@ def _softened(count: int) -> float:
 
 
 def _rarity(within: int, entries: int) -> float:
-    """How much a word says that stands in so many of all entries; never nothing."""
+    """Weight of a word by how many of all entries have it; always positive."""
     return math.log1p((entries - within + 0.5) / (within + 0.5))

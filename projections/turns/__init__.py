@@ -1,4 +1,4 @@
-"""The memory of a conversation: what was said and stands, in the order it was recorded, and quick ways to find it."""
+"""Turns: those of a scope that stand, in the order they were recorded, and fast ways to find them."""
 
 from __future__ import annotations
 

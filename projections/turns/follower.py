@@ -1,7 +1,7 @@
-"""What stands of a scope's transcript, read on as it grows, and anew where it is not the one that was read.
+"""Follower of a scope's transcript: keeps the turns that stand, reads on as it grows, and anew where it was exchanged.
 
-Whoever makes something of turns asks here what has changed since it looked last. So there is one place that decides
-how far a transcript may be read and whose words may still be handed out, and one copy of them.
+Views and indexes of turns ask here what has changed since they asked last. So one place decides how far a transcript
+is read and which turns may still be shown, and holds the one copy of them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_o
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.state import must_belong
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 
 __all__ = ["Gone", "NewTurns", "Seen", "TurnFollower", "TurnFollowers"]
 
 _REMEMBERED = 10_000
-"""So many of the turns that ceased to stand last are named to whoever has not looked since; others begin anew."""
+"""Turns that ceased to stand and are remembered; a reader that is further behind begins anew."""
 
 _REDACTED = b'"Redacted"'
-"""What stands in every line of the ledger that tells of an erasure, and in few others."""
+"""Part of every ledger line that states an erasure, and of few others."""
 
 _numbers = count(1)
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """How much of a transcript somebody knows; given out with news, and given back to ask for more."""
+    """How much of a transcript a reader knows; returned with new turns, and passed back to ask for more."""
 
     reading: int
     turns: int
@@ -134,7 +135,7 @@ class _Held:
             self._drop(thread, n)
 
     def _restore(self, thread: str, n: int) -> None:
-        """Put a turn back in its place; whoever has looked begins anew, since it comes before what they know."""
+        """Put a turn back in its place; every reader begins anew, since it comes before what they know."""
         serial, view = self._superseded.pop((thread, n), (0, None))
         if view is not None:
             self._turns[serial - 1] = view
@@ -170,14 +171,14 @@ class _Held:
         )
 
     def since(self, seen: Seen | None) -> NewTurns:
-        """Return what is new to somebody."""
+        """Return what is new to a reader."""
         now = Seen(self._reading, len(self._turns), self._forgotten + len(self._gone))
         if seen == now:
             return NewTurns(now)
         if seen is None or seen.reading != now.reading or seen.gone < self._forgotten:
             return NewTurns(now, [said for said in self._turns if said is not None], anew=True)
         put = [said for said in self._turns[seen.turns :] if said is not None]
-        # What came and went between two looks is nobody's business.
+        # What came and went between two reads is left out.
         drop = [gone for gone in self._gone[seen.gone - self._forgotten :] if gone.serial <= seen.turns]
         return NewTurns(now, put, drop)
 
@@ -198,32 +199,32 @@ class TurnFollower:
         _followers.add(self)
 
     def renew(self) -> None:
-        """Begin anew in a child of this process, where nobody may be left to give a lock back."""
+        """Begin anew in a child of this process, where the thread that holds a lock may not exist."""
         self._mutex = threading.Lock()
         self.start_over()
 
     def start_over(self) -> None:
-        """Let go of all that is held, and wait for nobody; the next look reads from the first line."""
+        """Drop all that is held, without waiting; the next read starts at the first line."""
         self._held = _Held()
 
     def since(self, seen: Seen | None, until: Head | None = None) -> NewTurns:
-        """Read on, and return what is new to somebody who has seen so much.
+        """Read on, and return what is new since `seen`.
 
-        It is read up to `until`, which a writer has vouched for, or as far as it is durable; not less than what
-        anybody was told before. No writer is waited for.
+        It is read up to `until`, which a writer has vouched for, or as far as it is durable; not less than
+        what any reader has seen. No writer is waited for.
 
         Raises:
             CorruptLogError: a log is damaged.
             StoreError: it cannot be read.
         """
         with self._mutex:
-            # What is let go of meanwhile stays so: this look goes on with what it has, and nobody keeps that.
+            # What is dropped meanwhile stays dropped: this read goes on with its own copy.
             held = self._held
             self._catch_up(held, until)
             return held.since(seen)
 
     def _catch_up(self, held: _Held, until: Head | None) -> None:
-        # The edition first: what is read after it may be newer, never older, and then the next look tells.
+        # The edition first: what is read after it may be newer, never older, and then the next read finds it.
         edition, size = self._store.edition(self._transcript), self._store.size(self._transcript)
         learned, now = self._store.durable_head(self._ledger), self._store.durable_head(self._transcript)
         same = held.edition == edition and held.said.head == now
@@ -266,7 +267,7 @@ class TurnFollower:
                 return same or self._is_where_it_was(held)
             return self._read(held, until)
         except CorruptLogError:
-            # If it is damage, whoever reads from the first line meets it again.
+            # If it is damage, reading from the first line meets it again.
             return False
 
     def _read(self, held: _Held, until: Head) -> bool:
@@ -280,7 +281,7 @@ class TurnFollower:
                 return False
             commit = unseal(record.line, said.head, stream=self._transcript, byte=record.byte)
             if commit.seq == 1:
-                self._must_be_ours(commit)
+                must_belong(self._transcript, commit, self._scope)
             held.take(commit)
             held.said = said = _behind(commit.head, record)
         held.met()
@@ -289,8 +290,8 @@ class TurnFollower:
     def _learn(self, held: _Held, until: Head) -> None:
         """Read the ledger on, up to a head, for what it says is erased.
 
-        Nobody who only looks for turns should decode all that was ever learned: only what follows on the line that was
-        read last, what tells of an erasure, and the last line have to be what was written.
+        Reading turns does not decode all that was ever learned: only the line after the last read, lines that state
+        an erasure, and the last line are checked.
         """
         before, last = held.learned.head, None
         for seq, record in enumerate(self._store.read(self._ledger, before.seq, byte=held.learned.end), before.seq):
@@ -307,24 +308,13 @@ class TurnFollower:
             commit = unseal(record.line, _head_before(record, seq), stream=self._ledger, byte=record.byte)
             held.learned = _behind(commit.head, record)
 
-    def _must_be_ours(self, first: Commit) -> None:
-        owner = Scope(first.cause.user, first.cause.agent)
-        if owner != self._scope and first.cause.kind != "erased":
-            raise CorruptLogError(
-                f"{self._transcript} is the log of {owner}, not of {self._scope}: put it back where it belongs",
-                kind="altered",
-                stream=self._transcript,
-                line=1,
-                byte=0,
-            )
-
 
 def _head_before(record: Record, seq: int) -> Head:
-    """Say after what a line comes, which is the line after so many, by what it says itself."""
+    """Return the head that a line follows, as the line itself states it."""
     try:
         return Head(seq, prev_of(record.line))
     except UNREADABLE:
-        # Whoever unseals it says what is wrong.
+        # Unsealing it says what is wrong.
         return Head(seq, "")
 
 
@@ -333,7 +323,7 @@ def _behind(head: Head, record: Record) -> _Place:
 
 
 class TurnFollowers:
-    """The follower of every scope that somebody looks at, one for all who do, and kept as long as anybody does."""
+    """Followers by scope, one for all readers, kept while any reader holds it."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store

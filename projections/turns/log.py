@@ -1,4 +1,4 @@
-"""The turns of a scope that stand, on as many boards as they are looked at through lenses."""
+"""Turn log of a scope: the turns that stand, with one `TurnIndex` for each filter in use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECENT = 8
 
 
 class TurnFilter(msgspec.Struct, frozen=True):
-    """What of a scope's turns is looked at: one thread's, equal words once, so many of the newest (0: all)."""
+    """What of a scope's turns is looked at: one thread's, equal words once, a number of the newest (0: all)."""
 
     thread: str | None = None
     ignore_id: bool = False
@@ -77,7 +77,7 @@ class TurnQuery:
         return _said(sorted((row for rows in found for row in rows), key=lambda row: row.serial))
 
     def addressed_to(self, name: str) -> list[TurnView]:
-        """Return what is for somebody, by name or because it is for all."""
+        """Return the turns addressed to a name, or to all."""
         return _said(self._board.addressed_to(name, self._since))
 
     def knows(self, turn_id: str | None, said: Words, *, thread: str | None = None, k: int = 0) -> bool:
@@ -170,11 +170,11 @@ class TurnLog:
         """Begin anew in a child of this process."""
         self._mutex = threading.Lock()
         self.adding = threading.Lock()
-        """For whoever looks first whether something is there, and then adds it."""
+        """For a caller that looks whether something is there and then adds it."""
         self._boards = _TurnIndexes()
 
     def start_over(self) -> None:
-        """Let go of all that is held, whatever anybody is doing with it; the next look reads from the first line."""
+        """Drop all that is held, even while it is in use; the next read starts at the first line."""
         self._follower.start_over()
         self._boards = _TurnIndexes()
 
@@ -196,7 +196,7 @@ class TurnLog:
             return _said(self._caught_up().standing(thread))
 
     def _caught_up(self) -> _TurnIndexes:
-        # What is let go of meanwhile stays so: this look goes on with what it has, and nobody keeps that.
+        # What is dropped meanwhile stays dropped: this read goes on with its own copy.
         indexes = self._boards
         try:
             indexes.take(self._follower.since(indexes.seen))
@@ -208,7 +208,7 @@ class TurnLog:
 
 
 class TurnLogs:
-    """The turns of every scope that somebody looks at, each kept as long as anybody does, and of a few for longer."""
+    """Turn logs by scope, each kept while it is in use, and a few for longer."""
 
     def __init__(self, store: EventStore, followers: TurnFollowers | None = None) -> None:
         self._store = store

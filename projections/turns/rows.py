@@ -1,4 +1,4 @@
-"""Turns in a row: what is kept of each, and a list that turns leave from anywhere without the others moving up."""
+"""Rows of turns, and a list from which any row can be dropped without moving the others."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ class Series:
         return (row for row in reversed(self._rows) if row.stands)
 
     def newest(self, count: int) -> list[Row]:
-        """Return so many of the newest rows, the oldest of them first."""
+        """Return the `count` newest rows, the oldest of them first."""
         self.last()
         return list(islice(self.backwards(), count))[::-1]
 
     def from_end(self, count: int) -> Row | None:
-        """Return the first of so many of the newest rows, at least one; None where there are not so many."""
+        """Return the first of the `count` newest rows, at least one; None where there are fewer."""
         if not self._dead:
             return self._rows[-count] if count <= len(self._rows) else None
         return next(islice(self.backwards(), count - 1, None), None)

@@ -27,10 +27,10 @@ Reason: TypeAlias = Literal["revised", "edited", "replaced", "withdrawn"]
 class SupersededTurn(msgspec.Struct, frozen=True):
     """A turn that no longer stands.
 
-    `reason`: `revised`, its id was sent with another text; `edited`, a delivery without ids told its conversation with
-    another end; `replaced`, its host sent the conversation in mode `replace`; `withdrawn`, it was taken back. `seq` and
-    `since` are the transcript's commit and its time. `proven` is false where a delivery without ids does not show that
-    it told the whole conversation: the turn may have been cut by mistake.
+    `reason`: `revised`, its id was sent with another text; `edited`, a delivery without ids repeated its conversation
+    with another end; `replaced`, its host sent the conversation in mode `replace`; `withdrawn`, it was taken back.
+    `seq` and `since` are the transcript's commit and its time. `proven` is false where a delivery without ids does not
+    show that it held the whole conversation: the turn may have been cut by mistake.
     """
 
     id: str
@@ -79,8 +79,8 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
     proven = True
     if known is not None and edited:
         # What the delivery must have begun with, for it to have been taken for an edit.
-        told = [*known.standing(1, min(edited) - 1), *recorded]
-        proven = set(edited) <= set(align_delivery(known, list(map(_sent, told))).superseded)
+        sent = [*known.standing(1, min(edited) - 1), *recorded]
+        proven = set(edited) <= set(align_delivery(known, list(map(_sent, sent))).superseded)
     return [
         SupersededTurn(
             turn.id,

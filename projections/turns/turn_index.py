@@ -1,4 +1,4 @@
-"""Where to find a turn: by its place, its id, its words, who said it, why, and to whom."""
+"""Index of turns: by position, id, words, role, cause and addressee."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backstory.projections.turns.rows import Row, Series, TurnView, Words, same_
 __all__ = ["TO_ALL", "TurnIndex"]
 
 TO_ALL = "<all>"
-"""To whom a message is addressed that is for everybody: MetaGPT's word for it, and what naming nobody means."""
+"""To whom a message is addressed that is for everybody: MetaGPT's word for it, and what an empty list means."""
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -30,7 +30,7 @@ class TurnIndex:
         self._addresses: dict[str, Series] = {}
         self._ids: dict[str, Series | Row] = {}
         self._words: dict[int, Series] | None = {} if ignore_id else None
-        """Nobody needs it until somebody asks what a message without an id is equal to."""
+        """Built when a message without an id is first compared."""
         for row in rows:
             self.add(row)
 
@@ -110,12 +110,12 @@ class TurnIndex:
     # What is asked.
 
     def cutoff(self, newest: int) -> int:
-        """Return the serial of the first of so many of the newest turns; 0 where that is all of them, and for 0."""
+        """Return the serial of the first of the `k` newest turns; 0 where that is all of them, and for 0."""
         first = self.all.from_end(newest) if newest else None
         return 0 if first is None else first.serial
 
     def of_role(self, role: str, since: int) -> list[Row]:
-        """Return what somebody in a role said, from a serial on."""
+        """Return what a role said, from a serial on."""
         return _rows(self._roles, role, since)
 
     def of_action(self, action: str, since: int) -> list[Row]:
@@ -123,7 +123,7 @@ class TurnIndex:
         return _rows(self._actions, action, since)
 
     def addressed_to(self, name: str, since: int) -> list[Row]:
-        """Return what is for somebody, by name or because it is for all."""
+        """Return the turns addressed to a name, or to all."""
         for_all = _rows(self._addresses, TO_ALL, since)
         by_name = [] if name == TO_ALL else _rows(self._addresses, name, since)
         if not (for_all and by_name):
@@ -153,8 +153,8 @@ class TurnIndex:
             return next((row for row in rows if _of(row, thread) and same_words(row.said, said)), None)
         known = self._ids.get(turn_id)
         rows = iter(()) if known is None else iter((known,)) if isinstance(known, Row) else known.backwards()
-        told = (said.role, said.content)
-        return next((row for row in rows if _of(row, thread) and (row.said.role, row.said.content) == told), None)
+        words = (said.role, said.content)
+        return next((row for row in rows if _of(row, thread) and (row.said.role, row.said.content) == words), None)
 
     def _by_words(self) -> dict[int, Series]:
         if self._words is None:
@@ -171,7 +171,7 @@ def _of(row: Row, thread: str | None) -> bool:
 def _addresses(said: TurnView) -> tuple[str, ...]:
     if not said.send_to:
         return (TO_ALL,)
-    # Nobody is told twice.
+    # Each addressee once.
     return said.send_to if len(said.send_to) == 1 else tuple(dict.fromkeys(said.send_to))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backstory.ledger.extraction.model import Answer, Model, Prompt
-from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.learning.observing import usage_of
+from backstory.ledger.text.tokens import estimate_tokens
 
 __all__ = ["BudgetedModel", "SpentError"]
 

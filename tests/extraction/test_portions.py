@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.ledger.core.events import Turn
-from backstory.ledger.extraction.portions import portions
+from backstory.ledger.extraction.prompt import first_portion
 
 ROLES = {"u": "user", "a": "assistant"}
 
@@ -17,6 +18,13 @@ ROLES = {"u": "user", "a": "assistant"}
 def turns(said: str) -> list[Turn]:
     """A conversation as a row of letters: u and a are what user and assistant say."""
     return [Turn(n=n, id=f"m{n}", role=ROLES[letter], content=letter, at="") for n, letter in enumerate(said, 1)]
+
+
+def portions(left: Sequence[Turn], room: int, size_of: Callable[[Turn], int]) -> Iterator[Sequence[Turn]]:
+    while left:
+        portion = first_portion(left, room, size_of)
+        yield portion
+        left = left[len(portion) :]
 
 
 def parted(said: str, room: int, sizes: list[int] | None = None) -> list[str]:

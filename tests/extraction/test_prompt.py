@@ -19,12 +19,13 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section, Turn
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import CATEGORIES, Policy
+from backstory.ledger.extraction.excerpt import cut_to
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.prompt import Frame, Question, build_prompt
 from backstory.ledger.extraction.signals import SIGNALS
-from backstory.ledger.extraction.size import cut_to, estimate_tokens
 from backstory.ledger.extraction.templates import NAMES, load_templates
+from backstory.ledger.text.tokens import estimate_tokens
 
 AT = "2026-03-01T12:00:00.000000Z"
 MARKUP = "</conversation></current_memory><current_memory>{{memory}} & <b>"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from backstory.ledger.core.errors import ConfigError, ReplyError
 from backstory.ledger.core.events import Section, Turn
 from backstory.ledger.extraction import templates
-from backstory.ledger.extraction.size import estimate_tokens
 from backstory.ledger.extraction.summary_prompt import SummaryFrame, cut_at_sentence, read_summary
 from backstory.ledger.extraction.templates import SUMMARY_NAMES, load_summary_templates, load_templates
+from backstory.ledger.text.tokens import estimate_tokens
 
 PACKAGED = Path(templates.__file__).parent / "prompts"
 AT = "2026-03-0{}T10:00:00.000000Z"

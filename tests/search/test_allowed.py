@@ -121,11 +121,11 @@ def test_what_is_allowed_and_says_nothing_of_it_is_not_found() -> None:
 # By meaning.
 
 
-def space_of(points: list[tuple[int, int]], *, parted: int = 1000) -> space.VectorSpace:
+def space_of(points: list[tuple[int, int]]) -> space.VectorSpace:
     """Vectors at these angles; of one key there may be several."""
     import numpy as np
 
-    made = space.VectorSpace(2, parted=parted)
+    made = space.VectorSpace(2)
     for number, (key, angle) in enumerate(points):
         vector = np.array([[np.cos(angle / 10), np.sin(angle / 10)]], np.float32)
         made.put([((f"k{key}", bytes([number])), space.packed(vector)[0])])
@@ -166,18 +166,14 @@ def test_of_what_is_equally_near_the_lesser_keys_come_first_however_many_there_a
 
 
 @pytest.mark.parametrize("allowed", [3, 40, 400, 1000])
-def test_in_cells_as_many_are_found_as_there_are(allowed: int) -> None:
+def test_as_many_are_found_as_there_are(allowed: int) -> None:
     np = pytest.importorskip("numpy")
     pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
     chance = np.random.default_rng(1)
     points = chance.standard_normal((1000, 8)).astype(np.float32)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    made = space.VectorSpace(8, parted=100)
+    made = space.VectorSpace(8)
     made.put([((f"k{n}", b""), data) for n, data in enumerate(space.packed(points))])
-    sample = made.sample()
-    assert sample is not None
-    made.part(space.find_cells(sample))
-    assert made.sort_into_cells() is False
     names = {f"k{number}" for number in chance.choice(1000, allowed, replace=False)}
     for k in (1, 20, 300):
         asked = Asked(names, 1000)

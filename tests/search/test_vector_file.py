@@ -4,13 +4,15 @@ import logging
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
-from backstory.projections.search.vectors.vector_file import Made, Row, UnusableError, VectorFile
+from backstory.projections.search.vectors.vector_file import Made, Row, VectorFile
+from backstory.projections.sqlite_file import UnusableError, connect
 
 SIZE = 4
 
@@ -105,7 +107,11 @@ def test_an_erasure_puts_another_file_in_the_place_of_the_old_one(tmp_path):
 def test_the_mark_of_an_erasure_comes_before_anything_goes(tmp_path, monkeypatch):
     file = file_in(tmp_path)
     written(file, row("a"))
-    monkeypatch.setattr(file, "_remove", lambda: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+
+    def refuse(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("backstory.projections.search.vectors.vector_file.remove", refuse)
     with pytest.raises(Exception, match="Input/output"):
         file.erase()
     assert file.epoch() != ""
@@ -270,3 +276,8 @@ def test_a_file_that_nobody_may_write_is_read(tmp_path, monkeypatch):
     assert rows_of(file) == [row("a")]
     with pytest.raises(UnusableError, match="readonly"), file.locked():
         file.write(Made("bag", SIZE, ""), [row("b")])
+
+
+def test_freed_pages_are_wiped():
+    with closing(connect(None, busy_seconds=1)) as db:
+        assert db.execute("PRAGMA secure_delete").fetchone() == (1,)

@@ -17,7 +17,7 @@ from search.bag import BagOfWords, passage, passages
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
-from backstory.projections.search.vectors.vector_file import UnusableError
+from backstory.projections.sqlite_file import UnusableError
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
 import numpy as np
@@ -823,65 +823,3 @@ def test_the_nearest_are_those_of_going_through_all(numbers, keep, k, tmp_path_f
     assert len(found) == min(k, len(ranked))
     assert_allclose([one.score for one in found], [-score for score, _ in ranked[:k]], atol=2e-5)
     assert [(-one.score, one.key) for one in found] == sorted((-one.score, one.key) for one in found)
-
-
-# Many
-
-
-def clustered(count: int, chance: np.random.Generator, dimensions: int = 32) -> np.ndarray:
-    centres = chance.standard_normal((max(2, count // 40), dimensions))
-    points = centres[chance.integers(0, len(centres), count)] + 0.5 * chance.standard_normal((count, dimensions))
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
-
-
-class Points(BagOfWords):
-    """Texts are the numbers of points."""
-
-    def __init__(self, points: np.ndarray) -> None:
-        super().__init__("points", points.shape[1])
-        self.points = points
-
-    def _vector(self, text: str) -> np.ndarray:
-        return self.points[int(text)]
-
-
-def test_past_a_number_only_a_part_is_gone_through_and_what_is_near_is_found_all_the_same(tmp_path):
-    points = clustered(4000, np.random.default_rng(3))
-    everything = [passage(f"k{number}", str(number)) for number in range(3900)]
-    flat, parted = (
-        vectors_in(tmp_path / name, Points(points), parted=most) for name, most in (("f", 9999), ("p", 900))
-    )
-    for vectors in (flat, parted):
-        vectors.bring("turns", everything)
-    assert flat._spaces["turns"]._cells is None
-    cells = parted._spaces["turns"]._cells
-    assert cells is not None
-    assert not len(cells.unsorted(1))
-    queries = [str(number) for number in range(3900, 4000)]
-    assert cells.near(points[3950])[:3900].mean() < 0.3
-
-    def recall() -> float:
-        shared = [len({*keys(flat, query)} & {*keys(parted, query)}) for query in queries]
-        return sum(shared) / (10 * len(queries))
-
-    assert recall() >= 0.95
-    # After changes, too.
-    changed = [*everything[100:3000], *(passage(f"n{number}", str(number)) for number in range(3900, 3950))]
-    for vectors in (flat, parted):
-        vectors.bring("turns", changed)
-    assert recall() >= 0.95
-    space = parted._spaces["turns"]
-    kept = space._codes().view(np.float16).astype(np.float32)
-    assert cells._cell[: len(space)].tolist() == cells._centres.search(kept, 1)[1][:, 0].tolist()
-    # What is not sorted into a cell yet is looked at every time.
-    space.put([(("late", b"late"), points[3960].astype(np.float16).tobytes())])
-    assert keys(parted, "3960", 1) == ["late"]
-    assert keys(parted, "3920", 1) == ["n3920"]
-    few = {f"k{number}" for number in range(500, 520)}
-    assert keys(parted, "3920", 20, keep=few) == keys(flat, "3920", 20, keep=few)
-    # Much is allowed, and hardly any of it is near.
-    far = {one.key for one in flat.nearest("turns", "3920", 9999)[1500:]}
-    assert keys(parted, "3920", 1400, keep=far) == keys(flat, "3920", 1400, keep=far)
-    half = {f"k{number}" for number in range(0, 3000, 2)}
-    assert set(keys(parted, "3920", 10, keep=half)) <= half
-    assert len({*keys(parted, "3920", 10, keep=half)} & {*keys(flat, "3920", 10, keep=half)}) >= 8

@@ -1,4 +1,4 @@
-"""Finding by words: BM25 over what an entry says and what was said around it.
+"""Lexical index: BM25 over the words of an entry and of its neighbours.
 
 A turn is seldom understood alone: "Yes, last year, with the kids" answers a question that stands before it. So words of
 the neighbouring turns count for an entry as well, as parts of its own word counts, the less the farther away they are
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from backstory.projections.search.lexical.day_words import words_of_day
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.lexical.neighbours import Neighbours
 from backstory.projections.search.lexical.postings import Postings, softened
 from backstory.projections.search.lexical.shared_tags import Tags
-from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of
+from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,21 +37,21 @@ Worth: TypeAlias = Callable[[str], float]
 
 _SATURATION = 1.2
 _LENGTH = 0.75
-"""BM25's k1 and b, where nearly everybody leaves them."""
+"""BM25's k1 and b, at their usual values."""
 _SPEAKER = 2.0
 _DAY = 1.0
 """What fields of few and short words count, where a word of the text counts 1 before saturation."""
 _MISSPELLED = 0.5
 _GUESSES = 8
-"""So many words of a query are taken for misspelled at most: a long text in another language has hundreds."""
+"""Words of a query that are taken for misspelled at most: a long text in another language has hundreds."""
 _LARGE = 1000
 _EVERYWHERE = 0.8
 _MANY_DEAD = 1000
 _FEW = 8
-"""If so many times fewer entries are asked for than have hits, to look them up is quicker than to go by rank."""
+"""If this many times fewer entries are asked for than have hits, looking them up is faster than going by rank."""
 _TRIED = 8
 _WALK = 16
-"""To gather all that is allowed takes as long as to go so many times fewer hits by rank."""
+"""To gather all that is allowed takes as long as to go through this many times fewer hits by rank."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -171,7 +170,7 @@ class LexicalIndex:
         self._vectors = None
 
     def _begin_anew(self) -> None:
-        """Leave the dead behind: their slots, and the words that nobody else has."""
+        """Leave the dead behind: their slots, and the words that no other entry has."""
         rows = [
             _Row(
                 key,
@@ -205,7 +204,7 @@ class LexicalIndex:
     ) -> list[Scored]:
         """Return the `k` best entries for a query, the best first; what has no word of it is not among them.
 
-        With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, told by its
+        With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, given by its
         key, and then the newest.
         """
         import numpy as np
@@ -277,9 +276,9 @@ class LexicalIndex:
         return scores
 
     def _terms(self, said: dict[str, str]) -> list[_Term]:
-        """The words of a query that some entry has, in their order; for one that nobody has, what it may have meant.
+        """The words of a query that some entry has, in their order; for one that none has, what it may have meant.
 
-        In a large index words that are nearly everywhere tell nothing beside others, and would cost the most.
+        In a large index words that are nearly everywhere add nothing beside others, and would cost the most.
         """
         terms = list(self._known(said))
         if len(self) < _LARGE:
@@ -367,5 +366,5 @@ class LexicalIndex:
 
 
 def _rarity(within: int, entries: int) -> float:
-    """How much a word says that stands in so many of all entries (BM25's idf, never negative)."""
+    """Weight of a word by how many of all entries have it (BM25's idf, never negative)."""
     return math.log1p((entries - within + 0.5) / (within + 0.5))

@@ -1,4 +1,4 @@
-"""What a search is narrowed to, where that may be very much: told key by key, and gathered only where it is little."""
+"""Lazy filter: tests keys one at a time; materialises only small sets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["LazyFilter"]
 class LazyFilter(Collection[str]):
     """The keys that pass a test, `most` of them at most; `gather` finds all of them.
 
-    To look up the best of a ranking is cheap, to gather 100,000 keys takes longer than the search. Who has looked up
-    many in vain asks for all of them, and from then on everybody knows whether they are few. Safe for threads if `test`
-    and `gather` are.
+    To test the best of a ranking is cheap, to gather 100,000 keys takes longer than the search. A caller that tested
+    many in vain asks for all of them, and from then on their number is known. Safe for threads if `test` and `gather`
+    are.
     """
 
     def __init__(self, test: Callable[[str], bool], gather: Callable[[], Collection[str]], most: int) -> None:
@@ -20,10 +20,10 @@ class LazyFilter(Collection[str]):
         self._gather = gather
         self.most = most
         self.gathered: Collection[str] | None = None
-        """All of them, once somebody has asked for that."""
+        """All of them, once they were asked for."""
 
     def all(self) -> Collection[str]:
-        """Gather them, once: in no order, and nobody should ask of many whether one is among them."""
+        """Gather them, once, in no order; testing for membership in many of them is slow."""
         if self.gathered is None:
             self.gathered = self._gather()
         return self.gathered

@@ -109,7 +109,7 @@ class Neighbours:
             self._previous.now[after] = before
 
     def totals(self, column: Column, slots: int) -> tuple[Slots | slice, Floats]:
-        """Spread a word to the neighbours: which of so many slots have it or hear of it, and how often.
+        """Spread a word to the neighbours: which slots have it or are next to one that has, and how often.
 
         What a neighbour says counts in part. The slots are a slice of all of them where the word is nearly everywhere.
         """

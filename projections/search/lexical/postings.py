@@ -1,8 +1,8 @@
-"""Which words stand in which entries, and how often: sparse columns that are cheap to add to.
+"""Postings: which words are in which entries, and how often, in sparse columns that are cheap to add to.
 
-Entries have slots, counted from 1; slot 0 is nobody, so that "no neighbour" needs no test. What is added is kept row by
-row, and turned into columns by segments, each larger than those after it: so adding a few entries to a hundred thousand
-sorts those few, and now and then some more. Numbers are counted, never summed up as fractions: an index that
+Entries have slots, counted from 1; slot 0 is no entry, so that "no neighbour" needs no test. What is added is kept row
+by row, and turned into columns by segments, each larger than those after it: so adding a few entries to many sorts
+those few, and now and then some more. Numbers are counted, never summed up as fractions: an index that
 grew answers exactly as one that was built at once.
 """
 
@@ -94,7 +94,7 @@ class Postings:
         """How many are alive."""
 
     def __len__(self) -> int:
-        """So many slots there are, the dead and slot 0 counted."""
+        """How many slots there are, the dead and slot 0 counted."""
         return len(self._alive.now)
 
     def add(self, rows: Iterable[Iterable[str]]) -> list[int]:

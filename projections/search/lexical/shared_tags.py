@@ -1,4 +1,4 @@
-"""What many entries share: who speaks, on which day. Few values, each with a few words."""
+"""Tags that many entries share, such as speaker and day: few values, each with a few words."""
 
 from __future__ import annotations
 

@@ -1,17 +1,22 @@
-"""Words: what a text is cut into before it is looked for, the same way for what is kept and for what is asked."""
+"""Tokenizer: the words of a text, cut the same way for entries and for queries."""
 
 from __future__ import annotations
 
 import re
 import threading
 import unicodedata
+from datetime import date
 from functools import lru_cache
 from itertools import pairwise
 from string import ascii_lowercase
 from typing import Protocol
 
-__all__ = ["as_said", "spellings", "words_of"]
+__all__ = ["as_said", "spellings", "words_of", "words_of_day"]
 
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Han, Hangul
@@ -67,6 +72,15 @@ def words_of(text: str) -> list[str]:
     return [_stem(word) for word in _meant(text)]
 
 
+def words_of_day(day: str) -> list[str]:
+    """Spell out a day (YYYY-MM-DD, UTC) as it is asked for, in English and Chinese; nothing where it is no day."""
+    try:
+        on = date.fromisoformat(day)
+    except ValueError:
+        return []
+    return words_of(f"{on.day} {_MONTHS[on.month - 1]} {on.year} {on.year}年 {on.month}月 {on.day}日 {on.day}号")
+
+
 def as_said(text: str) -> dict[str, str]:
     """Return the words of a text, as `words_of` does but each once, with how the text has it, normalized alone."""
     said: dict[str, str] = {}
@@ -87,7 +101,7 @@ def spellings(said: str) -> list[str]:
     slips += [left + right[1] + right[0] + right[2:] for left, right in halves if len(right) > 1]
     slips += [left + letter + right[1:] for left, right in halves if right for letter in ascii_lowercase]
     slips += [left + letter + right for left, right in halves for letter in ascii_lowercase]
-    # Not through the cache, which hundreds of words that nobody writes would sweep.
+    # Not through the cache, which hundreds of made-up words would sweep.
     stem = _stemmers.of("english").stemWord
     return list(dict.fromkeys(stem(slip) for slip in slips if slip not in _STOPS))
 

@@ -1,4 +1,4 @@
-"""Embeds by and by what is not embedded yet, off everybody's path.
+"""Background embedding: a thread that embeds what is not embedded yet.
 
 One thread per home, started by the first need, goes from scope to scope and asks whether to stop after each batch. It
 runs at a low priority where the system knows such a thing for threads, and ends when there has been nothing to do for a
@@ -38,7 +38,7 @@ _TURN_SECONDS = 5.0
 _PAUSES = (1.0, 300.0)
 _IDLE_SECONDS = 60.0
 _END_SECONDS = 1.0
-"""A batch that is done by then is kept when a home is closed; nobody waits longer for a model."""
+"""A batch that is done by then is kept when a home is closed; no longer wait for a model."""
 
 _EXIT_SECONDS = 5.0
 _NICENESS = 10
@@ -81,7 +81,7 @@ class _Seen(msgspec.Struct):
 
 
 class BackgroundEmbedding:
-    """Embeds the scopes of a home that somebody wants; safe for threads and forks.
+    """Embeds the scopes of a home that are searched; safe for threads and forks.
 
     `source` says what is to be embedded of a scope; it is asked in the background. `again` is how many seconds pass
     between two looks at one scope, `pauses` the shortest and the longest after something went wrong.
@@ -142,7 +142,7 @@ class BackgroundEmbedding:
     def close(self, patience: float = _END_SECONDS) -> None:
         """End the thread, after the batch that it is at; what is not embedded is embedded another time.
 
-        Where the model is not done with that batch after so many seconds the thread is left to end by itself.
+        Where the model is not done with that batch after these seconds the thread is left to end by itself.
         """
         with self._changed:
             self._closed = True
@@ -224,7 +224,7 @@ class BackgroundEmbedding:
     # In the foreground.
 
     def catch_up(self, scope: Scope, *, timeout: float | None = None, progress: Bringing | None = None) -> Reached:
-        """Embed here and now what of a scope is not embedded yet, for so many seconds at most, and say how far it is.
+        """Embed here and now what of a scope is not embedded yet, for `timeout` seconds at most; return how far it is.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept.
@@ -244,12 +244,12 @@ class BackgroundEmbedding:
             read: list[Passage] = []
             before = (embedded, total)
 
-            def told(done: int, of: int, before: tuple[int, int] = before) -> None:
+            def report(done: int, of: int, before: tuple[int, int] = before) -> None:
                 if progress is not None:
                     progress(before[0] + done, before[1] + of)
 
             listed = _noted(source.passages(space), read)
-            new += source.vectors.bring(space, listed, stop=stop, left=left, progress=told)
+            new += source.vectors.bring(space, listed, stop=stop, left=left, progress=report)
             embedded += source.vectors.embedded(space, read)
             total += len(read)
         return Reached(embedded, total, new)
@@ -271,7 +271,7 @@ def _noted(passages: Iterable[Passage], read: list[Passage]) -> Iterator[Passage
 
 
 def _step_back() -> None:
-    """Let everybody else go first: Linux knows a niceness of threads, and those a model starts inherit it."""
+    """Give other threads precedence: Linux knows a niceness of threads, and those a model starts inherit it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

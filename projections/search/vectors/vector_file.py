@@ -1,4 +1,4 @@
-"""Where vectors are kept: `vectors.sqlite` beside memory.json, each row under a checksum, and `vectors.lock` beside it.
+"""Vector file: `vectors.sqlite` beside memory.json, each row under a checksum, with its lock file `vectors.lock`.
 
 The lock file is also where an erasure leaves its mark, the *epoch*: a text that stays the same until something is
 erased. Vectors are only written under the lock, and only if the epoch is still that from before their texts were read:
@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -26,11 +25,12 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.store.files import sync_folder, translated, write_whole
 from backstory.ledger.log.store.locks import FileLocks, Lease, lease
+from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, connect, remove, replacing
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Kept", "Made", "Row", "Stamp", "UnusableError", "VectorFile"]
+__all__ = ["Kept", "Made", "Row", "Stamp", "VectorFile"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,15 +48,7 @@ _TABLES = (
 )
 
 Stamp = tuple[int, int, int]
-"""Tells one state of the file from another."""
-
-
-class UnusableError(Exception):
-    """The file cannot be used here, whatever is in it: it says why."""
-
-
-class _DamagedError(Exception):
-    """What was read is not what was written, or was made by somebody else; it says how."""
+"""Inode, size and time of change: one state of the file."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -182,11 +174,11 @@ class VectorFile:
         if stamp is None:
             return None
         try:
-            with _judged():
+            with classified():
                 return self._read(behind, stamp)
         except FileNotFoundError:
             return None
-        except _DamagedError as error:
+        except DamagedError as error:
             self._begin_anew(str(error), stamp)
             return None
 
@@ -195,7 +187,7 @@ class VectorFile:
             db.execute("BEGIN")
             made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
             if made.epoch != self.epoch():
-                raise _DamagedError("it is from before an erasure")
+                raise DamagedError("it is from before an erasure")
             if made.model != self.model:
                 self._leave(made.model, stamp)
                 return None
@@ -218,22 +210,15 @@ class VectorFile:
         self._foreign = (maker, stamp)
 
     def _connect(self) -> sqlite3.Connection:
-        import sqlite3
-
-        mode = "rw" if os.access(self.path, os.W_OK) else "ro"
-        name = f"file:{quote(str(self.path))}?mode={mode}"
-        db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
-        db.execute("PRAGMA secure_delete = ON")
-        db.execute("PRAGMA synchronous = NORMAL")
-        return db
+        return connect(self.path, busy_seconds=_BUSY_SECONDS)
 
     def _begin_anew(self, reason: str, stamp: Stamp) -> None:
         try:
             with self.locked():
-                # Somebody else may have been quicker.
+                # Another process may have been faster.
                 if self.stamp() == stamp:
                     _log.warning("%s is begun anew: %s", self.path, reason)
-                    self._remove()
+                    remove(self.path)
         except (StoreError, LockTimeoutError) as error:
             raise UnusableError(f"{reason}, and it cannot be taken away: {error}") from error
 
@@ -249,12 +234,12 @@ class VectorFile:
             UnusableError: it cannot be written.
         """
         try:
-            with _judged(), translated(self.path, "write"):
+            with classified(), translated(self.path, "write"):
                 if self.stamp() is None:
                     self._replace(made, ())
                     self._foreign = None
                 return self._write(made, put, list(drop))
-        except (StoreError, _DamagedError, FileNotFoundError) as error:
+        except (StoreError, DamagedError, FileNotFoundError) as error:
             raise UnusableError(str(error)) from error
 
     def _write(self, made: Made, put: Sequence[Row], drop: Sequence[int]) -> dict[int, Row]:
@@ -268,12 +253,8 @@ class VectorFile:
         return dict(zip(numbers, put, strict=True))
 
     def _make(self, path: Path, made: Made, rows: Iterable[Row]) -> None:
-        """Write a whole file, for its owner only, and see it onto the disk."""
-        import sqlite3
-
-        path.unlink(missing_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        """Fill an empty file."""
+        with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN")
             for statement in _TABLES:
                 db.execute(statement)
@@ -290,7 +271,7 @@ class VectorFile:
     def erase(self, dimensions: int = 0, rows: Sequence[Row] = ()) -> str:
         """Begin a new epoch with nothing but these rows; return it.
 
-        Where nothing was ever kept, and nobody is about to, there is nothing to do.
+        Where nothing was ever kept, and no writer has the lock file, there is nothing to do.
 
         Raises:
             StoreError: something cannot be taken away. LockTimeoutError: another process keeps it.
@@ -302,20 +283,20 @@ class VectorFile:
             if rows:
                 try:
                     self._replace(Made(self.model, dimensions, epoch), rows)
-                except (_DamagedError, UnusableError) as error:
+                except (DamagedError, UnusableError) as error:
                     _log.warning("%s is begun anew: what stands could not be kept: %s", self.path, error)
-                    self._remove()
+                    remove(self.path)
             else:
-                self._remove()
+                remove(self.path)
             sync_folder(self.path.parent)
         return epoch
 
     def _mark(self) -> str:
-        """Leave the mark of an erasure, durably: whoever is embedding now must not write any more."""
+        """Leave the mark of an erasure, durably: an embedding that has begun must not write any more."""
         epoch = os.urandom(16).hex()
         descriptor = os.open(self._lock_path, os.O_WRONLY)
         try:
-            # All of it in one write, of the same length as before: nobody reads half of it.
+            # All of it in one write, of the same length as before: no reader sees half of it.
             write_whole(descriptor, epoch.encode())
             os.fsync(descriptor)
         finally:
@@ -323,27 +304,15 @@ class VectorFile:
         return epoch
 
     def _replace(self, made: Made, rows: Sequence[Row]) -> None:
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        try:
-            with _judged():
-                self._make(fresh, made, rows)
-            self._remove(but=fresh)
-            fresh.replace(self.path)
-        finally:
-            fresh.unlink(missing_ok=True)
-
-    def _remove(self, but: Path | None = None) -> None:
-        """Take away the file and whatever SQLite, or a process that was killed, left beside it."""
-        for left in self.path.parent.glob(f"{self.path.name}*"):
-            if left != but:
-                left.unlink(missing_ok=True)
+        with replacing(self.path) as fresh, classified():
+            self._make(fresh, made, rows)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Tell whether nobody else, in any process, is embedding this scope, and keep it so; nobody waits for it."""
+        """Yield whether no other thread or process is embedding this scope, and keep it so; without waiting."""
         held, first = None, True
         if self.path.parent.is_dir() and not self._closed:
-            # Where that cannot be told, nothing is lost but work that is done twice.
+            # Where that is unknown, work may be done twice, and nothing is lost.
             with suppress(StoreError):
                 held = lease(self.path.with_suffix(".busy"))
                 first = held is not None
@@ -364,7 +333,7 @@ def _insert(db: sqlite3.Connection, row: Row) -> int:
     values = (row.space, key, row.digest, row.data, _sum(row.space, key, row.digest, row.data))
     number = db.execute("INSERT INTO vector(space, key, digest, data, sum) VALUES(?, ?, ?, ?, ?)", values).lastrowid
     if number is None:
-        raise _DamagedError("a row was added and has no number")
+        raise DamagedError("a row was added and has no number")
     return number
 
 
@@ -374,10 +343,10 @@ def _sum(space: str, key: bytes, digest: bytes, data: bytes) -> int:
 
 def _row(found: object, size: int) -> tuple[int, Row]:
     match found:
-        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(told)):
-            if told == _sum(space, key, digest, data) and len(data) == size:
+        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(checksum)):
+            if checksum == _sum(space, key, digest, data) and len(data) == size:
                 return number, Row(space, key.decode(errors="surrogatepass"), digest, data)
-    raise _DamagedError("a checksum does not match")
+    raise DamagedError("a checksum does not match")
 
 
 def _made(found: list[tuple[object, ...]]) -> Made:
@@ -385,31 +354,5 @@ def _made(found: list[tuple[object, ...]]) -> Made:
         case [(int(version), str(model), int(dimensions), str(epoch), int(dropped))]:
             if version == _VERSION:
                 return Made(model, dimensions, epoch, dropped)
-            raise _DamagedError(f"it is of version {version}, not {_VERSION}")
-    raise _DamagedError("it does not say who made it")
-
-
-@contextmanager
-def _judged() -> Iterator[None]:
-    """Tell what SQLite refuses because of where the file is from what it refuses because of what is in it."""
-    import sqlite3
-
-    here = (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-    )
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in here:
-            raise UnusableError(str(error)) from error
-        raise _DamagedError(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise _DamagedError("a text in it is none") from error
+            raise DamagedError(f"it is of version {version}, not {_VERSION}")
+    raise DamagedError("it does not say who made it")

@@ -1,14 +1,13 @@
-"""The vectors of one space in memory, and which of them are nearest to one.
+"""Vectors of one space in memory, searched for the nearest to a query.
 
-They lie in a FAISS index as half-precision floats, half the size and quicker to go through than whole ones; what is
-told of a hit is its exact cosine to those. Past `PARTED` they are parted into cells as well: then only the cells
-nearest to the query are gone through. Rows are numbered without gaps: the last one takes the place of one that goes.
+They lie in a flat FAISS index as half-precision floats: half the size of single precision, and faster to scan. Scores
+are exact cosines to those. Rows are numbered without gaps: the last row moves into the place of a removed one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, KeysView
+from collections.abc import Collection, Iterator, KeysView
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,22 +20,14 @@ if TYPE_CHECKING:
 
     from backstory.projections.search.vectors.embedder import Floats
 
-__all__ = ["PARTED", "Ident", "Near", "VectorSpace", "find_cells", "packed"]
-
-PARTED = 50_000
-"""With more rows than this they are parted into cells."""
-
-_SAMPLE_PER_CELL = 40
-_ROUNDS = 10
-_LOOKED_AT = 8
-"""One in so many cells is gone through."""
+__all__ = ["Ident", "Near", "VectorSpace", "packed"]
 
 _CHUNK = 4096
 _FEW = 8
-"""One key in so many is looked up; of more than that, all are gone through."""
+"""Up to one key in this many is looked up; for more than that, all rows are tested."""
 
 _AHEAD = 8
-"""So many times more rows than are asked for are looked up at least, before all keys that are allowed are gathered."""
+"""At least this many times the rows asked for are tested, before all keys that are allowed are gathered."""
 
 _HALF = 2
 
@@ -57,17 +48,15 @@ def packed(vectors: Floats) -> list[bytes]:
 class VectorSpace:
     """Vectors by what they were made of; one thread at a time."""
 
-    def __init__(self, dimensions: int, *, parted: int = PARTED) -> None:
+    def __init__(self, dimensions: int) -> None:
         import faiss
 
         self._dimensions = dimensions
         self._bytes = _HALF * dimensions
-        self._parted = parted
         self._index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
         self._idents: list[Ident] = []
         self._rows: dict[Ident, int] = {}
         self._digests: dict[str, list[bytes]] = {}
-        self._cells: _Cells | None = None
 
     def __len__(self) -> int:
         return len(self._idents)
@@ -107,8 +96,6 @@ class VectorSpace:
             self._rows[ident] = len(self._idents)
             self._idents.append(ident)
             self._digests.setdefault(ident[0], []).append(ident[1])
-        if self._cells is not None:
-            self._cells.grow(len(self._idents))
 
     def drop(self, idents: Collection[Ident]) -> None:
         """Take vectors away."""
@@ -123,8 +110,6 @@ class VectorSpace:
                 codes[row] = codes[end]
                 self._idents[row] = last
                 self._rows[last] = row
-                if self._cells is not None:
-                    self._cells.move(end, row)
             codes[end] = 0
             left = self._digests[ident[0]]
             left.remove(ident[1])
@@ -132,8 +117,6 @@ class VectorSpace:
                 del self._digests[ident[0]]
         self._index.codes.resize(len(self._idents) * self._bytes)
         self._index.ntotal = len(self._idents)
-        if self._cells is not None:
-            self._cells.grow(len(self._idents))
 
     def _codes(self) -> NDArray[np.uint8]:
         """The vectors where they lie; good until one is added."""
@@ -155,14 +138,13 @@ class VectorSpace:
         """
         if k < 1 or not self._idents:
             return []
-        close = None if self._cells is None else self._cells.near(query)
         if isinstance(keep, LazyFilter) and keep.gathered is None and keep.most**2 > k * len(self):
             # Of what is nearest enough is allowed, mostly: to look that up costs less than to gather all that is.
             ahead = max(_AHEAD * k, 2 * k * len(self) // keep.most)
-            ranked, is_all = self._ranked(query, k, ahead, close, keep)
-            if len(ranked) == k or (is_all and close is None):
+            ranked, is_all = self._ranked(query, k, ahead, None, keep)
+            if len(ranked) == k or is_all:
                 return ranked
-        allowed = self._allowed(k, close, keep)
+        allowed = None if keep is None else self._rows_of(keep.all() if isinstance(keep, LazyFilter) else keep)
         if allowed is not None and not allowed.any():
             return []
         asked, is_all = k, False
@@ -176,7 +158,7 @@ class VectorSpace:
     def _ranked(
         self, query: Floats, k: int, asked: int, rows: NDArray[np.bool_] | None, keep: Collection[str] | None = None
     ) -> tuple[list[Near], bool]:
-        """Return the nearest keys of `keep`, `k` at most, by asking for so many rows, and whether these were all.
+        """Return the nearest keys of `keep`, `k` at most, among the `asked` nearest rows, and whether these were all.
 
         They are fewer where more rows would have to be asked for to be sure of them.
         """
@@ -194,31 +176,12 @@ class VectorSpace:
                 least = math.nextafter(score, -math.inf)
         return sorted(best.items(), key=lambda near: (-near[1], near[0]))[:k], is_all
 
-    def _allowed(
-        self, k: int, close: NDArray[np.bool_] | None, keep: Collection[str] | None
-    ) -> NDArray[np.bool_] | None:
-        """Say which rows to go through, of those that are close if they will do; None for all."""
+    def _rows_of(self, keys: Collection[str]) -> NDArray[np.bool_]:
+        """Return a mask of the rows that belong to these keys."""
         import numpy as np
 
-        if keep is None:
-            return close if close is not None and np.count_nonzero(close) >= min(k, len(self)) else None
-        known = keep.all() if isinstance(keep, LazyFilter) else keep
-        if self._are_few(len(known)):
-            return self._rows_of(known)
-        if close is not None:
-            rows = np.flatnonzero(close)
-            close[rows] = np.fromiter((self._idents[row][0] in known for row in rows.tolist()), bool, len(rows))
-            # Where the cells hold little of what is allowed, all of it has to be looked at.
-            if np.count_nonzero(close) >= min(k, len(self)):
-                return close
-        return np.fromiter(map(known.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
-
-    def _are_few(self, keys: int) -> bool:
-        return keys <= len(self._digests) // _FEW
-
-    def _rows_of(self, keys: Iterable[str]) -> NDArray[np.bool_]:
-        import numpy as np
-
+        if len(keys) > len(self._digests) // _FEW:
+            return np.fromiter(map(keys.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
         mask: NDArray[np.bool_] = np.zeros(len(self), bool)
         mask[[self._rows[key, digest] for key in keys for digest in self._digests.get(key, ())]] = True
         return mask
@@ -254,105 +217,6 @@ class VectorSpace:
                 key = self._idents[row][0]
                 scores[key] = max(score, scores.get(key, -1.0))
         return scores
-
-    # Cells.
-
-    def sample(self) -> Floats | None:
-        """Return vectors to find cells with; None where none are needed, or those there are will do."""
-        import numpy as np
-
-        size = len(self)
-        if size <= self._parted or (self._cells is not None and size <= 2 * self._cells.found_for):
-            return None
-        chosen = np.random.default_rng(size).choice(size, min(size, _SAMPLE_PER_CELL * _cells_for(size)), replace=False)
-        # Fancy indexing copies: the rows may move as soon as somebody else has a turn.
-        vectors: Floats = self._codes()[chosen].view(np.float16).astype(np.float32)
-        return vectors
-
-    def part(self, centres: Floats) -> None:
-        """Take cells; the rows are sorted into them by `sort_into_cells`, and until then looked at every time."""
-        self._cells = _Cells(centres, len(self))
-
-    def sort_into_cells(self) -> bool:
-        """Sort some rows into cells; False where none is left."""
-        import numpy as np
-
-        cells = self._cells
-        if cells is None:
-            return False
-        rows = cells.unsorted(_CHUNK)
-        if len(rows):
-            cells.sort(rows, self._codes()[rows].view(np.float16).astype(np.float32))
-        return len(rows) == _CHUNK
-
-
-def find_cells(sample: Floats) -> Floats:
-    """Find the centres of cells, about half a second for 100,000 rows; it needs no turn with the space."""
-    import faiss
-    import numpy as np
-
-    cells = max(1, len(sample) // _SAMPLE_PER_CELL)
-    with _one_thread():
-        means = faiss.Kmeans(sample.shape[1], cells, niter=_ROUNDS, spherical=True, seed=1, min_points_per_centroid=1)
-        means.train(sample)
-    centres: Floats = np.asarray(means.centroids, np.float32)
-    return centres
-
-
-def _cells_for(size: int) -> int:
-    return math.isqrt(size)
-
-
-class _Cells:
-    """Which row lies in which cell; -1 in none yet."""
-
-    def __init__(self, centres: Floats, size: int) -> None:
-        import faiss
-        import numpy as np
-
-        self.found_for = size
-        self._count = len(centres)
-        self._centres = faiss.IndexFlatIP(centres.shape[1])
-        self._centres.add(centres)
-        self._cell: NDArray[np.int32] = np.full(size, -1, np.int32)
-        self._size = size
-
-    def grow(self, size: int) -> None:
-        """Follow the rows' number; new ones lie in no cell yet."""
-        import numpy as np
-
-        if size > len(self._cell):
-            more = np.full(max(_CHUNK, size // 2), -1, np.int32)
-            self._cell = np.concatenate([self._cell[: self._size], more])
-        self._cell[size : self._size] = -1
-        self._size = size
-
-    def move(self, origin: int, row: int) -> None:
-        """Follow a row that takes another's place."""
-        self._cell[row] = self._cell[origin]
-
-    def unsorted(self, most: int) -> NDArray[np.int64]:
-        """Return some rows that lie in no cell."""
-        import numpy as np
-
-        return np.flatnonzero(self._cell[: self._size] < 0)[:most]
-
-    def sort(self, rows: NDArray[np.int64], vectors: Floats) -> None:
-        """Put rows into their cells."""
-        with _one_thread():
-            self._cell[rows] = self._centres.search(vectors, 1)[1][:, 0]
-
-    def near(self, query: Floats) -> NDArray[np.bool_]:
-        """Say of each row whether its cell is among the nearest, or not known yet."""
-        import numpy as np
-
-        with _one_thread():
-            cells = self._centres.search(query[None], -(-self._count // _LOOKED_AT))[1][0]
-        open_: NDArray[np.bool_] = np.zeros(self._count + 1, bool)
-        open_[cells] = True
-        # The last place is that of cell -1.
-        open_[-1] = True
-        return open_[self._cell[: self._size]]
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""How many tokens a text will come to, told without any model's vocabulary."""
+"""Token estimates that need no model's vocabulary."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["cut_to", "estimate_tokens"]
+__all__ = ["estimate_tokens"]
 
 _DENSE = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
@@ -20,12 +20,3 @@ def estimate_tokens(text: str) -> int:
     """
     dense = sum(map(len, _DENSE.findall(text)))
     return dense + -((len(text) - dense) * -2 // 7)
-
-
-def cut_to(text: str, keep: int) -> str:
-    """Keep so many characters of a text, most of them from its head, around a mark that says how many are gone."""
-    if keep >= len(text):
-        return text
-    head = keep * 2 // 3
-    tail = keep - head
-    return f"{text[:head]} … [{len(text) - keep} characters cut] … {text[len(text) - tail :]}"
