@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import importlib
-import os
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ from backstory.descriptors import translate_verbs
 from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.forks import register
 from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
@@ -92,7 +92,7 @@ class Backstory:
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Scope, Writer] = OrderedDict()
         self._mutex = threading.Lock()
-        _homes.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child: no thread of the parent that held the lock, or was closing, is there."""
@@ -439,14 +439,3 @@ def _who() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
-
-
-_homes: weakref.WeakSet[Backstory] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

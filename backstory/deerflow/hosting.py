@@ -21,6 +21,7 @@ from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.messages import KeepHidden
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -43,7 +44,7 @@ class Hosting:
         self._deerflow = configured.deerflow
         self._keep_hidden = None if hooks.keep_hidden is None else _guarded(hooks.keep_hidden)
         self._traces = Traces(hooks)
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
         self._closed = False
         self._open()
 

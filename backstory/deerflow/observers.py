@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from backstory.deerflow.hooks import Hooks, Metrics
 from backstory.ledger.core.events import CandidateRejected, Event
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, UpdateSettled
 
 __all__ = ["Traces", "Watch", "metrics_of"]
@@ -40,7 +41,7 @@ class Traces:
     def __init__(self, hooks: Hooks) -> None:
         self._bind = hooks.trace_context
         self._ids: OrderedDict[tuple[Scope, str], str] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def note(self, scope: Scope, thread: str, trace_id: str | None) -> None:
         """Remember the id of what is handed over now; without one the last stays."""

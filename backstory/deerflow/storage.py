@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -26,6 +25,7 @@ from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.importing import changes_since, read_document
 from backstory.ledger.log.clock import SystemClock
 from backstory.operations.document_access import DocumentAccess
@@ -99,7 +99,7 @@ class LedgerMemoryStorage(MemoryStorage):
     def __init__(self, config: object = None) -> None:
         # Nothing may fail here: DeerFlow would take its files instead, and say so in its log alone.
         self._config = config
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._opened: tuple[Backstory, Places] | None = None
         self._lent: OrderedDict[tuple[Scope, str], Document] = OrderedDict()
         self._saves: dict[Scope, int] = {}

@@ -8,7 +8,6 @@ was said is kept. All of it is bounded: what is forgotten costs a longer deliver
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -19,6 +18,7 @@ from langchain_core.messages import RemoveMessage as Removal
 
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import ForkLock
 
 __all__ = ["NOBODY", "Conversation", "Conversations"]
 
@@ -86,7 +86,7 @@ class _Recent(Generic[_K, _V]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._values: OrderedDict[_K, _V] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def get(self, key: _K) -> _V | None:
         with self._mutex:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputE
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import register
 from backstory.ledger.learning.observing import CallEnded, Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store.files import put_in_place, translated, unfinished
@@ -96,7 +96,7 @@ class Faults:
         self._purging = FileLocks(_PURGE_SECONDS, SystemClock())
         self._mutex = threading.RLock()
         self._states: OrderedDict[Scope, _State] = OrderedDict()
-        _all.add(self)
+        register(self)
 
     def note(self, memory: MemoryHandle | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the same thing last went well.
@@ -330,14 +330,3 @@ def _read(path: Path) -> Iterable[FaultCount]:
 
 def _lock(path: Path) -> str:
     return str(path.with_suffix(".lock"))
-
-
-_all: weakref.WeakSet[Faults] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for faults in list(_all):
-        faults.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -8,7 +8,6 @@ so an agent waits once and not at every turn.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import register
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
 from backstory.outbox.retry_queue import Key, Limits, RetryLine, RetryQueue
@@ -54,6 +54,7 @@ class Outbox:
         self._elapsed = elapsed
         self._background = background
         self.renew()
+        register(self)
         _all.add(self)
 
     def renew(self) -> None:
@@ -295,10 +296,4 @@ def _at_exit() -> None:
         waiting.close(max(0.0, end - time.monotonic()))
 
 
-def _after_fork_in_child() -> None:
-    for waiting in list(_all):
-        waiting.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from backstory.ledger.core.errors import BackstoryError, CorruptLogError, Witnes
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer
@@ -128,6 +128,7 @@ class _Worker:
         self._again = again
         self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self.renew()
+        register(self)
         _workers.add(self)
 
     def renew(self) -> None:
@@ -367,23 +368,4 @@ def _at_exit() -> None:
             worker.flush(max(0.0, end - time.monotonic()))
 
 
-_paused = threading.local()
-
-
-def _before_fork() -> None:
-    _paused.workers = [worker for worker in list(_workers) if worker.pause()]
-
-
-def _after_fork_in_parent() -> None:
-    for worker in _paused.workers:
-        worker.resume()
-    del _paused.workers
-
-
-def _after_fork_in_child() -> None:
-    for worker in list(_workers):
-        worker.renew()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUn
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.secrecy import redacted, showable
+from backstory.ledger.forks import ForkLock
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -105,7 +105,7 @@ class OpenAIModel:
         self._temperature = temperature
         self._timeout = timeout
         self._client = client
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._connection: _Connection | None = None
         self._worked: set[_Form] = set()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +13,7 @@ from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.forks import register
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
 from backstory.ledger.log.clock import Clock
 
@@ -87,7 +86,7 @@ class ModelCaller:
         self._stopped = threading.Event()
         self._hurrying: list[int] = []
         """The threads that keep no gap meanwhile."""
-        _askings.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
@@ -175,14 +174,3 @@ class ModelCaller:
             sleep=self._pause,
             reraise=True,
         )(ask)
-
-
-_askings: weakref.WeakSet[ModelCaller] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for asking in list(_askings):
-        asking.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

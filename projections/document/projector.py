@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.forks import register
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.projections.document.document import DocumentFile, erase_document, render
@@ -143,7 +143,7 @@ class _Work:
         self._busy = threading.RLock()
         self._changed = threading.Condition()
         self._finished = False
-        _works.add(self)
+        register(self)
 
     def note(self, writer: Writer) -> None:
         """Put a scope on the list, and see that somebody goes through it."""
@@ -356,25 +356,3 @@ def _told(scope: Scope) -> Iterator[None]:
 
 def _standing(writer: Writer) -> _Shown:
     return _Shown(*writer.reader.standing())
-
-
-_works: weakref.WeakSet[_Work] = weakref.WeakSet()
-_paused = threading.local()
-
-
-def _before_fork() -> None:
-    _paused.works = [work for work in list(_works) if work.pause()]
-
-
-def _after_fork_in_parent() -> None:
-    for work in _paused.works:
-        work.resume()
-    del _paused.works
-
-
-def _after_fork_in_child() -> None:
-    for work in list(_works):
-        work.renew()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -13,9 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +25,7 @@ from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store.files import put_in_place, translated, unfinished
 from backstory.ledger.log.store.locks import FileLocks
@@ -88,7 +87,7 @@ class UsageTracker:
         self._locks = FileLocks(patience, SystemClock())
         self._mutex = threading.Lock()
         self._states: dict[Scope, _State] = {}
-        _heats.add(self)
+        register(self)
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
         """Note that live facts were used, each once; return how many of the ids are live."""
@@ -278,14 +277,3 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 def _lock(path: Path) -> str:
     return str(path.with_suffix(".lock"))
-
-
-_heats: weakref.WeakSet[UsageTracker] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for heat in list(_heats):
-        heat.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -9,7 +9,6 @@ Where the file lives and when it is trusted: `index_file`. How lines are taken i
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageEr
 from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.forks import ForkLock
 from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.turn_columns import Trace
@@ -380,7 +380,7 @@ class Indexes:
         self._store = store
         self._folder = folder
         self._progress = progress
-        self._guard = threading.Lock()
+        self._guard = ForkLock()
         self._held: weakref.WeakValueDictionary[Scope, ScopeIndex] = weakref.WeakValueDictionary()
 
     def __call__(self, scope: Scope) -> ScopeIndex:

@@ -16,6 +16,7 @@ import msgspec
 
 from backstory.ledger.core.errors import CorruptLogError, NoModelError
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.forks import register
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
@@ -87,7 +88,7 @@ class SearchServices:
         self._followers = followers
         self._embedding = BackgroundEmbedding(self._source)
         self._begin()
-        _homes.add(self)
+        register(self)
 
     def _begin(self) -> None:
         self._mutex = threading.Lock()
@@ -246,14 +247,3 @@ def _must_have_spare_files() -> None:
 
 def _nothing() -> None:
     """Nobody embeds in the background."""
-
-
-_homes: weakref.WeakSet[SearchServices] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for searches in list(_homes):
-        searches.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,7 +6,6 @@ how far a transcript may be read and whose words may still be handed out, and on
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from array import array
@@ -20,6 +19,7 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_o
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.forks import ForkLock, register
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 
@@ -195,7 +195,7 @@ class TurnFollower:
         self._ledger = scope.stream(LEDGER)
         self._transcript = scope.stream(TRANSCRIPT)
         self.renew()
-        _followers.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a child of this process, where nobody may be left to give a lock back."""
@@ -338,12 +338,7 @@ class TurnFollowers:
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._all: weakref.WeakValueDictionary[Scope, TurnFollower] = weakref.WeakValueDictionary()
-        self.renew()
-        _homes.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process."""
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def __call__(self, scope: Scope) -> TurnFollower:
         """Return the follower of a scope."""
@@ -358,17 +353,3 @@ class TurnFollowers:
         follower = self._all.get(scope)
         if follower is not None:
             follower.start_over()
-
-
-_followers: weakref.WeakSet[TurnFollower] = weakref.WeakSet()
-_homes: weakref.WeakSet[TurnFollowers] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-    for follower in list(_followers):
-        follower.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 import msgspec
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import ForkLock, register
 from backstory.ledger.log.store import EventStore
 from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
 from backstory.projections.turns.rows import Row, TurnView, Words
@@ -164,7 +164,7 @@ class TurnLog:
     def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
         self._follower = follower or TurnFollower(store, scope)
         self.renew()
-        _logs.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a child of this process."""
@@ -216,12 +216,7 @@ class TurnLogs:
         self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
         # A host asks for the same memory again and again, and holds none of them.
         self._recent: OrderedDict[Scope, TurnLog] = OrderedDict()
-        self.renew()
-        _homes.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process."""
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def __call__(self, scope: Scope) -> TurnLog:
         """Return the turns of a scope."""
@@ -241,17 +236,3 @@ class TurnLogs:
         log = self._all.get(scope)
         if log is not None:
             log.start_over()
-
-
-_logs: weakref.WeakSet[TurnLog] = weakref.WeakSet()
-_homes: weakref.WeakSet[TurnLogs] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-    for log in list(_logs):
-        log.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

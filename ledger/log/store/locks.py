@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from backstory.ledger.core.errors import LockTimeoutError
+from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.files import make_folder, refused, translated
 
@@ -47,7 +48,14 @@ class FileLocks:
         self._guard = threading.Lock()
         self._holds: dict[str, _Hold] = {}
         self._open = 0
-        self._process = os.getpid()
+        register(self)
+
+    def renew(self) -> None:
+        """Let go of the lock files in a forked child, which shares them with its parent, and with them the locks."""
+        self._guard = threading.Lock()
+        for hold in self._holds.values():
+            self._close(hold)
+        self._holds = {}
 
     def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the lock; without `wait` it is had at once or not at all.
@@ -104,24 +112,12 @@ class FileLocks:
                     hold.lock.release()
 
     def __del__(self) -> None:
-        if self._process == os.getpid():
-            for hold in self._holds.values():
-                self._close(hold)
+        for hold in self._holds.values():
+            self._close(hold)
 
     def _hold(self, path: str) -> _Hold:
         with self._guard:
-            if self._process != os.getpid():
-                self._forget_parent()
             return self._holds.setdefault(path, _Hold())
-
-    def _forget_parent(self) -> None:
-        """After a fork parent and child share each open lock file, and with it the lock: the child opens its own."""
-        for hold in self._holds.values():
-            if hold.descriptor is not None:
-                os.close(hold.descriptor)
-        self._holds = {}
-        self._open = 0
-        self._process = os.getpid()
 
     def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
         waited, pause = 0.0, _POLL_SECONDS[0]

@@ -22,6 +22,7 @@ import msgspec
 
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.forks import register
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
@@ -104,6 +105,7 @@ class BackgroundEmbedding:
         self._closed = False
         self._seen: dict[Scope, _Seen] = {}
         self._begin()
+        register(self)
         _embeddings.add(self)
 
     def _begin(self) -> None:
@@ -280,16 +282,10 @@ def _step_back() -> None:
 _embeddings: weakref.WeakSet[BackgroundEmbedding] = weakref.WeakSet()
 
 
-def _after_fork_in_child() -> None:
-    for embedding in list(_embeddings):
-        embedding.renew()
-
-
 def _at_exit() -> None:
     # A thread that is in a model's code when the interpreter ends would take the process down with it.
     for embedding in list(_embeddings):
         embedding.close(_EXIT_SECONDS)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)
