@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.forks import ForkLock
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
 
 if TYPE_CHECKING:

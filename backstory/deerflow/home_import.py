@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError, InputError, ScopeError, UnavailableError
 from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded, NewSummary
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.forks import ForkLock
 from backstory.ledger.importing import read_home_if_any, read_import
 from backstory.ledger.importing.deerflow_paths import users_folders
 

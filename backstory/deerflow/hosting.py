@@ -17,11 +17,11 @@ from backstory.deerflow.memory import HostedMemory
 from backstory.deerflow.model_selection import choose_model
 from backstory.deerflow.observers import Traces, Watch
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import ForkLock
 from backstory.ledger.messages import KeepHidden
 from backstory.outbox.fail_safe import FailSafeMemory
 

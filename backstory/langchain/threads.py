@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from backstory.ledger.forks import register
+from backstory.ledger.concurrency.forks import register
 
 __all__ = ["run_in_thread"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory.checks import messages_in
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import ForkLock
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox

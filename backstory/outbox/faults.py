@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputError, LockTimeoutError, StoreError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import register
 from backstory.ledger.learning.observing import CallEnded, Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store.files import put_in_place, translated, unfinished

@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import register
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
 from backstory.outbox.retry_queue import Key, Limits, RetryLine, RetryQueue

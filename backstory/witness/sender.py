@@ -18,12 +18,12 @@ from itertools import islice
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer

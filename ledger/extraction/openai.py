@@ -14,11 +14,11 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.secrecy import redacted, showable
-from backstory.ledger.forks import ForkLock
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI

@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.forks import register
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
 from backstory.ledger.log.clock import Clock
 

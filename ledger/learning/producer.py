@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
-from backstory.ledger.forks import register
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Updater

@@ -11,10 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.group_commit import GroupCommit, PendingCommit
 from backstory.ledger.log.snapshot import Snapshots
 from backstory.ledger.log.state import ScopeState

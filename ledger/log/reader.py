@@ -13,11 +13,11 @@ from contextlib import contextmanager
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.snapshot import Snapshots
 from backstory.ledger.log.state import ScopeState, must_not_shrink, read_commits

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from backstory.ledger.forks import register
+from backstory.ledger.concurrency.forks import register
 
 __all__ = ["BackgroundLoad"]
 

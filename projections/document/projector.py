@@ -19,11 +19,11 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.projections.document.document import DocumentFile, erase_document, render

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store.files import put_in_place, translated, unfinished
 from backstory.ledger.log.store.locks import FileLocks

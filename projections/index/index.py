@@ -18,12 +18,12 @@ from typing import TypeVar
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
 from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.forks import ForkLock
 from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.turn_columns import Trace

@@ -6,17 +6,17 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, NoModelError
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
-from backstory.ledger.forks import register
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
@@ -38,8 +38,6 @@ _KEPT = 32
 
 _WRITERS = 256
 _SPARE_FILES = 16
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -93,8 +91,8 @@ class SearchServices:
     def _begin(self) -> None:
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, Search] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[Scope, Search] = OrderedDict()
-        self._writers: OrderedDict[Scope, Writer] = OrderedDict()
+        self._recent: Recent[Scope, Search] = Recent(_KEPT)
+        self._writers: Recent[Scope, Writer] = Recent(_WRITERS)
         """Whose scopes may be embedded: the thread that does it is told no more than their names."""
 
     def of(self, writer: Writer) -> Search:
@@ -110,8 +108,8 @@ class SearchServices:
                     min_similarity=self._min_similarity,
                     follower=None if self._followers is None else self._followers(scope),
                 )
-            _keep(self._recent, scope, search, _KEPT)
-            _keep(self._writers, scope, writer, _WRITERS)
+            self._recent.put(scope, search)
+            self._writers.put(scope, writer)
             return search
 
     def _meaning(self, scope: Scope) -> SemanticSearch | None:
@@ -219,13 +217,6 @@ def _standing(store: EventStore, scope: Scope) -> dict[str, Iterable[Passage]]:
     turns.follow(store.head(scope.stream(TRANSCRIPT)))
     facts = map(fact_entry, replay(store, scope).facts.values())
     return {"facts": passages(facts), "turns": passages(turns.entries())}
-
-
-def _keep(kept: OrderedDict[Scope, T], scope: Scope, value: T, most: int) -> None:
-    kept[scope] = value
-    kept.move_to_end(scope)
-    if len(kept) > most:
-        kept.popitem(last=False)
 
 
 def _must_have_spare_files() -> None:

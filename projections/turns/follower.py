@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock, register
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.forks import ForkLock, register
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock, register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import ForkLock, register
 from backstory.ledger.log.store import EventStore
 from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
 from backstory.projections.turns.rows import Row, TurnView, Words
@@ -215,7 +215,7 @@ class TurnLogs:
         self._followers = followers or TurnFollowers(store)
         self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
         # A host asks for the same memory again and again, and holds none of them.
-        self._recent: OrderedDict[Scope, TurnLog] = OrderedDict()
+        self._recent: Recent[Scope, TurnLog] = Recent(_RECENT)
         self._mutex = ForkLock()
 
     def __call__(self, scope: Scope) -> TurnLog:
@@ -224,10 +224,7 @@ class TurnLogs:
             log = self._all.get(scope)
             if log is None:
                 log = self._all[scope] = TurnLog(self._store, scope, self._followers(scope))
-            self._recent[scope] = log
-            self._recent.move_to_end(scope)
-            if len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
+            self._recent.put(scope, log)
             return log
 
     def purge(self, scope: Scope) -> None:

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
-from backstory.ledger.forks import register
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.files import make_folder, refused, translated
 

@@ -20,9 +20,10 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.forks import register
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
@@ -103,7 +104,7 @@ class BackgroundEmbedding:
         self._idle = idle
         self._now = now
         self._closed = False
-        self._seen: dict[Scope, _Seen] = {}
+        self._seen: Recent[Scope, _Seen] = Recent(_KEPT)
         self._begin()
         register(self)
         _embeddings.add(self)
@@ -191,9 +192,7 @@ class BackgroundEmbedding:
             finished = False
         seen.looked = self._now()
         with self._changed:
-            self._seen[scope] = seen
-            if len(self._seen) > _KEPT:
-                del self._seen[next(iter(self._seen))]
+            self._seen.put(scope, seen)
             if not finished and not self._closed:
                 self._due.setdefault(scope, seen.looked + (self._pause(seen) if seen.failures else 0.0))
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelRejectedError
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.forks import ForkLock
 
 if TYPE_CHECKING:
     from backstory.projections.search.vectors.embedder import Floats
