@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
@@ -207,13 +207,8 @@ class Outbox:
             return False
         self._changed.notify_all()
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._run, name="backstory-deliveries", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
+            self._thread = start_thread("backstory-deliveries", self._run)
+        return self._thread is not None
 
     def _run(self) -> None:
         while (key := self._wait()) is not None:

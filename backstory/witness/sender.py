@@ -18,7 +18,7 @@ from itertools import islice
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
 from backstory.ledger.core.memory import Memory
@@ -181,16 +181,9 @@ class _Worker:
 
     def _see_to_it(self) -> bool:
         """Wake the thread, or start it; False where none can start, as when the interpreter ends."""
-        if self._thread is not None:
-            self._changed.notify_all()
-            return True
-        thread = threading.Thread(target=self._run, name="backstory-witness", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self._thread = thread
-        return True
+        self._changed.notify_all()
+        self._thread = self._thread or start_thread("backstory-witness", self._run)
+        return self._thread is not None
 
     # The thread.
 

@@ -64,7 +64,7 @@ class ForkLock:
 
 
 def start_thread(name: str, run: Callable[[], None]) -> threading.Thread | None:
-    """Start a daemon thread; None where none can start, as when the interpreter ends."""
+    """Start a daemon thread; None where none can start: the interpreter ends, or there are too many threads."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()

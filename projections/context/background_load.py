@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import register, start_thread
 
 __all__ = ["BackgroundLoad"]
 
@@ -45,10 +45,8 @@ class BackgroundLoad(Generic[_T]):
             begun, self._begun = self._begun, True
         if begun:
             return
-        try:
-            threading.Thread(target=self._run, name="backstory-later", daemon=True).start()
-        except RuntimeError as error:  # the interpreter is going down, or there are too many threads
-            _log.debug("%s is not loaded: %s", self._what, error)
+        if start_thread("backstory-later", self._run) is None:
+            _log.debug("%s is not loaded: no thread can start", self._what)
             self._over.set()
 
     def wait(self, timeout: float | None = None) -> _T:

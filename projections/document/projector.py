@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
@@ -149,21 +149,13 @@ class _Work:
         """Put a scope on the list, and see that somebody goes through it."""
         with self._changed:
             self.dirty[writer.scope] = writer
-            alone = self._finished or (self.thread is None and not self._start())
+            if not self._finished and self.thread is None:
+                self.thread = start_thread("backstory-keeper", self._run)
+            alone = self._finished or self.thread is None
             if len(self.dirty) == 1:
                 self._changed.notify_all()
         if alone:
             self.flush(writer)
-
-    def _start(self) -> bool:
-        """Start the thread; no interpreter that is about to end lets one start."""
-        thread = threading.Thread(target=self._run, name="backstory-keeper", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self.thread = thread
-        return True
 
     def _run(self) -> None:
         while self._gather():

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
@@ -126,7 +126,7 @@ class BackgroundEmbedding:
             seen = self._seen.get(scope)
             self._due.setdefault(scope, 0.0 if seen is None else seen.looked + self._pause(seen))
             if self._thread is None:
-                self._start()
+                self._thread = start_thread("backstory-embedding", self._run)
             self._changed.notify_all()
 
     def _pause(self, seen: _Seen) -> float:
@@ -134,13 +134,6 @@ class BackgroundEmbedding:
             return self._again
         shortest, longest = self._pauses
         return min(longest, shortest * 2.0 ** min(seen.failures - 1, 30))
-
-    def _start(self) -> None:
-        """Start the thread; no interpreter that is about to end lets one start."""
-        thread = threading.Thread(target=self._run, name="backstory-embedding", daemon=True)
-        with contextlib.suppress(RuntimeError):
-            thread.start()
-            self._thread = thread
 
     def close(self, patience: float = _END_SECONDS) -> None:
         """End the thread, after the batch that it is at; what is not embedded is embedded another time.
