@@ -164,11 +164,8 @@ class ModelCaller:
             asked = error.retry_after if isinstance(error, ModelUnavailableError) else None
             return min(max(wait, asked or 0.0), _PATIENCE_SECONDS)
 
-        def enough(state: RetryCallState) -> bool:
-            return self.stopped or bool(stop_after_attempt(self._max_attempts)(state))
-
         return Retrying(
-            stop=enough,
+            stop=lambda state: self.stopped or bool(stop_after_attempt(self._max_attempts)(state)),
             wait=patience,
             retry=retry_if_exception_type(ModelUnavailableError),
             sleep=self._pause,
