@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import getpass
 import importlib
-import os
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory.descriptors import translate_verbs
 from backstory.handle import MemoryHandle
+from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.learning.next_summary import SummaryLimits
@@ -90,9 +90,9 @@ class Backstory:
         self._policy = policy_values(loaded)
         self._closing = False
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[Scope, Writer] = OrderedDict()
+        self._recent: Recent[Scope, Writer] = Recent(_RECENT)
         self._mutex = threading.Lock()
-        _homes.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child: no thread of the parent that held the lock, or was closing, is there."""
@@ -273,10 +273,7 @@ class Backstory:
                 self._services.projector.watch(writer)
                 if self._services.witness is not None:
                     self._services.witness.sender.watch(writer)
-            self._recent[scope] = writer
-            self._recent.move_to_end(scope)
-            if len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
+            self._recent.put(scope, writer)
         if not known and self._services.producer is not None:
             try:
                 self._services.producer.watch(writer)
@@ -439,14 +436,3 @@ def _who() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
-
-
-_homes: weakref.WeakSet[Backstory] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

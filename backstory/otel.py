@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
 
@@ -195,7 +195,7 @@ class HostTelemetry(Observer):
 
     def __init__(self) -> None:
         self._joined: Observer | None = None
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def on_call_started(self, call: CallStarted) -> None:
         """See `OpenTelemetryObserver`."""

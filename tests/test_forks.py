@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
+from backstory.ledger.concurrency.forks import ForkLock, register
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.events import Access, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.due import Timing
@@ -542,3 +545,60 @@ def test_a_child_forked_while_its_parent_closes_a_home_closes_it_for_itself(tmp_
         assert [fact.content for fact in again.memory("ada").facts()] == ["User likes tea"]
 
     assert gone_well(forked(home.close)), "one that was closed stays so"
+
+
+def test_a_fork_lock_that_another_thread_holds_is_free_in_a_child() -> None:
+    lock = ForkLock()
+
+    def child() -> None:
+        with lock:
+            pass
+
+    with held(lock):
+        assert gone_well(forked(child))
+
+
+def test_a_fork_lock_that_the_forking_thread_holds_is_its_own_to_give_back() -> None:
+    lock = ForkLock()
+    with lock:
+        child = forked(lambda: lock.__exit__() or lock.__enter__())
+    assert gone_well(child)
+
+
+def test_a_child_that_leaves_a_file_lock_leaves_it_to_its_parent(tmp_path: Path) -> None:
+    locks, path = FileLocks(0, SystemClock()), str(tmp_path / "a.lock")
+    others = FileLocks(0, SystemClock())
+
+    def child() -> None:
+        with pytest.raises(LockTimeoutError), locks.held(path):
+            pass
+
+    def leave() -> None:
+        within.__exit__(None, None, None)
+        with pytest.raises(LockTimeoutError), others.held(path):
+            pass
+
+    within = locks.held(path)
+    with within, held(locks._guard):
+        assert gone_well(forked(child))
+        assert gone_well(forked(leave))
+        with pytest.raises(LockTimeoutError), others.held(path):
+            pass
+
+
+def test_one_object_that_cannot_begin_anew_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def renew(self) -> None:
+            raise ValueError
+
+    broken = Broken()
+    register(broken)
+    lock = ForkLock()
+
+    def child() -> None:
+        with lock:
+            pass
+        assert "Broken could not begin anew" in caplog.text
+
+    with held(lock):
+        assert gone_well(forked(child))

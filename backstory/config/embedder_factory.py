@@ -6,7 +6,6 @@ import difflib
 import math
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from backstory.config.loading import Settings
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.model import redacted, showable
@@ -156,7 +156,7 @@ class EndpointEmbedder:
         self._retries = retries
         self._rest = rest
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._client: OpenAI | None = None
         self._owner = os.getpid()
         self._failed: tuple[float, str] | None = None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError, InputError, ScopeError, UnavailableError
 from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded, NewSummary
@@ -113,11 +113,11 @@ class _Settled:
         self.scopes: set[Scope] = set()
         self.due: set[Scope] = set()
         """Those of which something is still to come, also where that could not be noted on disk."""
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
 
 
 _settled: weakref.WeakKeyDictionary[Backstory, _Settled] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit | None:

@@ -17,6 +17,7 @@ from backstory.deerflow.memory import HostedMemory
 from backstory.deerflow.model_selection import choose_model
 from backstory.deerflow.observers import Traces, Watch
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
@@ -43,7 +44,7 @@ class Hosting:
         self._deerflow = configured.deerflow
         self._keep_hidden = None if hooks.keep_hidden is None else _guarded(hooks.keep_hidden)
         self._traces = Traces(hooks)
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
         self._closed = False
         self._open()
 

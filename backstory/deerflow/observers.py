@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
 from backstory.deerflow.hooks import Hooks, Metrics
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.events import CandidateRejected, Event
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, UpdateSettled
@@ -39,23 +39,16 @@ class Traces:
 
     def __init__(self, hooks: Hooks) -> None:
         self._bind = hooks.trace_context
-        self._ids: OrderedDict[tuple[Scope, str], str] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._ids: Recent[tuple[Scope, str], str] = Recent(_MOST_TRACES)
 
     def note(self, scope: Scope, thread: str, trace_id: str | None) -> None:
         """Remember the id of what is handed over now; without one the last stays."""
-        if trace_id is None:
-            return
-        with self._mutex:
-            self._ids[scope, thread] = trace_id
-            self._ids.move_to_end((scope, thread))
-            if len(self._ids) > _MOST_TRACES:
-                self._ids.popitem(last=False)
+        if trace_id is not None:
+            self._ids.put((scope, thread), trace_id)
 
     def of(self, scope: Scope, thread: str) -> str | None:
         """Return the id that a conversation was handed over with last, None where there was none."""
-        with self._mutex:
-            return self._ids.get((scope, thread))
+        return self._ids.get((scope, thread))
 
     @contextlib.contextmanager
     def bound(self, trace_id: str | None) -> Iterator[None]:

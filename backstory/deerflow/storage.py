@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -22,6 +20,8 @@ from backstory.deerflow.home_import import agents_in, settle
 from backstory.deerflow.paths import Places, places_of
 from backstory.deerflow.tracked_document import TrackedDocument, is_very_one, lend, lent
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import ForkLock
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
@@ -99,9 +99,9 @@ class LedgerMemoryStorage(MemoryStorage):
     def __init__(self, config: object = None) -> None:
         # Nothing may fail here: DeerFlow would take its files instead, and say so in its log alone.
         self._config = config
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._opened: tuple[Backstory, Places] | None = None
-        self._lent: OrderedDict[tuple[Scope, str], Document] = OrderedDict()
+        self._lent: Recent[tuple[Scope, str], Document] = Recent(_LENT)
         self._saves: dict[Scope, int] = {}
         """How often each memory was saved here."""
         _storages.add(self)
@@ -122,11 +122,7 @@ class LedgerMemoryStorage(MemoryStorage):
         except (BackstoryError, OSError) as error:
             bs.faults.note(scope, "load", error)
             raise
-        with self._lock:
-            self._lent[scope, document.last_updated] = document
-            self._lent.move_to_end((scope, document.last_updated))
-            while len(self._lent) > _LENT:
-                self._lent.popitem(last=False)
+        self._lent.put((scope, document.last_updated), document)
         return lend(scope, document, saves)
 
     def reload(self, agent_name: str | None = None, *, user_id: str | None = None) -> dict[str, object]:
@@ -230,8 +226,7 @@ class LedgerMemoryStorage(MemoryStorage):
             return changes_since(_read(own.document()), document)
         now = _read(own.document())
         stated = document.get("lastUpdated") if isinstance(document, Mapping) else None
-        with self._lock:
-            then = self._lent.get((scope, stated)) if isinstance(stated, str) else None
+        then = self._lent.get((scope, stated)) if isinstance(stated, str) else None
         # A copy of what was lent that says the same is a backup that is put back, and not work on an old state.
         if then is None or not changes_since(_read(then), document):
             return changes_since(now, document)

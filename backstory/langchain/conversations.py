@@ -8,22 +8,17 @@ was said is kept. All of it is bounded: what is forgotten costs a longer deliver
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages import RemoveMessage as Removal
 
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
 __all__ = ["NOBODY", "Conversation", "Conversations"]
-
-_K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V")
 
 _MESSAGES = 32_768
 _THREADS = 4_096
@@ -80,29 +75,6 @@ def _chain(messages: Sequence[BaseMessage]) -> Iterator[bytes]:
         yield running.digest()
 
 
-class _Recent(Generic[_K, _V]):
-    """A mapping that forgets what was not asked for lately; safe for threads."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[_K, _V] = OrderedDict()
-        self._mutex = threading.Lock()
-
-    def get(self, key: _K) -> _V | None:
-        with self._mutex:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def put(self, key: _K, value: _V) -> None:
-        with self._mutex:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > self._most:
-                self._values.popitem(last=False)
-
-
 def _id(message: BaseMessage, digest: bytes) -> str:
     """An id of words at their place: a host's own may be places in what it sends, and of other words the next time."""
     if not digest or not message.id:
@@ -114,18 +86,18 @@ class Conversations:
     """Remembers names, owners and what was delivered; one for each middleware, safe for threads."""
 
     def __init__(self) -> None:
-        self._names: _Recent[tuple[Scope | None, bytes], str] = _Recent(_THREADS)
-        self._owners: _Recent[tuple[str, str | bytes], str] = _Recent(_MESSAGES)
-        self._users: _Recent[str, frozenset[str]] = _Recent(_THREADS)
-        self._heard: _Recent[tuple[Scope, str], bytes] = _Recent(_THREADS)
+        self._names: Recent[tuple[Scope | None, bytes], str] = Recent(_THREADS)
+        self._owners: Recent[tuple[str, str | bytes], str] = Recent(_MESSAGES)
+        self._users: Recent[str, frozenset[str]] = Recent(_THREADS)
+        self._heard: Recent[tuple[Scope, str], bytes] = Recent(_THREADS)
         """What each thread was when it was delivered last: one that is shown in part may look like an older one."""
-        self._ids: _Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = _Recent(_THREADS)
+        self._ids: Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = Recent(_THREADS)
         """The question each thread was asked last, and the ids under which it is recorded."""
 
     def name(self, scope: Scope, talk: Conversation) -> str:
         """Return the thread of a run that was given none: that of the conversation it goes on from, or a new one."""
         for count in range(talk.asked, 0, -1):
-            found = self._names.get((scope, talk.upto(count))) or self._names.get((None, talk.upto(count)))
+            found = self._names.use((scope, talk.upto(count))) or self._names.use((None, talk.upto(count)))
             if found is not None:
                 return found
         return f"run-{uuid4()}"
@@ -142,9 +114,9 @@ class Conversations:
         for n, (message, digest) in enumerate(zip(talk.said, talk.chain, strict=True), 1):
             owner = kept.get(message.id or "")
             if owner is None:
-                owner = self._owners.get((thread, message.id or digest))
+                owner = self._owners.use((thread, message.id or digest))
                 if owner is None and (n < len(talk.said) or n <= talk.asked):
-                    owner = self._owners.get((thread, digest))
+                    owner = self._owners.use((thread, digest))
                 owner = owner or (user if earlier is None or n > talk.latest else earlier)
                 self._own(thread, message, digest, owner)
             found.append(owner)
@@ -169,7 +141,7 @@ class Conversations:
     def ids(self, scope: Scope, thread: str, talk: Conversation) -> list[str]:
         """Return the ids under which a question is recorded: the same when a run is tried again."""
         asked = talk.said[talk.asked :]
-        digest, known = self._ids.get((scope, thread)) or (b"", ())
+        digest, known = self._ids.use((scope, thread)) or (b"", ())
         if digest != talk.whole or len(known) != len(asked):
             again = digest == talk.whole
             known = tuple(
@@ -183,14 +155,14 @@ class Conversations:
 
     def heard(self, scope: Scope, thread: str, talk: Conversation) -> bool:
         """Whether this process has delivered all that was said before the question, also when it was asked before."""
-        asked = self._ids.get((scope, thread))
-        return self._heard.get((scope, thread)) == talk.upto(talk.asked) or (
+        asked = self._ids.use((scope, thread))
+        return self._heard.use((scope, thread)) == talk.upto(talk.asked) or (
             asked is not None and asked[0] == talk.whole and bool(asked[1])
         )
 
     def is_shared(self, thread: str, user: str) -> bool:
         """Whether somebody else has spoken in a thread, as far as this process knows; from now on `user` has, too."""
-        known = self._users.get(thread) or frozenset()
+        known = self._users.use(thread) or frozenset()
         if user not in known:
             self._users.put(thread, known | {user})
         return bool(known - {user})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+from backstory.ledger.concurrency.forks import register
 
 __all__ = ["run_in_thread"]
 
@@ -39,4 +40,4 @@ async def run_in_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
 
 
 _pool = _Pool()
-os.register_at_fork(after_in_child=_pool.renew)
+register(_pool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory.checks import messages_in
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
@@ -55,7 +55,7 @@ class FailSafeMemory:
         self._elapsed = elapsed
         self._waiting = waiting or bs.waiting
         self._unread: dict[Scope, _Unread] = {}
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     @property
     def waiting(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputError, LockTimeoutError, StoreError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.observing import CallEnded, Observer
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store.files import put_in_place, translated, unfinished
+from backstory.ledger.log.store.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
@@ -96,7 +96,7 @@ class Faults:
         self._purging = FileLocks(_PURGE_SECONDS, SystemClock())
         self._mutex = threading.RLock()
         self._states: OrderedDict[Scope, _State] = OrderedDict()
-        _all.add(self)
+        register(self)
 
     def note(self, memory: MemoryHandle | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the same thing last went well.
@@ -173,7 +173,7 @@ class Faults:
         if not path.exists() and not unfinished(path).exists():
             return
         # The file first: who asks what failed must not wait until another process lets go of it.
-        with self._purging.held(_lock(path)), translated(path, "remove"), self._mutex:
+        with self._purging.held(lock_beside(path)), translated(path, "remove"), self._mutex:
             self._states.pop(scope, None)
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
@@ -207,7 +207,7 @@ class Faults:
         """Add what this process counted to what is in the file; where that fails it stays here for another time."""
         path = self._path(scope)
         try:
-            with self._locks.held(_lock(path)), translated(path, "write"):
+            with self._locks.held(lock_beside(path)), translated(path, "write"):
                 put_in_place(
                     path, msgspec.json.encode(_File(_VERSION, self._newest(self._stored(scope), state.fresh.values())))
                 )
@@ -219,10 +219,11 @@ class Faults:
     def _stored(self, scope: Scope) -> Iterable[FaultCount]:
         path = self._path(scope)
         try:
-            return _read(path)
+            stored = read_json(path, _File, "counts")
         except OSError as error:
             _log.debug("%s cannot be read: %s", path, error)
             return ()
+        return () if stored is None else stored.faults
 
     def _newest(self, *many: Iterable[FaultCount]) -> tuple[FaultCount, ...]:
         """Put counts together: no kind twice, none too old, not too many."""
@@ -315,29 +316,3 @@ def _dated(fault: FaultCount, now: datetime) -> FaultCount | None:
     if now - last >= _AGE:
         return None
     return msgspec.structs.replace(fault, first=spell_moment(min(first, last)), last=spell_moment(last))
-
-
-def _read(path: Path) -> Iterable[FaultCount]:
-    """Read a file; one that is damaged says nothing."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_File).faults
-    except FileNotFoundError:
-        return ()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        _log.warning("%s is damaged and is begun anew, which costs nothing but counts: %s", path, error)
-        return ()
-
-
-def _lock(path: Path) -> str:
-    return str(path.with_suffix(".lock"))
-
-
-_all: weakref.WeakSet[Faults] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for faults in list(_all):
-        faults.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

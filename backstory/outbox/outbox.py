@@ -8,13 +8,13 @@ so an agent waits once and not at every turn.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
@@ -54,6 +54,7 @@ class Outbox:
         self._elapsed = elapsed
         self._background = background
         self.renew()
+        register(self)
         _all.add(self)
 
     def renew(self) -> None:
@@ -206,13 +207,8 @@ class Outbox:
             return False
         self._changed.notify_all()
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._run, name="backstory-deliveries", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
+            self._thread = start_thread("backstory-deliveries", self._run)
+        return self._thread is not None
 
     def _run(self) -> None:
         while (key := self._wait()) is not None:
@@ -295,10 +291,4 @@ def _at_exit() -> None:
         waiting.close(max(0.0, end - time.monotonic()))
 
 
-def _after_fork_in_child() -> None:
-    for waiting in list(_all):
-        waiting.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

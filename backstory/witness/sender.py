@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 import weakref
@@ -19,6 +18,7 @@ from itertools import islice
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
 from backstory.ledger.core.memory import Memory
@@ -128,6 +128,7 @@ class _Worker:
         self._again = again
         self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self.renew()
+        register(self)
         _workers.add(self)
 
     def renew(self) -> None:
@@ -180,16 +181,9 @@ class _Worker:
 
     def _see_to_it(self) -> bool:
         """Wake the thread, or start it; False where none can start, as when the interpreter ends."""
-        if self._thread is not None:
-            self._changed.notify_all()
-            return True
-        thread = threading.Thread(target=self._run, name="backstory-witness", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self._thread = thread
-        return True
+        self._changed.notify_all()
+        self._thread = self._thread or start_thread("backstory-witness", self._run)
+        return self._thread is not None
 
     # The thread.
 
@@ -367,23 +361,4 @@ def _at_exit() -> None:
             worker.flush(max(0.0, end - time.monotonic()))
 
 
-_paused = threading.local()
-
-
-def _before_fork() -> None:
-    _paused.workers = [worker for worker in list(_workers) if worker.pause()]
-
-
-def _after_fork_in_parent() -> None:
-    for worker in _paused.workers:
-        worker.resume()
-    del _paused.workers
-
-
-def _after_fork_in_child() -> None:
-    for worker in list(_workers):
-        worker.renew()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.extraction.model import Answer, Prompt, Usage, redacted, showable
@@ -104,7 +104,7 @@ class OpenAIModel:
         self._temperature = temperature
         self._timeout = timeout
         self._client = client
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._connection: _Connection | None = None
         self._worked: set[_Form] = set()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip
@@ -87,7 +86,7 @@ class ModelCaller:
         self._stopped = threading.Event()
         self._hurrying: list[int] = []
         """The threads that keep no gap meanwhile."""
-        _askings.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
@@ -165,24 +164,10 @@ class ModelCaller:
             asked = error.retry_after if isinstance(error, ModelUnavailableError) else None
             return min(max(wait, asked or 0.0), _PATIENCE_SECONDS)
 
-        def enough(state: RetryCallState) -> bool:
-            return self.stopped or bool(stop_after_attempt(self._max_attempts)(state))
-
         return Retrying(
-            stop=enough,
+            stop=lambda state: self.stopped or bool(stop_after_attempt(self._max_attempts)(state)),
             wait=patience,
             retry=retry_if_exception_type(ModelUnavailableError),
             sleep=self._pause,
             reraise=True,
         )(ask)
-
-
-_askings: weakref.WeakSet[ModelCaller] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for asking in list(_askings):
-        asking.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

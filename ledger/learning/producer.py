@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
@@ -127,7 +126,7 @@ class Producer:
         """Of threads that another process was found at: when to look again, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
-        _producers.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held.
@@ -441,14 +440,3 @@ class Producer:
                 again, faulty = self._moment(writer, thread), False
             finally:
                 self._release(key, again, faulty=faulty)
-
-
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for producer in list(_producers):
-        producer.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from datetime import datetime, timedelta
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.log.clock import Clock
@@ -26,7 +26,7 @@ class Retention:
         self._kept = timedelta(days=days)
         self._clock = clock
         self._looked: weakref.WeakKeyDictionary[Writer, datetime] = weakref.WeakKeyDictionary()
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def tidy(self, writer: Writer) -> None:
         """Erase a scope's turns whose time has come; where that cannot be done now it is tried again later."""

@@ -7,12 +7,11 @@ decided and is not written is the parent's to write.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
@@ -80,7 +79,7 @@ class CommitPipeline:
         self._met_erasure = met_erasure
         self._beginning = self.view.beginnings
         """How often the view had started over when what is decided was folded into it."""
-        _desks.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
@@ -181,14 +180,3 @@ class CommitPipeline:
             ticket = queue.group.refuse(line, commit)
         queue.decided.append(_Decided(ticket))
         return ticket
-
-
-_desks: weakref.WeakSet[CommitPipeline] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for pipeline in list(_desks):
-        pipeline.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

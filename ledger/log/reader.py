@@ -7,14 +7,13 @@ writer, who takes the lock first.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
@@ -64,7 +63,7 @@ class Reader:
         self._snapshots = snapshots
         self._met_erasure = met_erasure
         self.renew()
-        _readers.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, where the thread that held the lock is not."""
@@ -158,14 +157,3 @@ class Reader:
             held.view.refresh_ledger()
             held.view.refresh_transcript()
             yield held
-
-
-_readers: weakref.WeakSet[Reader] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for reader in list(_readers):
-        reader.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

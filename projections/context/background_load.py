@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import weakref
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
+
+from backstory.ledger.concurrency.forks import register, start_thread
 
 __all__ = ["BackgroundLoad"]
 
@@ -16,10 +16,6 @@ _T = TypeVar("_T")
 
 _GRACE_SECONDS = 0.1
 """A library that is being loaded lets nothing else run, so whoever has begun it gets away first."""
-
-
-class _Renews(Protocol):
-    def renew(self) -> None: ...
 
 
 class BackgroundLoad(Generic[_T]):
@@ -36,7 +32,7 @@ class BackgroundLoad(Generic[_T]):
         self._mutex = threading.Lock()
         self._over = threading.Event()
         self._wanted = threading.Event()
-        _all.add(self)
+        register(self)
 
     @property
     def value(self) -> _T:
@@ -49,10 +45,8 @@ class BackgroundLoad(Generic[_T]):
             begun, self._begun = self._begun, True
         if begun:
             return
-        try:
-            threading.Thread(target=self._run, name="backstory-later", daemon=True).start()
-        except RuntimeError as error:  # the interpreter is going down, or there are too many threads
-            _log.debug("%s is not loaded: %s", self._what, error)
+        if start_thread("backstory-later", self._run) is None:
+            _log.debug("%s is not loaded: no thread can start", self._what)
             self._over.set()
 
     def wait(self, timeout: float | None = None) -> _T:
@@ -78,14 +72,3 @@ class BackgroundLoad(Generic[_T]):
             self._begun = False
             self._over = threading.Event()
             self._wanted = threading.Event()
-
-
-_all: weakref.WeakSet[_Renews] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for later in list(_all):
-        later.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TypeVar
 
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
@@ -18,14 +16,12 @@ from backstory.projections.context.prepared import Prepared, prepare
 
 __all__ = ["Blocks"]
 
-_T = TypeVar("_T")
-
 _KEPT = 32
 _ONE_USE = timedelta(minutes=1)
 
 
 class Blocks:
-    """Makes the blocks of all scopes of a home; safe for threads and forks, for it has no lock: at worst it makes anew.
+    """Makes the blocks of all scopes of a home; safe for threads and forks: at worst it makes one anew.
 
     `turns` is how many of the user's last messages say what the talk is about.
     """
@@ -37,8 +33,8 @@ class Blocks:
         self.tokens = tokens
         self.turns = turns
         self.enabled = enabled
-        self._recent: OrderedDict[Scope, Prepared] = OrderedDict()
-        self._used: OrderedDict[Scope, dict[str, datetime]] = OrderedDict()
+        self._recent: Recent[Scope, Prepared] = Recent(_KEPT)
+        self._used: Recent[Scope, dict[str, datetime]] = Recent(_KEPT)
 
     def block(
         self,
@@ -52,7 +48,7 @@ class Blocks:
     ) -> Context:
         """Return the block of a scope's memory; see `fill`. `max_tokens` overrides what is configured."""
         prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
-        _keep(self._recent, scope, prepared)
+        self._recent.put(scope, prepared)
         most = self.shares.max_tokens if max_tokens is None else max_tokens
         return fill(prepared, likeness, told, self.shares, most, facts=facts)
 
@@ -68,17 +64,10 @@ class Blocks:
         used = self._used.pop(scope, {})
         used = {fact_id: at for fact_id, at in used.items() if abs(now - at) < _ONE_USE}
         newly = [fact_id for fact_id in fact_ids if fact_id not in used]
-        _keep(self._used, scope, used | dict.fromkeys(newly, now))
+        self._used.put(scope, used | dict.fromkeys(newly, now))
         return newly
 
     def purge(self, scope: Scope) -> None:
         """Let go of what a scope's memory said."""
         self._recent.pop(scope, None)
         self._used.pop(scope, None)
-
-
-def _keep(recent: OrderedDict[Scope, _T], scope: Scope, value: _T) -> None:
-    recent[scope] = value
-    if len(recent) > _KEPT:
-        with suppress(KeyError):
-            recent.popitem(last=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 import weakref
@@ -20,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
@@ -143,27 +143,19 @@ class _Work:
         self._busy = threading.RLock()
         self._changed = threading.Condition()
         self._finished = False
-        _works.add(self)
+        register(self)
 
     def note(self, writer: Writer) -> None:
         """Put a scope on the list, and see that somebody goes through it."""
         with self._changed:
             self.dirty[writer.scope] = writer
-            alone = self._finished or (self.thread is None and not self._start())
+            if not self._finished and self.thread is None:
+                self.thread = start_thread("backstory-keeper", self._run)
+            alone = self._finished or self.thread is None
             if len(self.dirty) == 1:
                 self._changed.notify_all()
         if alone:
             self.flush(writer)
-
-    def _start(self) -> bool:
-        """Start the thread; no interpreter that is about to end lets one start."""
-        thread = threading.Thread(target=self._run, name="backstory-keeper", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self.thread = thread
-        return True
 
     def _run(self) -> None:
         while self._gather():
@@ -356,25 +348,3 @@ def _told(scope: Scope) -> Iterator[None]:
 
 def _standing(writer: Writer) -> _Shown:
     return _Shown(*writer.reader.standing())
-
-
-_works: weakref.WeakSet[_Work] = weakref.WeakSet()
-_paused = threading.local()
-
-
-def _before_fork() -> None:
-    _paused.works = [work for work in list(_works) if work.pause()]
-
-
-def _after_fork_in_parent() -> None:
-    for work in _paused.works:
-        work.resume()
-    del _paused.works
-
-
-def _after_fork_in_child() -> None:
-    for work in list(_works):
-        work.renew()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -13,22 +13,21 @@ from __future__ import annotations
 import errno
 import logging
 import math
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store.files import put_in_place, translated, unfinished
+from backstory.ledger.log.store.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 
@@ -88,7 +87,7 @@ class UsageTracker:
         self._locks = FileLocks(patience, SystemClock())
         self._mutex = threading.Lock()
         self._states: dict[Scope, _State] = {}
-        _heats.add(self)
+        register(self)
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
         """Note that live facts were used, each once; return how many of the ids are live."""
@@ -154,7 +153,7 @@ class UsageTracker:
         path = self._path(scope)
         if not path.exists() and not unfinished(path).exists():
             return
-        with self._locks.held(_lock(path)), translated(path, "remove"):
+        with self._locks.held(lock_beside(path)), translated(path, "remove"):
             with self._mutex:
                 state = self._state(scope)
                 state.writer = writer
@@ -166,7 +165,7 @@ class UsageTracker:
         """Merge with what others have written, and write it; False where memory has changed under our hands."""
         memory, head = writer.reader.standing()
         path = self._path(writer.scope)
-        with self._locks.held(_lock(path), wait=wait):
+        with self._locks.held(lock_beside(path), wait=wait):
             # What is forgotten meanwhile must not come back: an erasure purges, and then moves the head.
             if writer.store.durable_head(writer.ledger) != head:
                 return False
@@ -195,7 +194,7 @@ class UsageTracker:
         try:
             seen = _stamp(path)
             if seen is not None and seen != state.seen:
-                stored = _read(path, spell_moment(self._clock.now()))
+                stored = _usable(read_json(path, _File, "warmth"), spell_moment(self._clock.now()))
                 state.facts = _merged(state.facts, stored, state.half_life)
             state.seen = seen
         except OSError as error:
@@ -238,18 +237,11 @@ def _merged(ours: Facts, theirs: Facts, half_life: float) -> dict[str, Access]:
     return merged
 
 
-def _read(path: Path, now: str) -> dict[str, Access]:
-    """Read a file; one that is damaged says nothing, and a time to come is now: a clock was set back since."""
-    try:
-        stated = msgspec.json.decode(path.read_bytes(), type=_File).facts
-    except FileNotFoundError:
-        return {}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        _log.warning("%s is damaged and is begun anew, which costs nothing but warmth: %s", path, error)
-        return {}
+def _usable(stored: _File | None, now: str) -> dict[str, Access]:
+    """Return what can be; a time to come is now, since a clock was set back."""
     return {
         fact_id: Access(access.heat, min(access.at, now))
-        for fact_id, access in stated.items()
+        for fact_id, access in ({} if stored is None else stored.facts).items()
         if math.isfinite(access.heat) and access.heat > 0 and _is_moment(access.at)
     }
 
@@ -274,18 +266,3 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     except FileNotFoundError:
         return None
     return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _lock(path: Path) -> str:
-    return str(path.with_suffix(".lock"))
-
-
-_heats: weakref.WeakSet[UsageTracker] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for heat in list(_heats):
-        heat.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

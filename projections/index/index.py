@@ -9,7 +9,6 @@ checked. Every question is answered at the heads of the logs as they are now.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
 from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
@@ -381,7 +381,7 @@ class Indexes:
         self._store = store
         self._folder = folder
         self._progress = progress
-        self._guard = threading.Lock()
+        self._guard = ForkLock()
         self._held: weakref.WeakValueDictionary[Scope, ScopeIndex] = weakref.WeakValueDictionary()
 
     def __call__(self, scope: Scope) -> ScopeIndex:

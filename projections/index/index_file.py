@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +28,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, Record
 from backstory.ledger.log.store.files import make_folder, translated
+from backstory.ledger.log.store.locks import polled, try_lock
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
@@ -43,7 +44,6 @@ SMALL_BYTES = 64 * 1024
 _AT_ONCE_BYTES = 8 * 1024 * 1024
 _UNKNOWN_LINE_BYTES = 512
 _TRIES = 5
-_LOCK_POLL_SECONDS = (0.0005, 0.02)
 _PATIENCE_SECONDS = 0.05
 """How long a question waits for the file: longer than it takes to write some commits into it."""
 
@@ -451,26 +451,16 @@ class IndexFile:
 
     @contextmanager
     def _locked(self, how: int, timeout: float) -> Iterator[None]:
-        descriptor = self._lock(how, timeout)
+        path = self.path.with_name("index.lock")
+        descriptor = polled(lambda: try_lock(path, lambda: _opened(path, how), how), timeout, self._clock)
+        if descriptor is None:
+            raise _KeptError
         try:
             yield
         finally:
             # Said, not left to closing: a forked process may have the descriptor too.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
-
-    def _lock(self, how: int, timeout: float) -> int:
-        path = self.path.with_name("index.lock")
-        waited, pause = 0.0, _LOCK_POLL_SECONDS[0]
-        while True:
-            descriptor = _lock_now(path, how)
-            if descriptor is not None:
-                return descriptor
-            if waited >= timeout:
-                raise _KeptError
-            self._clock.sleep(pause)
-            waited += pause
-            pause = min(pause * 2, _LOCK_POLL_SECONDS[1])
 
 
 def tip_of(kv: ChecksummedKV) -> IndexPosition:
@@ -488,34 +478,16 @@ def tip_of(kv: ChecksummedKV) -> IndexPosition:
     raise DamagedError("it was never finished")
 
 
-def _lock_now(path: Path, how: int) -> int | None:
-    """Return the locked file's descriptor; None while another process has it, or where it is another file by now."""
+def _opened(path: Path, how: int) -> int:
+    """Open the lock file; one that cannot be written is enough to read under."""
     try:
         make_folder(path.parent)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        descriptor = _read_only(path, how, error)
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        if os.path.samestat(path.stat(), os.fstat(descriptor)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
-
-
-def _read_only(path: Path, how: int, refused: OSError) -> int:
-    """Open a lock file that cannot be written, which is enough to read under."""
-    try:
-        if how == fcntl.LOCK_SH:
-            return os.open(path, os.O_RDONLY)
-    except OSError:
-        pass
-    raise UnusableError(refused.strerror or str(refused)) from refused
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as refused:
+        with suppress(OSError):
+            if how == fcntl.LOCK_SH:
+                return os.open(path, os.O_RDONLY)
+        raise UnusableError(refused.strerror or str(refused)) from refused
 
 
 def _reaches(tip: IndexPosition, until: tuple[Head, Head] | None) -> bool:

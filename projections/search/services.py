@@ -6,14 +6,15 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, NoModelError
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.log.store import EventStore
@@ -37,8 +38,6 @@ _KEPT = 32
 
 _WRITERS = 256
 _SPARE_FILES = 16
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -87,13 +86,13 @@ class SearchServices:
         self._followers = followers
         self._embedding = BackgroundEmbedding(self._source)
         self._begin()
-        _homes.add(self)
+        register(self)
 
     def _begin(self) -> None:
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, Search] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[Scope, Search] = OrderedDict()
-        self._writers: OrderedDict[Scope, Writer] = OrderedDict()
+        self._recent: Recent[Scope, Search] = Recent(_KEPT)
+        self._writers: Recent[Scope, Writer] = Recent(_WRITERS)
         """Writers of the scopes that may be embedded: the thread that does it gets no more than their names."""
 
     def of(self, writer: Writer) -> Search:
@@ -109,8 +108,8 @@ class SearchServices:
                     min_similarity=self._min_similarity,
                     follower=None if self._followers is None else self._followers(scope),
                 )
-            _keep(self._recent, scope, search, _KEPT)
-            _keep(self._writers, scope, writer, _WRITERS)
+            self._recent.put(scope, search)
+            self._writers.put(scope, writer)
             return search
 
     def _meaning(self, scope: Scope) -> SemanticSearch | None:
@@ -220,13 +219,6 @@ def _standing(store: EventStore, scope: Scope) -> dict[str, Iterable[Passage]]:
     return {"facts": passages(facts), "turns": passages(turns.entries())}
 
 
-def _keep(kept: OrderedDict[Scope, T], scope: Scope, value: T, most: int) -> None:
-    kept[scope] = value
-    kept.move_to_end(scope)
-    if len(kept) > most:
-        kept.popitem(last=False)
-
-
 def _must_have_spare_files() -> None:
     """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
 
@@ -246,14 +238,3 @@ def _must_have_spare_files() -> None:
 
 def _nothing() -> None:
     """Background embedding is off."""
-
-
-_homes: weakref.WeakSet[SearchServices] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for searches in list(_homes):
-        searches.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,7 +6,6 @@ is read and which turns may still be shown, and holds the one copy of them.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from array import array
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock, register
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
@@ -196,7 +196,7 @@ class TurnFollower:
         self._ledger = scope.stream(LEDGER)
         self._transcript = scope.stream(TRANSCRIPT)
         self.renew()
-        _followers.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a child of this process, where the thread that holds a lock may not exist."""
@@ -328,12 +328,7 @@ class TurnFollowers:
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._all: weakref.WeakValueDictionary[Scope, TurnFollower] = weakref.WeakValueDictionary()
-        self.renew()
-        _homes.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process."""
-        self._mutex = threading.Lock()
+        self._mutex = ForkLock()
 
     def __call__(self, scope: Scope) -> TurnFollower:
         """Return the follower of a scope."""
@@ -348,17 +343,3 @@ class TurnFollowers:
         follower = self._all.get(scope)
         if follower is not None:
             follower.start_over()
-
-
-_followers: weakref.WeakSet[TurnFollower] = weakref.WeakSet()
-_homes: weakref.WeakSet[TurnFollowers] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-    for follower in list(_followers):
-        follower.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

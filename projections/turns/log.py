@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import ForkLock, register
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
 from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
@@ -164,7 +164,7 @@ class TurnLog:
     def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
         self._follower = follower or TurnFollower(store, scope)
         self.renew()
-        _logs.add(self)
+        register(self)
 
     def renew(self) -> None:
         """Begin anew in a child of this process."""
@@ -215,13 +215,8 @@ class TurnLogs:
         self._followers = followers or TurnFollowers(store)
         self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
         # A host asks for the same memory again and again, and holds none of them.
-        self._recent: OrderedDict[Scope, TurnLog] = OrderedDict()
-        self.renew()
-        _homes.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process."""
-        self._mutex = threading.Lock()
+        self._recent: Recent[Scope, TurnLog] = Recent(_RECENT)
+        self._mutex = ForkLock()
 
     def __call__(self, scope: Scope) -> TurnLog:
         """Return the turns of a scope."""
@@ -229,10 +224,7 @@ class TurnLogs:
             log = self._all.get(scope)
             if log is None:
                 log = self._all[scope] = TurnLog(self._store, scope, self._followers(scope))
-            self._recent[scope] = log
-            self._recent.move_to_end(scope)
-            if len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
+            self._recent.put(scope, log)
             return log
 
     def purge(self, scope: Scope) -> None:
@@ -241,17 +233,3 @@ class TurnLogs:
         log = self._all.get(scope)
         if log is not None:
             log.start_over()
-
-
-_logs: weakref.WeakSet[TurnLog] = weakref.WeakSet()
-_homes: weakref.WeakSet[TurnLogs] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for home in list(_homes):
-        home.renew()
-    for log in list(_logs):
-        log.renew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.conversations import Conversation, _Recent
+from backstory.langchain.conversations import Conversation
 from backstory.outbox.fail_safe import FailSafeMemory
 
 
@@ -479,15 +479,6 @@ def test_a_conversation_is_told_from_one_whose_words_are_parted_otherwise_or_sai
     ]
     assert len({Conversation(messages).whole for messages in alike}) == 4
     assert Conversation(alike[0]).whole == Conversation([SystemMessage("x"), *alike[0]]).whole
-
-
-def test_what_the_process_remembers_of_conversations_is_bounded():
-    recent: _Recent[int, int] = _Recent(3)
-    for n in range(3):
-        recent.put(n, n)
-    recent.get(0)
-    recent.put(3, 3)
-    assert [recent.get(n) for n in range(4)] == [0, None, 2, 3]
 
 
 # What a host sends without a checkpointer.

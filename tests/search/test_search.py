@@ -341,7 +341,7 @@ def test_likeness_of_many_facts_is_like_that_of_few(
 
 
 def test_only_some_scopes_words_stay_in_memory(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.projections.search.services._KEPT", 2)
+    monkeypatch.setattr(bs._services.searches._recent, "_most", 2)
     searches = bs._services.searches
     for name in ("ada", "bob", "cleo"):
         bs.memory(name).add_fact(f"{name} likes tea")

@@ -21,6 +21,7 @@ from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.core.events import FactAdded, TurnRecorded
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store.locks import try_lock
 from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.verify import verify
 
@@ -307,3 +308,23 @@ def test_killed_writers_lose_nothing_that_they_acknowledged(home: Path) -> None:
         said = read_commits(store, scope.stream("transcript"))
         turns = [event.turn.content for commit in said for event in commit.events if isinstance(event, TurnRecorded)]
         assert set(added) <= set(turns)
+
+
+def test_a_file_that_is_exchanged_just_before_it_is_locked_is_locked_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    opened: list[int] = []
+
+    def open_file() -> int:
+        opened.append(os.open(path, os.O_RDWR | os.O_CREAT))
+        if len(opened) == 1:
+            path.unlink()
+        elif len(opened) == 2:
+            path.rename(tmp_path / "b.lock")
+            path.touch()
+        return opened[-1]
+
+    descriptor = try_lock(path, open_file)
+    assert descriptor is not None
+    assert os.path.samestat(os.fstat(descriptor), path.stat())
+    assert len(opened) == 3
+    os.close(descriptor)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
+
+import msgspec
 
 from backstory.ledger.core.errors import StoreError
 
 __all__ = [
     "count_lines",
     "last_line",
+    "lock_beside",
     "make_folder",
     "put_in_place",
+    "read_json",
     "refused",
     "sync_folder",
     "translated",
     "unfinished",
     "write_whole",
 ]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _CHUNK = 1 << 16
 
@@ -72,6 +81,22 @@ def write_whole(descriptor: int, data: bytes) -> None:
 def unfinished(path: Path) -> Path:
     """Where a file is written before it takes its place."""
     return path.with_name(f".{path.name}.new")
+
+
+def read_json(path: Path, shape: type[_T], costs: str) -> _T | None:
+    """Return what a small file says; None where there is none, or it is damaged. `costs` is what is lost with it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=shape)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        _log.warning("%s is damaged and is begun anew, which costs nothing but %s: %s", path, costs, error)
+        return None
+
+
+def lock_beside(path: Path) -> str:
+    """Where the lock of a small file lies."""
+    return str(path.with_suffix(".lock"))
 
 
 def put_in_place(path: Path, data: bytes) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.files import make_folder, refused, translated
+from backstory.ledger.log.store.files import make_folder, translated
 
-__all__ = ["FileLocks", "Lease", "kept_free", "lease", "leased"]
+__all__ = ["FileLocks", "Lease", "kept_free", "lease", "leased", "polled", "try_lock"]
+
+_T = TypeVar("_T")
 
 _POLL_SECONDS = (0.0005, 0.02)
 _KEPT_OPEN = 128
@@ -47,7 +51,14 @@ class FileLocks:
         self._guard = threading.Lock()
         self._holds: dict[str, _Hold] = {}
         self._open = 0
-        self._process = os.getpid()
+        register(self)
+
+    def renew(self) -> None:
+        """Let go of the lock files in a forked child, which shares them with its parent, and with them the locks."""
+        self._guard = threading.Lock()
+        for hold in self._holds.values():
+            self._close(hold)
+        self._holds = {}
 
     def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the lock; without `wait` it is had at once or not at all.
@@ -104,45 +115,25 @@ class FileLocks:
                     hold.lock.release()
 
     def __del__(self) -> None:
-        if self._process == os.getpid():
-            for hold in self._holds.values():
-                self._close(hold)
+        for hold in self._holds.values():
+            self._close(hold)
 
     def _hold(self, path: str) -> _Hold:
         with self._guard:
-            if self._process != os.getpid():
-                self._forget_parent()
             return self._holds.setdefault(path, _Hold())
 
-    def _forget_parent(self) -> None:
-        """After a fork parent and child share each open lock file, and with it the lock: the child opens its own."""
-        for hold in self._holds.values():
-            if hold.descriptor is not None:
-                os.close(hold.descriptor)
-        self._holds = {}
-        self._open = 0
-        self._process = os.getpid()
-
     def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
-        waited, pause = 0.0, _POLL_SECONDS[0]
-        while True:
-            try:
-                if self._try(path, hold):
-                    return
-            except OSError as error:
-                raise refused(path, "lock", error) from error
-            if not timeout:
-                raise LockTimeoutError(f"{path} is held by another process just now: try again")
-            if waited >= timeout:
-                raise LockTimeoutError(
-                    f"{path} is held by another process after {timeout:g} s: "
-                    "end that process, or raise file_lock_timeout_seconds"
-                )
-            self._clock.sleep(pause)
-            waited += pause
-            pause = min(pause * 2, _POLL_SECONDS[1])
+        with translated(path, "lock"):
+            if polled(lambda: self._try(path, hold), timeout, self._clock):
+                return
+        if not timeout:
+            raise LockTimeoutError(f"{path} is held by another process just now: try again")
+        raise LockTimeoutError(
+            f"{path} is held by another process after {timeout:g} s: "
+            "end that process, or raise file_lock_timeout_seconds"
+        )
 
-    def _try(self, path: str, hold: _Hold) -> bool:
+    def _try(self, path: str, hold: _Hold) -> bool | None:
         if hold.descriptor is None:
             make_folder(Path(path).parent)
             hold.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -155,14 +146,14 @@ class FileLocks:
             if (now.st_dev, now.st_ino) == hold.file:
                 return True
         except BlockingIOError:
-            return False
+            return None
         except FileNotFoundError:
             pass
         except BaseException:
             self._close(hold)
             raise
         self._close(hold)
-        return False
+        return None
 
     def _unlock(self, hold: _Hold) -> None:
         if self._open > _KEPT_OPEN:
@@ -194,6 +185,16 @@ class _Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._locks.give_back(self._hold)
+
+
+def polled(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
+    """Return what an attempt returns, made again and again for `timeout` seconds as long as that is None."""
+    waited, pause = 0.0, _POLL_SECONDS[0]
+    while (found := attempt()) is None and waited < timeout:
+        clock.sleep(pause)
+        waited += pause
+        pause = min(pause * 2, _POLL_SECONDS[1])
+    return found
 
 
 @contextmanager
@@ -247,7 +248,8 @@ def lease(path: Path) -> Lease | None:
         StoreError: its file cannot be made.
     """
     with translated(path, "lock"):
-        descriptor = _take(path)
+        make_folder(path.parent)
+        descriptor = try_lock(path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     return None if descriptor is None else Lease(path, descriptor)
 
 
@@ -262,12 +264,12 @@ def leased(path: Path) -> Iterator[bool]:
             held.end()
 
 
-def _take(path: Path) -> int | None:
-    make_folder(path.parent)
+def try_lock(path: Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) -> int | None:
+    """Lock the file at a path as it is `opened`, without waiting; return its descriptor, None where it is held."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = opened()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor
         except BlockingIOError:

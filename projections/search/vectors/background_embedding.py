@@ -20,6 +20,8 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
 from backstory.projections.search.vectors.passages import Passage
@@ -102,8 +104,9 @@ class BackgroundEmbedding:
         self._idle = idle
         self._now = now
         self._closed = False
-        self._seen: dict[Scope, _Seen] = {}
+        self._seen: Recent[Scope, _Seen] = Recent(_KEPT)
         self._begin()
+        register(self)
         _embeddings.add(self)
 
     def _begin(self) -> None:
@@ -123,7 +126,7 @@ class BackgroundEmbedding:
             seen = self._seen.get(scope)
             self._due.setdefault(scope, 0.0 if seen is None else seen.looked + self._pause(seen))
             if self._thread is None:
-                self._start()
+                self._thread = start_thread("backstory-embedding", self._run)
             self._changed.notify_all()
 
     def _pause(self, seen: _Seen) -> float:
@@ -131,13 +134,6 @@ class BackgroundEmbedding:
             return self._again
         shortest, longest = self._pauses
         return min(longest, shortest * 2.0 ** min(seen.failures - 1, 30))
-
-    def _start(self) -> None:
-        """Start the thread; no interpreter that is about to end lets one start."""
-        thread = threading.Thread(target=self._run, name="backstory-embedding", daemon=True)
-        with contextlib.suppress(RuntimeError):
-            thread.start()
-            self._thread = thread
 
     def close(self, patience: float = _END_SECONDS) -> None:
         """End the thread, after the batch that it is at; what is not embedded is embedded another time.
@@ -189,9 +185,7 @@ class BackgroundEmbedding:
             finished = False
         seen.looked = self._now()
         with self._changed:
-            self._seen[scope] = seen
-            if len(self._seen) > _KEPT:
-                del self._seen[next(iter(self._seen))]
+            self._seen.put(scope, seen)
             if not finished and not self._closed:
                 self._due.setdefault(scope, seen.looked + (self._pause(seen) if seen.failures else 0.0))
 
@@ -280,16 +274,10 @@ def _step_back() -> None:
 _embeddings: weakref.WeakSet[BackgroundEmbedding] = weakref.WeakSet()
 
 
-def _after_fork_in_child() -> None:
-    for embedding in list(_embeddings):
-        embedding.renew()
-
-
 def _at_exit() -> None:
     # A thread that is in a model's code when the interpreter ends would take the process down with it.
     for embedding in list(_embeddings):
         embedding.close(_EXIT_SECONDS)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelRejectedError
 from backstory.ledger.core.sanitize import safe_text
 
@@ -90,7 +91,7 @@ def _in_a_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-_loading = threading.Lock()
+_loading = ForkLock()
 
 
 def _model() -> tuple[_E5, int]:
@@ -127,11 +128,3 @@ def _waiting_quietly() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _after_fork_in_child() -> None:
-    global _loading  # noqa: PLW0603 the parent's may be held by a thread that is not here
-    _loading = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

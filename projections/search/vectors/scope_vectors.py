@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
@@ -87,7 +87,7 @@ class Vectors:
         """Begin as if nothing had been read; in a forked process what is there is the parent's."""
         self._owner = os.getpid()
         self._mutex = threading.RLock()
-        self._queries: OrderedDict[str, Floats] = OrderedDict()
+        self._queries: Recent[str, Floats] = Recent(_QUERIES)
         self._purged = 0
         self._alone = False
         """Whether nothing can be written here."""
@@ -173,16 +173,13 @@ class Vectors:
             return None
         with self._mutex:
             purged = self._purged
-            vector = self._queries.get(text)
+            vector = self._queries.use(text)
             if vector is not None:
-                self._queries.move_to_end(text)
                 return vector
         vector = query_by(self.embedder, text)
         with self._mutex:
             if purged == self._purged:
-                self._queries[text] = vector
-                if len(self._queries) > _QUERIES:
-                    self._queries.popitem(last=False)
+                self._queries.put(text, vector)
         return vector if vector.any() else None
 
     def _known(self, space: str, dimensions: int | None = None) -> VectorSpace | None:
