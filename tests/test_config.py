@@ -262,10 +262,10 @@ def test_a_value_outside_its_range_names_the_range(key: str, low: float, high: f
     for value in (low, high):
         assert getattr(load_settings(in_company(key, value), None, {}).settings, key) == value
     for value in (low - 1, high + 1):
-        assert refusal({key: value}) == f"{key} is {value} (from the file): it lies from {low} to {high}"
-    assert refusal(None, {key: low - 1}) == f"{key} is {low - 1} (from the argument): it lies from {low} to {high}"
+        assert refusal({key: value}) == f"{key} must be {kind_of(key)}, got {value} (from the file)"
+    assert refusal(None, {key: low - 1}) == f"{key} must be {kind_of(key)}, got {low - 1} (from the argument)"
     assert refusal(env={f"BACKSTORY_{key.upper()}": str(high + 1)}) == (
-        f"{key} is '{high + 1}' (from the environment): it lies from {low} to {high}"
+        f"{key} must be {kind_of(key)}, got '{high + 1}' (from the environment)"
     )
 
 
@@ -274,7 +274,7 @@ def test_a_value_below_its_range_names_where_that_begins(key: str, low: int) -> 
     assert bounds(key) == (low, None)
     assert getattr(load_settings({key: low}, None, {}).settings, key) == low
     assert getattr(load_settings({key: 10**9}, None, {}).settings, key) == 10**9
-    assert refusal({key: low - 1}) == f"{key} is {low - 1} (from the file): it lies from {low} upwards"
+    assert refusal({key: low - 1}) == f"{key} must be {kind_of(key)}, got {low - 1} (from the file)"
 
 
 @pytest.mark.parametrize(("key", "words"), CHOICES.items())
@@ -282,7 +282,7 @@ def test_a_word_that_is_no_choice_names_the_choices(key: str, words: tuple[str, 
     for word in words:
         assert getattr(load_settings({key: word}, None, {}).settings, key) == word
     for wrong in ("other", "", 3, None, [words[0]]):
-        assert refusal({key: wrong}) == f"{key} is {wrong!r} (from the file): it is one of {', '.join(words)}"
+        assert refusal({key: wrong}) == f"{key} must be one of {', '.join(words)}, got {wrong!r} (from the file)"
 
 
 @pytest.mark.parametrize("key", SWITCHES)
@@ -292,7 +292,7 @@ def test_a_switch_is_on_or_off(key: str) -> None:
         env = {f"BACKSTORY_{key.upper()}": str(value).lower()}
         assert getattr(load_settings(None, None, env).settings, key) is value
     for wrong in ("perhaps", 2, None, []):
-        assert refusal({key: wrong}) == f"{key} is {wrong!r} (from the file): it is true or false"
+        assert refusal({key: wrong}) == f"{key} must be true or false, got {wrong!r} (from the file)"
 
 
 @pytest.mark.parametrize("key", LISTS)
@@ -305,47 +305,49 @@ def test_a_list_of_categories_may_be_given_with_commas(key: str) -> None:
     loaded = load_settings(None, None, {f"BACKSTORY_{key.upper()}": " goal, context ,"})
     assert getattr(loaded.settings, key) == ("goal", "context")
     assert refusal({key: ["goal", "luck"]}) == (
-        f"{key} is ['goal', 'luck'] (from the file): 'luck' is no category; they are preference, knowledge, context, "
+        f"{key} is ['goal', 'luck'] (from the file): 'luck' is not a category; use preference, knowledge, context, "
         "behavior, goal, correction"
     )
-    assert refusal({key: [3]}).startswith(f"{key}.0 is 3 (from the file): it is one of preference, knowledge")
+    assert refusal({key: [3]}).startswith(f"{key}.0 must be one of preference, knowledge")
     for wrong in (3, None, {"goal": 1}):
-        assert "(from the file): it is a list of some of preference, knowledge" in refusal({key: wrong})
+        assert "must be a list of preference, knowledge" in refusal({key: wrong})
 
 
 @pytest.mark.parametrize("key", TEXTS)
 def test_a_text_is_a_text(key: str) -> None:
     assert getattr(load_settings({key: "/x"}, None, {}).settings, key) == "/x"
     for wrong in (3, True, ["x"], {}):
-        assert refusal({key: wrong}).endswith(" (from the file): it is a text")
+        assert refusal({key: wrong}).startswith(f"{key} must be a string, got ")
 
 
 @pytest.mark.parametrize("key", [*RANGES, *LOWEST, "max_facts"])
 def test_a_truth_value_or_a_word_is_no_number(key: str) -> None:
     for value in (True, False, "many", [1]):
-        assert refusal({key: value}) == f"{key} is {value!r} (from the file): it is {kind_of(key)}"
+        assert refusal({key: value}) == f"{key} must be {kind_of(key)}, got {value!r} (from the file)"
 
 
 def test_a_refusal_says_what_the_value_has_to_be() -> None:
-    assert refusal({"workers": "many"}) == "workers is 'many' (from the file): it is a whole number from 1 to 32"
-    assert refusal({"debounce_seconds": "long"}).endswith(": it is a number from 0 to 300")
-    assert refusal({"max_facts": "ten"}).endswith(
-        ": it is a whole number from 10 to max_facts_limit, which is 500 or more"
+    assert refusal({"workers": "many"}) == "workers must be a whole number from 1 to 32, got 'many' (from the file)"
+    assert refusal({"debounce_seconds": "long"}).startswith("debounce_seconds must be a number from 0 to 300,")
+    assert refusal({"max_facts": "ten"}).startswith(
+        "max_facts must be a whole number from 10 to max_facts_limit, which is 500 or more,"
     )
-    assert refusal({"model": {"temperature": 3}}) == "model.temperature is 3 (from the file): it lies from 0 to 2"
-    assert refusal({"model": "gpt"}) == "model is … (from the file): it is keys and their values"
+    assert refusal({"model": {"temperature": 3}}) == (
+        "model.temperature must be a number from 0 to 2, got 3 (from the file)"
+    )
+    assert refusal({"model": "gpt"}) == "model must be keys with values, got … (from the file)"
 
 
 def test_the_three_weights_of_eviction_come_to_one() -> None:
     told = refusal({"eviction_confidence_weight": 0.9}, {"eviction_access_weight": 0.2})
     assert told == (
         "eviction_confidence_weight is 0.9 (from the file), eviction_confirmation_weight is 0.25 (from the default), "
-        "eviction_access_weight is 0.2 (from the argument): together they must come to 1, not to 1.35"
+        "eviction_access_weight is 0.2 (from the argument): together they must add up to 1, not to 1.35"
     )
     thirds = {"eviction_confidence_weight": 0.1, "eviction_confirmation_weight": 0.2, "eviction_access_weight": 0.7}
     assert load_settings(thirds, None, {}).settings.eviction_access_weight == 0.7
     assert load_settings({**thirds, "eviction_access_weight": 0.7 + 5e-10}, None, {})
-    assert "must come to 1" in refusal({**thirds, "eviction_access_weight": 0.7 + 5e-9})
+    assert "must add up to 1" in refusal({**thirds, "eviction_access_weight": 0.7 + 5e-9})
 
 
 def test_deerflows_name_of_a_policy_is_understood() -> None:
@@ -356,19 +358,19 @@ def test_deerflows_name_of_a_policy_is_understood() -> None:
 
 
 def test_max_facts_lies_from_ten_to_its_limit() -> None:
-    assert "it lies from 10 to max_facts_limit" in refusal({"max_facts": 9})
-    assert "it lies from 10 to max_facts_limit, 500" in refusal({"max_facts": 501})
+    assert "from 10 to max_facts_limit" in refusal({"max_facts": 9})
+    assert "it must be from 10 to max_facts_limit, 500" in refusal({"max_facts": 501})
     assert load_settings({"max_facts": 501, "max_facts_limit": 600}, None, {}).settings.max_facts == 501
     assert "max_facts_limit, 600" in refusal({"max_facts": 601, "max_facts_limit": 600})
     assert refusal({"max_facts": 501}, None, {"BACKSTORY_MAX_FACTS_LIMIT": "500"}) == (
-        "max_facts is 501 (from the file): it lies from 10 to max_facts_limit, 500"
+        "max_facts is 501 (from the file): it must be from 10 to max_facts_limit, 500"
     )
     assert load_settings({"max_facts": 10}, None, {}).settings.max_facts == 10
 
 
 @pytest.mark.parametrize("value", ["ten", None, [1], {}, float("nan"), float("inf"), "", "1.5"])
 def test_a_value_that_is_no_number(value: object) -> None:
-    assert refusal({"max_facts": value}).startswith("max_facts is ")
+    assert refusal({"max_facts": value}).startswith("max_facts must be ")
 
 
 def test_several_mistakes_are_told_at_once() -> None:
@@ -384,10 +386,10 @@ def test_several_mistakes_are_told_at_once() -> None:
         ("memory: 7\n", "no section `memory:`"),
         ("memory:\n - max_facts\n", "no section `memory:`"),
         ("just words", "no section `memory:`"),
-        ("memory: [unclosed\n", "is no YAML at line 2, column 1"),
-        ("memory:\n\tmax_facts: 1\n", "is no YAML at line 2, column 1"),
-        ("memory: &a\n  b: *c\n", "is no YAML"),
-        ("a\0b", "is no YAML"),
+        ("memory: [unclosed\n", "is not valid YAML at line 2, column 1"),
+        ("memory:\n\tmax_facts: 1\n", "is not valid YAML at line 2, column 1"),
+        ("memory: &a\n  b: *c\n", "is not valid YAML"),
+        ("a\0b", "is not valid YAML"),
     ],
 )
 def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, why: str) -> None:
@@ -412,7 +414,7 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
 
 
 def test_a_file_makes_no_objects(tmp_path: Path) -> None:
-    assert "is no YAML" in refusal(yaml(tmp_path, "memory: !!python/object/apply:os.getcwd []\n"))
+    assert "is not valid YAML" in refusal(yaml(tmp_path, "memory: !!python/object/apply:os.getcwd []\n"))
 
 
 def test_other_sections_are_somebody_elses(tmp_path: Path) -> None:
@@ -482,11 +484,13 @@ def test_a_key_is_not_in_what_is_printed() -> None:
 
 @pytest.mark.parametrize("key", ["embedding_base_url", "event_store"])
 def test_an_address_is_never_told(key: str) -> None:
-    assert refusal({key: [f"x://:{SECRET}@y"]}) == f"{key} is … (from the file): it is a text"
+    assert refusal({key: [f"x://:{SECRET}@y"]}) == f"{key} must be a string, got … (from the file)"
 
 
 def test_a_long_value_is_told_in_part() -> None:
-    assert refusal({"workers": "x" * 10_000}) == f"workers is '{'x' * 99}… (from the file): it is {kind_of('workers')}"
+    assert (
+        refusal({"workers": "x" * 10_000}) == f"workers must be {kind_of('workers')}, got '{'x' * 99}… (from the file)"
+    )
 
 
 @pytest.mark.parametrize("layer", ["file", "argument", "environment"])
@@ -545,7 +549,7 @@ def test_the_home_of_nobody_is_told() -> None:
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no event store 'postgresql'") as told:
+    with pytest.raises(ConfigError, match="event_store must be jsonl") as told:
         Backstory.open(tmp_path, event_store=f"postgresql://ada:{SECRET}@db/x")
     assert SECRET not in str(told.value)
 
@@ -650,5 +654,5 @@ def test_an_openai_client_is_a_model_and_an_asynchronous_one_is_none() -> None:
 
 
 def test_what_is_no_model_is_told() -> None:
-    with pytest.raises(ConfigError, match="the model given is of type int; it is a name"):
+    with pytest.raises(ConfigError, match="model must be a name"):
         as_model(7, Settings(), {})

@@ -56,7 +56,7 @@ def test_a_key_that_is_given_twice_is_an_error_that_says_where(file: Path, text:
 )
 def test_an_anchor_that_leads_back_to_itself_is_an_error_that_says_where(file: Path, text: str) -> None:
     line = 1 if text.endswith("}") and "\n" not in text else 2
-    assert refusal(file, text) == f"FILE refers at line {line} to a section that it stands in: write the value out"
+    assert refusal(file, text) == f"FILE refers at line {line} to an enclosing section: write the value out"
 
 
 def test_an_anchor_that_is_used_twice_is_understood(file: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_is_wrong_in_somebody_elses_section_is_theirs(file: Path) -> None:
     assert loaded.settings.max_facts == 30
 
 
-NO_VALUE = "the value there is none of its kind"
+NO_VALUE = "the value does not have the stated type"
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,14 @@ NO_VALUE = "the value there is none of its kind"
     ],
 )
 def test_a_file_that_yaml_chokes_on_is_the_files_fault(file: Path, text: str, told: str) -> None:
-    assert refusal(file, text) == f"FILE is no YAML{told}"
+    assert refusal(file, text) == f"FILE is not valid YAML{told}"
 
 
 @pytest.mark.parametrize("text", ["memory: {model: gpt-4}", "memory: {backend_config: {model: gpt-4}}"])
 def test_a_model_that_is_only_named_is_told_the_key_for_that(file: Path, text: str) -> None:
     assert refusal(file, text) == (
-        "model in FILE has no keys below it, as {provider: …, model: …}; the key for a model's name alone is model_name"
+        "model in FILE must have keys below it, such as {provider: …, model: …}; "
+        "for the name of a model alone use model_name"
     )
     assert SECRET not in refusal(file, text.replace("gpt-4", SECRET))
 

@@ -66,23 +66,21 @@ def test_an_empty_key_says_nothing_in_the_newer_layout_and_is_an_error_in_ours(r
     loaded, told = read("memory:\n  mode:\n  backend_config:\n    model:\n      # provider: openai\n    max_facts:\n")
     assert (stated(loaded), told) == ({}, [])
     assert stated(read("memory:\n  enabled: true\n  backend_config:\n")[0]) == {"enabled": True}
-    assert "max_facts is None" in read.refused("memory:\n  max_facts:\n")
+    assert "got None (from the file)" in read.refused("memory:\n  max_facts:\n")
 
 
 def test_an_older_key_beside_backend_config_is_understood_with_a_warning(read: Reader) -> None:
     loaded, told = read({"max_facts": 20, "model_name": "m", "enabled": True, "backend_config": {"workers": 3}})
     assert stated(loaded) == {"max_facts": 20, "model_name": "m", "enabled": True, "workers": 3}
-    assert told == [
-        "max_facts, model_name in the configuration stands beside `backend_config:` and is understood: put it below"
-    ]
+    assert told == ["max_facts, model_name in the configuration is beside `backend_config:` and is read: move it below"]
 
 
 def test_the_key_below_backend_config_wins_over_an_older_one_beside_it(read: Reader) -> None:
     loaded, told = read("memory:\n  max_facts: 20\n  backend_config:\n    max_facts: 30\n")
     assert loaded.settings.max_facts == 30
     assert told == [
-        "max_facts in FILE stands beside `backend_config:` and is understood: put it below",
-        "max_facts in FILE stands beside `backend_config:` and below it: the one below it holds",
+        "max_facts in FILE is beside `backend_config:` and is read: move it below",
+        "max_facts in FILE is both beside `backend_config:` and below it: the one below it is used",
     ]
 
 
@@ -90,7 +88,7 @@ def test_a_key_of_the_host_is_the_hosts(read: Reader) -> None:
     loaded, told = read({"enabled": False, "backend_config": {"enabled": True, "mode": "tool"}})
     assert stated(loaded) == {"enabled": False, "mode": "tool"}
     assert told == [
-        "enabled in the configuration stands beside `backend_config:` and below it: the one beside it holds"
+        "enabled in the configuration is both beside `backend_config:` and below it: the one beside it is used"
     ]
 
 
@@ -102,7 +100,7 @@ def test_environment_and_arguments_beat_what_is_below_backend_config(read: Reade
 
 @pytest.mark.parametrize("below", [7, "file", [1], True])
 def test_backend_config_has_keys_below_it(read: Reader, below: object) -> None:
-    assert "backend_config in the configuration has no keys below it" in read.refused({"backend_config": below})
+    assert "backend_config in the configuration must have keys below it" in read.refused({"backend_config": below})
 
 
 def test_an_unknown_key_below_backend_config_names_its_nearest(read: Reader) -> None:
@@ -131,9 +129,7 @@ def test_backend_config_is_no_key_of_the_environment_or_of_arguments(read: Reade
 def test_keys_at_the_top_of_a_file_are_understood_with_a_warning(read: Reader) -> None:
     loaded, told = read("max_facts: 20\nworkers: 3\n")
     assert stated(loaded) == {"max_facts": 20, "workers": 3}
-    assert told == [
-        "FILE has no section `memory:`; max_facts, workers at its top is understood: put it below `memory:`"
-    ]
+    assert told == ["FILE has no section `memory:`; max_facts, workers at its top is read: move it below `memory:`"]
     assert stated(read("backend_config:\n  max_facts: 30\n")[0]) == {"max_facts": 30}
 
 
@@ -153,7 +149,7 @@ def test_a_slip_among_keys_at_the_top_is_an_error(read: Reader) -> None:
 def test_keys_beside_memory_are_not_read_and_that_is_said(read: Reader) -> None:
     loaded, told = read("max_facts: 20\nmodel: m\nmemory:\n  workers: 3\n")
     assert stated(loaded) == {"workers": 3}
-    assert told == ["max_facts in FILE stands beside `memory:` and is not read: put it below"]
+    assert told == ["max_facts in FILE is beside `memory:` and is ignored: move it below"]
 
 
 def test_a_mapping_may_have_the_section_too(read: Reader) -> None:
@@ -186,7 +182,7 @@ def test_several_keys_that_are_not_needed_make_one_line(read: Reader) -> None:
 def test_deerflows_own_store_leaves_the_engine_to_say(read: Reader) -> None:
     loaded, told = read({"backend_config": {"storage_class": "file"}})
     assert loaded.settings.storage_class == ""
-    assert told == ["storage_class 'file' (from the file) is DeerFlow's store; memory is kept by event_store"]
+    assert told == ["storage_class 'file' (from the file) is a store of DeerFlow; event_store keeps the memory"]
 
 
 def test_a_value_may_name_an_environment_variable(read: Reader) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from backstory.cli.app import app
 from backstory.config.file import NOT_NEEDED
 from backstory.config.loading import DEFAULT_MODEL, ModelSettings, Settings
-from backstory.config.value_ranges import lies_from
+from backstory.config.value_ranges import range_of
 from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def spelled_range(key: str, field: FieldInfo) -> str:
         return ", ".join(f"`{word}`" for word in get_args(kind))
     if get_origin(kind) is tuple:
         return "categories"
-    return lies_from(key) or "text"
+    return range_of(key) or "text"
 
 
 def test_the_page_lists_every_key_once_and_no_other() -> None:

@@ -94,7 +94,7 @@ def door(bs: Backstory, elapsed: Elapsed) -> FailSafeMemory:
 
 
 def by_hand(bs: Backstory, elapsed: Elapsed, limits: Limits | None = None) -> FailSafeMemory:
-    return FailSafeMemory(bs, waiting=Outbox(bs.faults, limits, elapsed=elapsed, background=False), elapsed=elapsed)
+    return FailSafeMemory(bs, outbox=Outbox(bs.faults, limits, elapsed=elapsed, background=False), elapsed=elapsed)
 
 
 def said(bs: Backstory, thread: str = "t", scope: Scope = ADA) -> list[str]:
@@ -119,7 +119,6 @@ def test_what_memory_takes_does_not_wait_and_is_told_as_record_tells_it(bs: Back
     assert door.record(ADA, "t", exchange("tea")) == RecordResult(1, 0, 2)
     assert (door.waiting, bs.faults.of(ADA)) == (0, ())
     assert door.flush(0)
-    assert door.close(0)
 
 
 def test_no_thread_is_started_where_nothing_waits(bs: Backstory) -> None:
@@ -402,7 +401,7 @@ def test_a_delivery_that_always_fails_unforeseen_is_given_up_and_what_waits_behi
     assert door.flush(PATIENCE)
     assert said(bs) == words(exchange("rye"))
     assert kinds(bs)[LOST] == 1
-    assert "tried 3 times" in caplog.text
+    assert "failed 3 times" in caplog.text
 
 
 def test_a_thread_pauses_no_longer_for_what_was_given_up_in_it(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
@@ -412,9 +411,9 @@ def test_a_thread_pauses_no_longer_for_what_was_given_up_in_it(bs: Backstory, el
     door.flush(PATIENCE)
     disk.plan = [StoreError("full")] * 2
     door.record(BOB, "t", exchange("tea"))
-    assert set(door._waiting._lines._rests) == {BOB}
-    door._waiting.close(PATIENCE)
-    assert (door._waiting._lines._rests, door._waiting._lines._bytes) == ({}, 0)
+    assert set(door._outbox._lines._pauses) == {BOB}
+    door._outbox.close(PATIENCE)
+    assert (door._outbox._lines._pauses, door._outbox._lines._bytes) == ({}, 0)
 
 
 def test_an_outage_is_waited_for_however_long_it_lasts(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
@@ -527,7 +526,7 @@ def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, doo
 
 def test_one_success_of_the_background_opens_a_memory_to_all(bs: Backstory, elapsed: Elapsed) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     with locked(bs):
         door.record(ADA, "t", exchange("tea"))
         door.record(ADA, "other", exchange("rye"))
@@ -616,7 +615,7 @@ def test_a_memory_is_tried_again_when_what_kept_it_shut_was_given_up(
 
 def test_pauses_grow_to_a_minute_and_begin_anew_after_a_success(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting, elapsed=elapsed)
+    door = FailSafeMemory(bs, outbox=waiting, elapsed=elapsed)
 
     def pause() -> float:
         moment, key = waiting._lines.next(elapsed())
@@ -640,7 +639,7 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_a_success(bs: Backstory, e
 
 def test_what_comes_after_a_flush_pauses_like_everything_else(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [LockTimeoutError("locked"), LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
     assert not door.flush(PATIENCE)
@@ -652,7 +651,7 @@ def test_one_thread_that_fails_unforeseen_does_not_put_the_others_of_its_memory_
     bs: Backstory, elapsed: Elapsed, disk: Disk
 ) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting, elapsed=elapsed)
+    door = FailSafeMemory(bs, outbox=waiting, elapsed=elapsed)
     disk.plan = [StoreError("full"), KeyError("a bug")]
     door.record(ADA, "good", exchange("tea"))
     door.record(ADA, "bad", exchange("rye"))
@@ -680,7 +679,7 @@ def test_a_flush_tries_the_other_threads_where_one_fails_unforeseen(
 
 def test_a_thread_pauses_anew_after_a_success_of_its_own(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [KeyError("a bug"), KeyError("a bug")]
     for topic in ("tea", "rye"):
         door.record(ADA, "t", exchange(topic))
@@ -694,7 +693,7 @@ def test_a_thread_pauses_anew_after_a_success_of_its_own(bs: Backstory, elapsed:
 def test_a_line_with_nothing_in_it_or_with_somebody_at_it_is_not_to_be_tried(
     bs: Backstory, door: FailSafeMemory, disk: Disk, elapsed: Elapsed
 ) -> None:
-    lines = door._waiting._lines
+    lines = door._outbox._lines
     lines.of((ADA, "empty"))
     assert lines.next(elapsed())[1] is None
     disk.plan = [StoreError("full")]
@@ -710,7 +709,7 @@ def test_a_line_with_nothing_in_it_or_with_somebody_at_it_is_not_to_be_tried(
 def test_what_waits_is_recorded_by_itself(bs: Backstory, disk: Disk) -> None:
     done = threading.Event()
     disk.plan = [StoreError("full"), StoreError("full"), done.set]
-    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+    door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
     assert door.record(ADA, "t", exchange("tea")) is None
     assert done.wait(PATIENCE)
     assert door.flush(PATIENCE)
@@ -719,7 +718,7 @@ def test_what_waits_is_recorded_by_itself(bs: Backstory, disk: Disk) -> None:
 
 def test_the_background_ends_when_nothing_waits_and_begins_again(bs: Backstory, disk: Disk) -> None:
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     for topic in ("tea", "rye"):
         disk.plan = [StoreError("full")]
         door.record(ADA, "t", exchange(topic))
@@ -747,7 +746,7 @@ def test_a_program_that_is_ended_while_it_records_has_not_lost_it(
 
 def test_the_background_outlives_what_asks_it_to_end_the_program(bs: Backstory, disk: Disk) -> None:
     waiting = Outbox(bs.faults, Limits(shortest_pause=0.001, longest_pause=0.002))
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [StoreError("full"), SystemExit(), KeyboardInterrupt()]
     assert door.record(ADA, "t", exchange("tea")) is None
     while not door.flush(PATIENCE):
@@ -759,7 +758,7 @@ def test_the_background_outlives_what_asks_it_to_end_the_program(bs: Backstory, 
 def test_what_asked_to_end_the_program_is_not_tried_again_at_once(bs: Backstory, disk: Disk, elapsed: Elapsed) -> None:
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
     disk.plan = [KeyError("a bug"), SystemExit()]
-    FailSafeMemory(bs, waiting=waiting).record(ADA, "t", exchange("tea"))
+    FailSafeMemory(bs, outbox=waiting).record(ADA, "t", exchange("tea"))
     elapsed.now += 5
     waiting._retry((ADA, "t"))
     assert waiting._lines.next(elapsed()) == (elapsed() + 2, (ADA, "t"))
@@ -770,7 +769,7 @@ def test_a_background_that_died_of_a_bug_is_replaced(
     bs: Backstory, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     with monkeypatch.context() as broken:
         broken.setattr(waiting, "_retry", lambda _: 1 // 0)
         disk.plan = [StoreError("full")]
@@ -790,7 +789,7 @@ def test_flush_keeps_to_its_time_whatever_hangs(bs: Backstory, disk: Disk) -> No
         assert opened.wait(PATIENCE)
 
     disk.plan = [StoreError("full"), hang]
-    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+    door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     begun = time.monotonic()
@@ -810,7 +809,7 @@ def test_what_goes_on_from_a_delivery_while_that_is_recorded_is_recorded_too(bs:
         assert opened.wait(PATIENCE)
 
     disk.plan = [StoreError("full"), hang]
-    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+    door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     assert door.record(ADA, "t", [*exchange("tea"), *exchange("rye")]) is None
@@ -828,7 +827,7 @@ def test_a_delivery_that_is_under_way_is_not_overtaken_by_a_later_one(bs: Backst
         raise StoreError("full")
 
     disk.plan = [hang]
-    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+    door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -850,7 +849,7 @@ def test_two_that_record_in_one_thread_at_once_both_hear_what_became_of_it(bs: B
 
     disk.plan = [hang]
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     told: list[RecordResult | None] = []
 
     def say(number: int) -> None:
@@ -877,7 +876,7 @@ def test_who_waited_for_another_in_a_thread_is_not_forgotten_when_it_fails(bs: B
 
     disk.plan = [hang, StoreError("full")]
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     agents = [threading.Thread(target=door.record, args=(ADA, "t", exchange(topic))) for topic in ("tea", "rye")]
     agents[0].start()
     assert entered.wait(PATIENCE)
@@ -886,7 +885,7 @@ def test_who_waited_for_another_in_a_thread_is_not_forgotten_when_it_fails(bs: B
     assert line is not None
     with waiting._changed:
         # Whoever enters a line has to have this lock for it.
-        while line.guests < 2:
+        while line.users < 2:
             waiting._changed.wait(0.001)
     opened.set()
     for agent in agents:
@@ -906,7 +905,7 @@ def test_a_delivery_that_came_while_the_first_failed_waits_behind_it(bs: Backsto
 
     disk.plan = [hang]
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -929,7 +928,7 @@ def test_a_flush_leaves_a_thread_alone_in_which_somebody_records(bs: Backstory, 
 
     disk.plan = [hang]
     waiting = Outbox(bs.faults, elapsed=elapsed, background=False)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     first = threading.Thread(target=door.record, args=(ADA, "t", exchange("tea")))
     first.start()
     assert entered.wait(PATIENCE)
@@ -964,11 +963,11 @@ def test_what_still_waits_when_a_home_is_closed_is_counted_as_lost(
     door = FailSafeMemory(bs)
     door.record(ADA, "t", exchange("tea"))
     door.record(ADA, "t", exchange("rye"))
-    assert not door.close(PATIENCE)
+    assert not door.flush(PATIENCE)
     assert door.waiting == 2
     bs.close()
     assert door.waiting == 0
-    assert "still waited at the end" in caplog.text
+    assert "was still queued at the end" in caplog.text
     with open_home(home) as again:
         assert kinds(again)[LOST] == 2
 
@@ -982,7 +981,7 @@ def test_what_is_being_recorded_when_a_home_is_closed_is_counted_too(bs: Backsto
 
     disk.plan = [StoreError("full"), hang]
     waiting = Outbox(bs.faults, EAGER)
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     assert not waiting.close(0.01)
@@ -1025,7 +1024,7 @@ def fail(*_):
     raise StoreError("full")
 bs.store.append_all = fail
 messages = [{"role": "user", "content": "I like tea."}, {"role": "assistant", "content": "Noted."}]
-door = FailSafeMemory(bs, waiting=Outbox(bs.faults, Limits(shortest_pause=600, longest_pause=600)))
+door = FailSafeMemory(bs, outbox=Outbox(bs.faults, Limits(shortest_pause=600, longest_pause=600)))
 for thread in ("t", "u"):
     assert door.record(Scope("ada"), thread, messages) is None
 if sys.argv[2] == "well":
@@ -1049,7 +1048,7 @@ def test_a_forked_child_leaves_what_waits_to_its_parent_and_has_deliveries_of_it
     bs: Backstory, disk: Disk
 ) -> None:
     waiting = Outbox(bs.faults, Limits(shortest_pause=30, longest_pause=60))
-    door = FailSafeMemory(bs, waiting=waiting)
+    door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))
     with waiting._changed:
@@ -1274,7 +1273,7 @@ def test_sixteen_agents_lose_nothing_while_memory_fails_again_and_again(home: Pa
             write(stream, lines, expected)
 
         bs.store.append_all = fail  # type: ignore[method-assign]
-        door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+        door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
         told: dict[tuple[Scope, str], list[dict[str, object]]] = {}
 
         def agent(number: int) -> None:
@@ -1300,7 +1299,7 @@ def test_sixteen_agents_lose_nothing_while_memory_fails_again_and_again(home: Pa
 
 def test_agents_that_share_a_thread_lose_nothing(bs: Backstory, disk: Disk) -> None:
     disk.plan = [StoreError("full") if number % 3 == 0 else None for number in range(60)]
-    door = FailSafeMemory(bs, waiting=Outbox(bs.faults, EAGER))
+    door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
 
     def agent(number: int) -> None:
         for count in range(10):

@@ -100,20 +100,20 @@ def test_without_one_it_is_the_jsonl_engine(tmp_path: Path) -> None:
         ("own_engines.garbled:Own", "does not load, the module own_engines.garbled failed (SyntaxError)"),
         ("own_engines.engine:Owl", "does not load: the module own_engines.engine has no Owl"),
         ("own_engines.engine.Own.Inner", "does not load, the module own_engines.engine.Own failed"),
-        ("own_engines.engine:make", "is no class, but a function: name the class itself"),
-        ("own_engines.engine:something", "is no class, but a int: name the class itself"),
-        ("own_engines.engine:Choosy", "could not be made with the home folder alone (TypeError)"),
-        ("own_engines.engine:Broken", "could not be made with the home folder alone (RuntimeError): no such"),
-        ("own_engines.engine:Changeling", "is no event store: it lacks append, "),
-        ("backstory.ledger.log.store:EventStore", "could not be made with the home folder alone (TypeError)"),
+        ("own_engines.engine:make", "must be a class, got a function: name the class"),
+        ("own_engines.engine:something", "must be a class, got a int: name the class"),
+        ("own_engines.engine:Choosy", "could not be created with the home folder alone (TypeError)"),
+        ("own_engines.engine:Broken", "could not be created with the home folder alone (RuntimeError): no such"),
+        ("own_engines.engine:Changeling", "is not an event store: it lacks append, "),
+        ("backstory.ledger.log.store:EventStore", "could not be created with the home folder alone (TypeError)"),
         (
             "builtins:dict",
-            "is no event store: it lacks append, append_all, read, head, durable_head, settled_head, streams",
+            "is not an event store: it lacks append, append_all, read, head, durable_head, settled_head, streams",
         ),
-        ("Own", "is no dotted path: write package.module:Class"),
-        ("own_engines.engine:", "is no dotted path"),
-        (":Own", "is no dotted path"),
-        (".engine:Own", "is no dotted path"),
+        ("Own", "must be package.module:Class"),
+        ("own_engines.engine:", "must be package.module:Class"),
+        (":Own", "must be package.module:Class"),
+        (".engine:Own", "must be package.module:Class"),
         ("redis://host", "does not load, the module redis failed"),
     ],
 )
@@ -123,8 +123,8 @@ def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, pa
 
 def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
-        "is no event store: it lacks append_all, head, durable_head, settled_head, streams, follow, key, destroy_key, "
-        "redact, edition, size, torn_tail, locked, lease, close (see EventStore in ledger/store)"
+        "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, follow, "
+        "key, destroy_key, redact, edition, size, torn_tail, locked, lease, close (see EventStore in ledger/log/store)"
     )
 
 
@@ -145,7 +145,6 @@ def test_a_class_and_an_engines_address_are_one_too_many(tmp_path: Path, url: st
     with pytest.raises(ConfigError) as told:
         open_store(loaded, tmp_path)
     assert str(told.value) == (
-        "event_store (from the argument) and storage_class (from the file) both say what keeps the log: leave one of "
-        "them out"
+        "event_store (from the argument) and storage_class (from the file) both name the store: leave one of them out"
     )
     assert open_store(load_settings({"event_store": "jsonl:", "storage_class": ""}, None, {}), tmp_path)

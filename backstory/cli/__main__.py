@@ -1,4 +1,4 @@
-"""`python -m backstory.cli` is `backstory`."""
+"""Entry point for `python -m backstory.cli`."""
 
 from backstory.cli import main
 

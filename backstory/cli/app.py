@@ -1,4 +1,4 @@
-"""The table of contents: the options that stand before the verb, and every verb."""
+"""Typer app: the global options, and the list of verbs."""
 
 from __future__ import annotations
 
@@ -9,69 +9,76 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli.pages.page import aside, show_traceback
+from backstory.cli.pages.page import show_traceback, write_message
 from backstory.cli.root_group import Root
 from backstory.cli.session import Session
-from backstory.cli.verbs import changing, conversations, facts, forgetting, home, reextraction
-from backstory.cli.verbs import context as injecting
-from backstory.cli.verbs import graph as picture
-from backstory.cli.verbs import history as asking
-from backstory.cli.verbs import maintenance as mending
-from backstory.cli.verbs import proofs as proving
-from backstory.cli.verbs import search as searching
+from backstory.cli.verbs import (
+    changing,
+    context,
+    conversations,
+    facts,
+    forgetting,
+    graph,
+    history,
+    home,
+    maintenance,
+    proofs,
+    reextraction,
+    search,
+)
 
 __all__ = ["app"]
 
 app = typer.Typer(
     cls=Root,
     name="backstory",
-    help="Long-term memory for LLM agents, kept as a ledger: replay it, ask why, undo.",
+    help="Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.",
     pretty_exceptions_enable=False,
     invoke_without_command=True,
 )
 
 _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Take in": {
+    "Record": {
         "record": conversations.record,
         "extract": conversations.extract,
         "retry": conversations.retry,
         "discard": conversations.discard,
     },
-    "TurnQuery": {
+    "Inspect": {
         "status": conversations.status,
-        "show": asking.show,
-        "log": asking.log,
+        "show": history.show,
+        "log": history.log,
         "threads": conversations.threads,
         "turns": conversations.turns,
-        "graph": picture.graph,
-        "head": proving.head,
+        "graph": graph.graph,
+        "head": proofs.head,
     },
-    "Ask": {
-        "search": searching.search,
-        "context": injecting.context,
-        "why": asking.why,
-        "why-not": asking.why_not,
-        "diff": asking.diff,
-        "what-if": asking.what_if,
+    "Query": {
+        "search": search.search,
+        "context": context.context,
+        "why": history.why,
+        "why-not": history.why_not,
+        "diff": history.diff,
+        "what-if": history.what_if,
         "reextract": reextraction.reextract,
-        "verify": proving.verify,
+        "verify": proofs.verify,
     },
-    "Put right": {
+    "Change": {
         "revert": changing.revert,
         "rollback": changing.rollback,
         "clear": changing.clear,
         "forget": forgetting.forget,
         "import": changing.import_,
         "export": changing.export,
-        "repair": mending.repair,
+        "repair": maintenance.repair,
     },
     "Set up": {
         "policy": changing.policy,
         "config": home.config,
         "scopes": home.scopes,
-        "embed": searching.embed,
-        "doctor": mending.doctor,
-        "keygen": proving.keygen,
+        "embed": search.embed,
+        "doctor": maintenance.doctor,
+        "keygen": proofs.keygen,
         "demo": home.demo,
     },
 }
@@ -86,10 +93,10 @@ _FACT_VERBS: Mapping[str, Callable[..., None]] = {
 for _panel, _verbs in _VERBS.items():
     for _name, _verb in _verbs.items():
         app.command(_name, rich_help_panel=_panel)(_verb)
-_fact = typer.Typer(help="Enter, change and remove facts by hand; no model changes them afterwards.")
+_fact = typer.Typer(help="Add, change and remove facts by hand. No model changes them afterwards.")
 for _name, _verb in _FACT_VERBS.items():
     _fact.command(_name)(_verb)
-app.add_typer(_fact, name="fact", rich_help_panel="Put right")
+app.add_typer(_fact, name="fact", rich_help_panel="Change")
 
 
 def _version(wanted: bool) -> None:
@@ -106,26 +113,28 @@ def begin(
     *,
     home: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Where memories are kept: else $BACKSTORY_HOME, else ~/.backstory."),
+        typer.Option(metavar="DIR", help="Home folder. Default: $BACKSTORY_HOME, else ~/.backstory."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Whose memory; without a user and an agent the global one.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent's: letters, digits and hyphens.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="A YAML file with a section `memory:`.")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="The engine that keeps the log, as jsonl:.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result alone, as one JSON value.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Say more, and show where an error comes from.")] = False,
+    user: Annotated[
+        str | None, typer.Option(help="User whose memory to use. Without a user and an agent: the global memory.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Agent whose memory to use: letters, digits and hyphens.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="YAML file with a section `memory:`.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Engine that keeps the log, such as jsonl:.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one JSON value.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Log more, and show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Keep the options that stand before the verb."""
+    """Keep the global options for the verb."""
     del version
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8" if as_json else None, errors="replace")
     ctx.obj = Session(home, user, agent, config, store, as_json, debug)
-    _listen(ctx, debug=debug)
+    _log_to_stderr(ctx, debug=debug)
     if ctx.invoked_subcommand is None:
         if as_json:
             ctx.fail("No verb was given")
@@ -133,28 +142,24 @@ def begin(
         raise typer.Exit(2)
 
 
-def _listen(ctx: typer.Context, *, debug: bool) -> None:
-    """Have what the ledger and its readers log said on standard error, a line each."""
-    root = logging.getLogger()
-    if any(isinstance(handler, _OneLine) for handler in root.handlers):
+def _log_to_stderr(ctx: typer.Context, *, debug: bool) -> None:
+    root, logger = logging.getLogger(), logging.getLogger("backstory")
+    if any(isinstance(handler, _OneLineHandler) for handler in root.handlers):
         return  # the demo runs verbs inside a verb
-    handler = _OneLine(debug=debug)
-    loggers = [logging.getLogger("backstory")]
-    before = [logger.level for logger in loggers]
+    handler = _OneLineHandler(debug=debug)
+    before = logger.level
     root.addHandler(handler)
-    for logger in loggers:
-        logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
 
     def restore() -> None:
         root.removeHandler(handler)
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logger.setLevel(before)
 
     ctx.call_on_close(restore)
 
 
-class _OneLine(logging.Handler):
-    """A record is a line; where an error comes from is shown with --debug only."""
+class _OneLineHandler(logging.Handler):
+    """Writes each log record as one line; with `debug` also the traceback of its error."""
 
     def __init__(self, *, debug: bool) -> None:
         super().__init__()
@@ -162,7 +167,7 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        told = f"{record.getMessage()}: {error}" if error is not None else record.getMessage()
-        aside(f"{record.levelname.lower()}: {told}")
+        text = f"{record.getMessage()}: {error}" if error is not None else record.getMessage()
+        write_message(f"{record.levelname.lower()}: {text}")
         if error is not None and self._debug:
             show_traceback(error)

@@ -1,6 +1,6 @@
-"""The story told by `backstory demo`: an agent learns, goes wrong, explains itself and is put right.
+"""Demo: an agent learns a fact, loses it to a wrong update, and gets it back with `why` and `revert`.
 
-Every step is a command that a reader could type, run through the same door; nothing shown is made up.
+Each step is a real command, run by the same code as a typed one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +28,9 @@ _USER = "ada"
 _DATA = Path(__file__).parent / "demo_data"
 _ASKED = "Do peanuts go into the dinner on Sunday?"
 
+RunCommand: TypeAlias = Callable[[list[str]], object]
+"""Runs a command from its arguments; ends in SystemExit."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """A command that was run, and its exit code."""
@@ -36,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How the story went; `home` is None where it was temporary."""
+    """The outcome of the demo. `home` is None if it was temporary."""
 
     ok: bool
     exit: int
@@ -46,27 +50,33 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class _StoppedError(Exception):
-    """A step ended otherwise than the story needs; it has said why itself."""
+    """A step failed, and has reported why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
 
 
-def play(*, config: str | None = None, live: bool = False, keep: str | None = None) -> Summary:
-    """Play the story on standard output, in a temporary home or, with `keep`, in a folder that stays.
+def play(run_command: RunCommand, *, config: str | None = None, live: bool = False, keep: str | None = None) -> Summary:
+    """Play the demo on standard output.
+
+    Args:
+        run_command: Runs one command of the command line.
+        config: A configuration file, used with `live` only.
+        live: Ask the configured model instead of playing recorded replies.
+        keep: A new or empty folder that the demo leaves behind. Default: a temporary one.
 
     Raises:
-        NoModelError: `live`, and no model is configured.
-        UsageError: the folder to keep is not empty.
+        NoModelError: `live` is set and no model is configured.
+        UsageError: The folder `keep` is not empty.
     """
     chosen = str(Path(config).absolute()) if config and live else None
-    with _folder(keep) as folder, _surroundings(folder / "home", live=live):
+    with _folder(keep) as folder, _environment(folder / "home", live=live):
         if live:
-            _must_have_a_model(folder / "home", chosen)
+            _check_model(folder / "home", chosen)
         for file in _DATA.glob("*.jsonl"):
             shutil.copy(file, folder)
-        stage = _Stage(folder / "home", chosen, live=live)
+        stage = _Stage(run_command, folder / "home", chosen, live=live)
         with contextlib.chdir(folder):
             try:
                 _story(stage)
@@ -74,12 +84,10 @@ def play(*, config: str | None = None, live: bool = False, keep: str | None = No
             except _StoppedError as stopped:
                 code = stopped.code or 1
     if keep is None:
-        stage.say("This story's home was temporary and is gone; `backstory demo --keep DIR` leaves one to play in.")
+        stage.say("The home of this demo was temporary. `backstory demo --keep DIR` keeps it for you to try commands.")
     else:
-        stage.say(
-            f"This story's home stays in {folder}: `export BACKSTORY_HOME={folder / 'home'}` and ask it yourself,"
-        )
-        stage.say(f'for instance `backstory --user {_USER} why-not "likes Thai food"`, `log`, or `diff 2 3`.')
+        stage.say(f"The home of this demo stays in {folder}. Run `export BACKSTORY_HOME={folder / 'home'}`, then")
+        stage.say(f'for example `backstory --user {_USER} why-not "likes Thai food"`, `log`, or `diff 2 3`.')
     return Summary(code == 0, code, live, None if keep is None else str(folder / "home"), tuple(stage.steps))
 
 
@@ -93,25 +101,25 @@ def _folder(keep: str | None) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty: name a new folder to play in")
+            raise UsageError(f"{folder} is not empty: name a new folder")
     except OSError as error:
-        raise StoreError(f"cannot play in {folder}: {error.strerror or error}; name another folder") from error
+        raise StoreError(f"cannot use the folder {folder}: {error.strerror or error}; name another one") from error
     yield folder
 
 
 @contextlib.contextmanager
-def _surroundings(home: Path, *, live: bool) -> Iterator[None]:
-    """Put the home in the environment; a recorded story is not to depend on anything else that stands there."""
+def _environment(home: Path, *, live: bool) -> Iterator[None]:
+    """Set the home in the environment. Without `live` all other settings in it are removed for the time."""
     before = dict(os.environ)
     if not live:
         for name in before:
             if name.startswith(("BACKSTORY_", "OPENAI_")):
                 del os.environ[name]
     else:
-        # It beats a storage_path that a configuration file may state.
+        # This overrides a storage_path in the configuration file.
         os.environ["BACKSTORY_STORAGE_PATH"] = str(home)
     os.environ["BACKSTORY_HOME"] = str(home)
-    # The heads of a story's Ada are not those of the user's own.
+    # The user's witness must not get heads of the demo.
     os.environ["BACKSTORY_WITNESS"] = ""
     try:
         yield
@@ -120,130 +128,129 @@ def _surroundings(home: Path, *, live: bool) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _must_have_a_model(home: Path, config: str | None) -> None:
+def _check_model(home: Path, config: str | None) -> None:
     with Backstory.open(home, config=config, background=False) as bs:
         if bs.memory(_USER).status().model is None:
             raise NoModelError(
-                "--live asks a real model and none is configured: set OPENAI_API_KEY, or leave out --live"
+                "--live asks a real model, and none is configured: set OPENAI_API_KEY, or leave out --live"
             )
 
 
 class _Stage:
-    """Where the story is told and its commands are run."""
+    """Prints the text of the demo and runs its commands."""
 
-    def __init__(self, home: Path, config: str | None, *, live: bool) -> None:
+    def __init__(self, run_command: RunCommand, home: Path, config: str | None, *, live: bool) -> None:
+        self._run_command = run_command
         self.home = home
         self.config = config
         self.live = live
         self.steps: list[Step] = []
-        self._spoken = False
+        self._needs_gap = False
 
     def title(self, text: str) -> None:
-        """Write a heading, apart from what stands above it."""
-        if self._spoken:
+        """Print a heading, after an empty line if text is above it."""
+        if self._needs_gap:
             page().line()
         page().line((text, "bold magenta"))
 
     def say(self, text: str) -> None:
-        """Tell a sentence."""
+        """Print a sentence."""
         page().line((text, "italic"))
-        self._spoken = True
+        self._needs_gap = True
 
     def run(self, *words: str) -> None:
-        """Run a command as if it had been typed."""
-        from backstory.cli.app import app
-
-        given = [*(("--config", self.config) if self.config else ()), "--user", _USER, *words]
-        command = shlex.join(["backstory", *given])
+        """Run a command and record its exit code."""
+        arguments = [*(("--config", self.config) if self.config else ()), "--user", _USER, *words]
+        command = shlex.join(["backstory", *arguments])
         page().line((f"$ {command}", "bold cyan"))
         try:
-            app(given)
+            self._run_command(arguments)
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
         self.steps.append(Step(command, code))
         page().line()
-        self._spoken = False
+        self._needs_gap = False
         if code:
             raise _StoppedError(code)
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[MemoryHandle]:
-        """Look into the memory behind the scenes, to know which fact the story goes on with."""
+        """Open the memory directly, to choose the fact that the next step is about."""
         with Backstory.open(self.home, background=False) as bs:
             yield bs.memory(_USER)
 
     def learn(self, thread: str) -> None:
-        """Take a conversation in, and learn from it."""
+        """Record a conversation and extract facts from it."""
         self.run("record", f"{thread}.jsonl")
         self.run("extract", "--clock", "turns", *(() if self.live else ("--replies", f"{thread}.reply.jsonl")))
 
 
 def _story(stage: _Stage) -> None:
-    stage.title("Backstory: why does my agent believe that, and how do I take it back?")
+    stage.title("Backstory: why does my agent believe that, and how do I undo it?")
     if stage.live:
-        stage.say("A real model is asked; it may see things otherwise than this story expects.")
+        stage.say("A real model answers. Its facts may differ from those that this demo expects.")
     else:
-        stage.say(
-            "The model's answers are recorded ones: no key, no network. `backstory demo --live` asks a real model."
-        )
+        stage.say("The model's replies are recorded: no key, no network. `backstory demo --live` asks a real model.")
     page().line((f"$ export BACKSTORY_HOME={shlex.quote(str(stage.home))}", "bold cyan"))
     stage.title("Monday: the agent learns")
-    stage.say("Ada tells her agent about herself. What was said is kept; what a model makes of it becomes facts.")
+    stage.say("Ada tells her agent about herself. Her words are kept, and a model extracts facts from them.")
     stage.learn("monday")
     stage.run("show")
-    hero = _hero(stage)
+    main_fact = _main_fact(stage)
     stage.title("Friday: an update goes wrong")
-    stage.say("Ada has good news, about her sister.")
+    stage.say("Ada has good news about her sister.")
     stage.learn("friday")
-    seq, culprit = _harm(stage, hero)
-    stage.say(f'If Ada now asks "{_ASKED}", this is put before the model that answers her:')
+    seq, culprit = _wrong_update(stage, main_fact)
+    stage.say(f'If Ada now asks "{_ASKED}", the model that answers her is given this:')
     stage.run("context", "--for", _ASKED)
     stage.title("Why does it believe that?")
-    stage.say("Every fact has a backstory: which update brought it, which model, and the words that were said.")
-    stage.run("why", hero.id if culprit is None else culprit.id)
-    stage.title("Take it back")
-    stage.say(f"Commit {seq} is to blame, so it alone is undone. Nothing is deleted: the undo is a commit, too.")
+    stage.say("Every fact has a backstory: the update that added it, the model, and the words it was learned from.")
+    stage.run("why", main_fact.id if culprit is None else culprit.id)
+    stage.title("Undo it")
+    stage.say(f"Commit {seq} did it, so only that commit is reverted. Nothing is deleted: the revert is a commit, too.")
     stage.run("revert", str(seq))
-    stage.say("The true fact lives again, the same one as before; its history now tells the whole story.")
-    stage.run("why", hero.id)
-    stage.say("And the next answer rests on it again:")
+    stage.say("The true fact is back, with the same id. Its history shows the removal and the revert.")
+    stage.run("why", main_fact.id)
+    stage.say("The next answer can use it again:")
     stage.run("context", "--for", _ASKED)
-    stage.title("Can I believe the history itself?")
-    stage.say("Each commit is chained to the one before by its hash, so nobody changes the past unseen.")
+    stage.title("Can I trust the history?")
+    stage.say("Each commit contains the hash of the one before, so a change of the past is detected.")
     stage.run("verify")
     with stage.memory() as memory:
-        if hero.id not in {fact.id for fact in memory.facts()}:
-            stage.say("The fact is not back: that is not how this story should end.")
+        if main_fact.id not in {fact.id for fact in memory.facts()}:
+            stage.say("The fact is not back, so this demo failed.")
             raise _StoppedError(1)
 
 
-def _hero(stage: _Stage) -> Fact:
-    """Choose the fact that the story is about: the allergy, if it was learned."""
+def _main_fact(stage: _Stage) -> Fact:
+    """Choose the fact that the demo follows: the allergy, if it was learned."""
     with stage.memory() as memory:
         facts = memory.facts()
     if not facts:
-        stage.say("The model learned no fact at all, so the story ends here; play it again, or without --live.")
+        stage.say("The model learned no fact, so the demo ends here. Run it again, or without --live.")
         raise _StoppedError(1)
-    marks: Mapping[str, int] = {"peanut": 2, "allerg": 2, "vegetarian": 1}
-    return max(facts, key=lambda fact: sum(worth for mark, worth in marks.items() if mark in fact.content.casefold()))
+    weights: Mapping[str, int] = {"peanut": 2, "allerg": 2, "vegetarian": 1}
+    return max(
+        facts, key=lambda fact: sum(weight for word, weight in weights.items() if word in fact.content.casefold())
+    )
 
 
-def _harm(stage: _Stage, hero: Fact) -> tuple[int, Fact | None]:
-    """Show what became of the fact; returns the commit to blame, and what it put in the fact's place."""
+def _wrong_update(stage: _Stage, main_fact: Fact) -> tuple[int, Fact | None]:
+    """Show how the fact was lost; return the commit that removed it, and the fact that replaced it."""
     with stage.memory() as memory:
-        removed = memory.why(hero.id).removed
+        removed = memory.why(main_fact.id).removed
         facts = memory.facts()
     if removed is None:
-        stage.say("This time the model kept Ada and her sister apart. So let a slip of the hand do the harm:")
-        stage.run("fact", "remove", hero.id)
+        stage.say("This time the model made no mistake. So the demo removes the fact by hand:")
+        stage.run("fact", "remove", main_fact.id)
         with stage.memory() as memory:
             seq = memory.head().seq
     else:
         seq = removed.seq
     stage.run("show")
     if stage.live:
-        stage.say(f'"{hero.content}" is gone: an agent that reads this memory does not know it any more.')
+        stage.say(f'"{main_fact.content}" is gone: an agent that reads this memory no longer knows it.')
     else:
-        stage.say("The model took the sister's allergy for Ada's. An agent that reads this may well serve her peanuts.")
+        stage.say("The model mistook the sister's allergy for Ada's. An agent that reads this may serve her peanuts.")
     return seq, next((fact for fact in facts if fact.seq == seq), None)

@@ -1,14 +1,14 @@
-"""What --json gives where there is no answer; it stands on nothing that could fail itself."""
+"""Error as a JSON value: what --json prints when a verb fails."""
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Failure"]
+__all__ = ["ErrorBody", "Failure"]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """An error in words, its kind, and the exit code."""
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Kind and message of an error, and the exit code."""
 
     kind: str
     message: str
@@ -16,11 +16,6 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What --json puts on standard output where there is no answer."""
+    """The JSON value that --json prints in place of a result."""
 
-    error: Told
-
-    @classmethod
-    def of(cls, kind: str, message: str, code: int) -> Failure:
-        """Put one together."""
-        return cls(Told(kind, message, code))
+    error: ErrorBody

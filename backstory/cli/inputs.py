@@ -1,4 +1,7 @@
-"""What is handed in: files, conversations, KEY=VALUE. What cannot be read is wrong use, and the message says where."""
+"""Readers of command line input: files, conversations and KEY=VALUE settings.
+
+Input that cannot be read is wrong use. The error names the file and the line.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ __all__ = [
     "Broken",
     "Conversation",
     "RecordGroup",
-    "configurable",
+    "check_policy_range",
     "policy_changes",
     "read_conversation",
     "read_json",
+    "read_recorded_replies",
     "read_text",
-    "replies_in",
 ]
 
 _BOM = b"\xef\xbb\xbf"
@@ -36,7 +39,7 @@ _SWITCH = {
 
 
 class RecordGroup(NamedTuple):
-    """Whose conversation it is, and which."""
+    """The scope and the thread of a conversation."""
 
     user: str | None
     agent: str | None
@@ -44,7 +47,7 @@ class RecordGroup(NamedTuple):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A message that cannot be recorded: where it stands, and why."""
+    """A message that cannot be recorded: its line or number, and the reason."""
 
     where: str
     why: str
@@ -54,7 +57,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A file of messages, by scope and thread, each in the file's order; and what of it is broken."""
+    """The messages of a file by scope and thread, in the file's order, and the broken ones."""
 
     groups: dict[RecordGroup, list[dict[str, object]]]
     broken: tuple[Broken, ...]
@@ -66,7 +69,7 @@ def _read(file: str) -> bytes:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InputError(
-            f"cannot read {file}: {error.strerror or error}; name a file, or - for what is piped in"
+            f"cannot read {file}: {error.strerror or error}; name a file, or - for standard input"
         ) from error
     except ValueError as error:
         raise InputError(f"cannot read {file!r}: {error}") from error
@@ -74,10 +77,10 @@ def _read(file: str) -> bytes:
 
 
 def read_json(file: str) -> object:
-    """Read a file of one JSON value.
+    """Read a file with one JSON value; `-` is standard input.
 
     Raises:
-        InputError: there is no such file, or it is no JSON.
+        InputError: The file cannot be read, or is not JSON.
     """
     try:
         return parse_json(_read(file))
@@ -86,22 +89,22 @@ def read_json(file: str) -> object:
 
 
 def read_text(file: str) -> str:
-    """Read a file of text, or with `-` standard input.
+    """Read a text file; `-` is standard input.
 
     Raises:
-        InputError: there is no such file, or it is no UTF-8.
+        InputError: The file cannot be read, or is not UTF-8.
     """
     try:
         return _read(file).decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is no UTF-8 (byte {error.start}): name a file of text") from error
+        raise InputError(f"{file} is not UTF-8 (byte {error.start}): name a text file") from error
 
 
-def replies_in(file: str | None) -> Sequence[RecordedReply] | None:
-    """Read recorded replies; None where there is no file.
+def read_recorded_replies(file: str | None) -> Sequence[RecordedReply] | None:
+    """Read a file of recorded replies; None without a file.
 
     Raises:
-        InputError: there is no such file, or a line of it is no reply.
+        InputError: The file cannot be read, or a line of it is not a reply.
     """
     if file is None:
         return None
@@ -117,10 +120,16 @@ def _named(file: str, error: InputError) -> str:
 
 
 def read_conversation(file: str, *, user: str | None, agent: str | None, thread: str | None) -> Conversation:
-    """Read a JSON array or JSONL of messages; what a message says of user, agent and thread beats the arguments.
+    """Read a JSON array or JSONL of messages.
+
+    Args:
+        file: The file; `-` is standard input.
+        user: The user of the messages that name none.
+        agent: The agent of the messages that name none.
+        thread: The thread of the messages that name none.
 
     Raises:
-        InputError: there is no such file, or it is an array that cannot be parsed.
+        InputError: The file cannot be read, or is an array that cannot be parsed.
     """
     data = _read(file)
     groups: dict[RecordGroup, list[dict[str, object]]] = {}
@@ -140,7 +149,7 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
 
 
 def _items(data: bytes) -> Iterator[tuple[str, object]]:
-    """Yield each message and where it stands; what is still bytes is a line to be parsed."""
+    """Yield the position and the content of each message; a line of JSONL as unparsed bytes."""
     if data.lstrip().startswith(b"["):
         items = parse_json(data)
         for number, item in enumerate(items if isinstance(items, list) else [], 1):
@@ -154,7 +163,7 @@ def _items(data: bytes) -> Iterator[tuple[str, object]]:
 def _message(item: object) -> dict[str, object]:
     message = parse_json(item) if isinstance(item, bytes) else item
     if not isinstance(message, dict):
-        raise InputError("it is no object with role and content")
+        raise InputError("a message must be an object with role and content")
     return message
 
 
@@ -166,17 +175,18 @@ def _group(message: dict[str, object], *, user: str | None, agent: str | None, t
         read.thread_id or thread or "",
     )
     if not group.thread:
-        raise InputError("it has no thread_id; give it one, or name the thread for all with --thread")
+        raise InputError("the message has no thread_id: add one, or name a thread for all messages with --thread")
     Scope.of(group.user, group.agent)
     return group
 
 
 def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
-    """Read KEY=VALUE as the policy's types: numbers, names, true or false, and lists with commas between.
+    """Read KEY=VALUE settings of the policy: numbers, names, true or false, and comma-separated lists.
+
+    Ranges are not checked here.
 
     Raises:
-        ConfigError: it is no KEY=VALUE, there is no such key, or the value cannot be read so; ranges are checked
-            further in.
+        ConfigError: A setting is not KEY=VALUE, the key is unknown, or the value has the wrong type.
     """
     from backstory.operations.scope_base import known_policy
 
@@ -185,22 +195,22 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
-            raise ConfigError(f"{setting!r} is not KEY=VALUE, as max_facts=50")
+            raise ConfigError(f"a setting must be KEY=VALUE, such as max_facts=50, got {setting!r}")
         known_policy({key: value})
         changes[key] = _policy_value(key, kinds[key], value)
     return changes
 
 
-def configurable(changes: Mapping[str, PolicyValue], max_facts_limit: int) -> None:
-    """Refuse a value of the policy that configuration would not take, either.
+def check_policy_range(changes: Mapping[str, PolicyValue], max_facts_limit: int) -> None:
+    """Check changes of the policy against the ranges of the configuration.
 
     Raises:
-        ConfigError: it says which key, and what it may be.
+        ConfigError: A value is out of range.
     """
     from backstory.config.loading import load_settings
     from backstory.config.settings import WEIGHTS
 
-    # The weights have no other range than the ledger's, and what they come to is told beside those in force.
+    # The ledger checks the weights: it knows those in force, and all three must add up to 1.
     values = {key: value for key, value in changes.items() if key not in WEIGHTS}
     load_settings({"max_facts_limit": max_facts_limit}, values, {})
 
@@ -208,14 +218,14 @@ def configurable(changes: Mapping[str, PolicyValue], max_facts_limit: int) -> No
 def _policy_value(key: str, kind: object, value: str) -> PolicyValue:
     if kind is bool:
         if value.casefold() not in _SWITCH:
-            raise ConfigError(f"{key} is {value!r}; it is true or false")
+            raise ConfigError(f"{key} must be true or false, got {value!r}")
         return _SWITCH[value.casefold()]
     if kind in (int, float):
         try:
             return int(value) if kind is int else float(value)
         except ValueError as error:
             wanted = "a whole number" if kind is int else "a number"
-            raise ConfigError(f"{key} is {value!r}; it is {wanted}") from error
+            raise ConfigError(f"{key} must be {wanted}, got {value!r}") from error
     if kind is str:
         return "hybrid" if key == "fact_eviction_policy" and value == "hybrid-v1" else value
     return tuple(part.strip() for part in value.split(",") if part.strip())

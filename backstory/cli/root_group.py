@@ -1,4 +1,4 @@
-"""How everything ends: each error becomes one line and an exit code, whatever was being done."""
+"""Root command: turns each error of a verb into one line on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from backstory.cli.pages.page import aside, one_line, show_traceback, write_json
+from backstory.cli.pages.page import one_line, show_traceback, write_json, write_message
 from backstory.cli.session import Session
 
 __all__ = ["Root"]
 
 _INTERRUPTED = 130
-_NOBODY_READS = 141
-_CANNOT = 3
+_BROKEN_PIPE = 141
+_FAILED = 3
 _GLOBAL = ("--home", "--user", "--agent", "--config", "--store", "--json", "--debug")
 
 
 class Root(TyperGroup):
-    """The verbs, and what becomes of an error in any of them."""
+    """The group of all verbs."""
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Run, and leave with the exit code."""
+        """Run a verb and exit with its exit code."""
         kwargs |= {"standalone_mode": False, "prog_name": "backstory"}
         given = kwargs.get("args") or (args[0] if args else None)
         words = list(sys.argv[1:] if given is None else given)
         try:
             code = super().main(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 nothing may end in a traceback
-            code = _tell(error, None, words)
+        except Exception as error:  # noqa: BLE001 a user never sees a traceback without --debug
+            code = _report(error, None, words)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> None:
-        """Run the verb; what it raises is told here, where the invocation's options are known."""
+        """Run a verb, and report its error while the global options are known."""
         try:
             super().invoke(ctx)
             sys.stdout.flush()
@@ -46,24 +46,24 @@ class Root(TyperGroup):
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
             _drop_stdout()
-            raise typer.Exit(_NOBODY_READS) from None
+            raise typer.Exit(_BROKEN_PIPE) from None
         except Exception as error:
             if _is_wrong_use(error):
                 raise
-            raise typer.Exit(_tell(error, ctx.obj, [])) from error
+            raise typer.Exit(_report(error, ctx.obj, [])) from error
 
 
 def _is_wrong_use(error: Exception) -> bool:
-    """Whether the parser raised it; newer typers bring their own, older ones click's."""
+    """Whether the parser raised it. Its class depends on the version of typer."""
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
-def _tell(error: Exception, session: Session | None, words: list[str]) -> int:
-    """Say in one line what happened; returns the exit code."""
-    from backstory.cli.failure import Failure
+def _report(error: Exception, session: Session | None, words: list[str]) -> int:
+    """Write an error as one line, and with --json as a JSON value; return the exit code."""
+    from backstory.cli.failure import ErrorBody, Failure
     from backstory.ledger.core.errors import BackstoryError
 
-    code = _CANNOT
+    code = _FAILED
     if _is_wrong_use(error):
         code, message = 2, _wrong_use(error)
     elif isinstance(error, BackstoryError):
@@ -74,16 +74,16 @@ def _tell(error: Exception, session: Session | None, words: list[str]) -> int:
         if not error.filename:
             _drop_stdout()
     else:
-        message = f"unexpected {type(error).__name__}: {error}; this is a fault of ours: --debug shows where"
+        message = f"unexpected {type(error).__name__}: {error}; this is a bug in backstory: --debug shows where"
     line = one_line(message)
     with contextlib.suppress(OSError):
-        aside(line)
+        write_message(line)
         if session is not None and session.debug:
             show_traceback(error)
     as_json = "--json" in words if session is None else session.as_json and not session.answered
     if as_json:
         with contextlib.suppress(OSError):
-            write_json(Failure.of(type(error).__name__, line, code))
+            write_json(Failure(ErrorBody(type(error).__name__, line, code)))
             sys.stdout.flush()
     return code
 
@@ -94,13 +94,13 @@ def _wrong_use(error: Exception) -> str:
     path = context.command_path if context is not None else "backstory"
     option = getattr(error, "option_name", None)
     if option in _GLOBAL and context is not None and context.parent is not None:
-        return f"{option} stands before the verb: `backstory {option} … {context.info_name} …`"
+        return f"{option} goes before the verb: `backstory {option} … {context.info_name} …`"
     return f"{message.rstrip('.')}; see `{path} --help`"
 
 
 def _drop_stdout() -> None:
-    """Let go of a standard output that takes nothing, or the interpreter complains about it once more at its end."""
+    """Redirect a broken standard output to nowhere, or the interpreter reports it again at exit."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

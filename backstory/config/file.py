@@ -1,10 +1,10 @@
-"""Reading configuration from a YAML file or a mapping, in our layout or in any that DeerFlow has had.
+"""Configuration reader: a YAML file or a mapping, in the layout of Backstory or of any version of DeerFlow.
 
-    memory: {max_facts: 50}                                   ours, and DeerFlow's older one
-    memory: {enabled: true, backend_config: {max_facts: 50}}  DeerFlow's newer one
+    memory: {max_facts: 50}                                   Backstory, and older versions of DeerFlow
+    memory: {enabled: true, backend_config: {max_facts: 50}}  newer versions of DeerFlow
     max_facts: 50                                             keys at the top of a file
 
-Whatever stands elsewhere than it should is understood with a warning.
+A misplaced key is read with a warning.
 """
 
 from __future__ import annotations
@@ -33,40 +33,44 @@ BACKEND = "backend_config"
 """The section of DeerFlow's newer layout that holds the keys of one memory backend."""
 
 NOT_NEEDED: Mapping[str, str] = {
-    "manager_class": "it tells the host which memory to use, and whoever reads it here is that memory",
+    "manager_class": "only the host reads it, to choose the memory",
     "manifest_filename": "the document is always memory.json",
-    "retrieval_adapter": "search needs no adapter, its index is derived from the ledger",
-    "eviction_audit_max_entries": "every eviction is an event of the ledger, and none is dropped",
+    "retrieval_adapter": "the search index is derived from the ledger and needs no adapter",
+    "eviction_audit_max_entries": "every eviction is an event of the ledger, and all are kept",
     "fact_eviction_shadow_enabled": "`what-if --set fact_eviction_policy=hybrid` tries it on the whole history",
-    "watermark_max_keys": "the ledger says what was learned from, so there is no cache to bound",
+    "watermark_max_keys": "the ledger keeps which turns were read, so there is no cache to bound",
 }
-"""DeerFlow's keys that mean nothing here, and why."""
+"""Keys of DeerFlow without a meaning here, and the reason."""
 
 _HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds", "manager_class"})
-"""Keys that DeerFlow keeps beside `backend_config`, for every backend alike."""
+"""Keys that DeerFlow has beside `backend_config`, for all backends."""
 
 _MOST_BYTES = 1024 * 1024
-"""Of a configuration file; DeerFlow's example, with all of its comments, has a tenth of that."""
+"""Maximum size of a configuration file; DeerFlow's example with its comments has a tenth of that."""
 _SHORTEN = "keep to the settings that backstory reads, see docs/configuration.md"
 
 _REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ALIKE = 0.8
 _COMMON_WORDS = frozenset({"model", "mode", "enabled", "workers"})
-"""Keys whose names are anybody's: what is only like them, as DeerFlow's own `models`, is not taken for a slip."""
+"""Keys with common names: a similar key, such as DeerFlow's `models`, is not treated as a typing error."""
 _FULL_NAMES = sorted({*Settings.model_fields, *NOT_NEEDED, BACKEND} - _COMMON_WORDS)
 
 
 def read_config(
     config: str | Path | Mapping[str, object] | None, environ: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Read the keys of a YAML file or a mapping; an unknown one below `backend_config` keeps that name before its own.
+    """Read the keys of a YAML file or a mapping.
 
-    A mapping stands for a file, or for what is below `memory:` in one. A value that is `$NAME` and no more is taken
-    from the environment, as DeerFlow does.
+    A value `$NAME` is taken from the environment, as in DeerFlow. An unknown key below `backend_config` gets that name
+    as a prefix.
+
+    Args:
+        config: A YAML file, the mapping of a whole file, or the mapping below its `memory:`.
+        environ: The environment. Default: that of the process.
 
     Raises:
-        ConfigError: a file that cannot be read, or that is no configuration; one that is too large or nested too deep,
-            with its aliases written out; a `$NAME` that is not set.
+        ConfigError: The file cannot be read, is not a configuration, is too large or nested too deep, or a `$NAME` is
+            not set.
     """
     if config is None:
         return {}
@@ -80,10 +84,10 @@ def read_config(
     env = os.environ if environ is None else environ
     found = {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
     if isinstance(found.get("model"), str) and not isinstance(config, Mapping):
-        # The value is not told: it may as well be a key to a service.
+        # The message does not quote the value, which may be an API key.
         raise ConfigError(
-            f"model in {where} has no keys below it, as {{provider: …, model: …}}; "
-            "the key for a model's name alone is model_name"
+            f"model in {where} must have keys below it, such as {{provider: …, model: …}}; "
+            "for the name of a model alone use model_name"
         )
     return found
 
@@ -102,7 +106,7 @@ def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
     if not isinstance(value, str) or not _REFERENCE.fullmatch(value):
         return value
     if value[1:] not in env:
-        # Not even the name is told: a key to a service may begin with a dollar sign.
+        # The message does not quote the name, since an API key may begin with a dollar sign.
         raise ConfigError(f"{key} (from the file) names an environment variable that is not set: set it")
     return env[value[1:]]
 
@@ -122,19 +126,19 @@ def _parsed(path: str | Path) -> object:
     try:
         return _loaded(text, where)
     except yaml.YAMLError as error:
-        # PyYAML quotes the line in question, which may hold a key; the traceback would show it too.
+        # PyYAML quotes the line, which may hold an API key, so the error has no cause.
         problem = getattr(error, "problem", None) or "it cannot be read"
         raise _no_yaml(where, problem, getattr(error, "problem_mark", None)) from None
     except RecursionError:
         raise _no_yaml(where, "it is nested too deep", None) from None
     except (ValueError, ArithmeticError):
-        # What PyYAML lets through of a character that there is not.
+        # PyYAML raises these for invalid characters.
         raise _no_yaml(where, "something in it cannot be read", None) from None
 
 
 def _no_yaml(where: str, problem: str, mark: yaml.Mark | None) -> ConfigError:
     line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-    return ConfigError(f"{where} is no YAML{line}: {problem}")
+    return ConfigError(f"{where} is not valid YAML{line}: {problem}")
 
 
 def _loaded(text: str, where: str) -> object:
@@ -145,7 +149,7 @@ def _loaded(text: str, where: str) -> object:
         root = loader.get_single_node()
         if root is None:
             return None
-        # Before anything is made of the nodes: merges would copy what they name.
+        # Check the size before construction, since merges copy what they name.
         check_extent(root, _parts, partial(_too_much, where), loops=True)
         if isinstance(root, yaml.MappingNode):
             _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
@@ -155,7 +159,7 @@ def _loaded(text: str, where: str) -> object:
 
 
 def _loader(where: str) -> type[yaml.SafeLoader]:
-    """Make a loader that names the line of what is nested too deep or is no value; PyYAML is only loaded for it."""
+    """Create a YAML loader that limits the depth, and names the line of an error."""
     import yaml
 
     class Bounded(yaml.SafeLoader):
@@ -174,8 +178,8 @@ def _loader(where: str) -> type[yaml.SafeLoader]:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError):
-                # What PyYAML lets through of a date that is none, or of a word with the tag of a number.
-                raise _no_yaml(where, "the value there is none of its kind", node.start_mark) from None
+                # PyYAML raises these for an invalid date, or a word with the tag of a number.
+                raise _no_yaml(where, "the value does not have the stated type", node.start_mark) from None
 
     return Bounded
 
@@ -197,14 +201,18 @@ def _may_be_ours(key: yaml.Node) -> bool:
 def _check_pairs(
     pairs: list[tuple[yaml.Node, yaml.Node]], where: str, within: list[yaml.Node], checked: set[int]
 ) -> None:
-    """Refuse a key that is given twice, of which PyYAML silently takes the last, and what stands within itself.
+    """Refuse duplicate keys, of which PyYAML silently takes the last, and nodes that contain themselves.
 
-    `within` are the nodes around the pairs, `checked` the identities of those that are done with.
+    Args:
+        pairs: Keys and values of a mapping.
+        where: Names the file in errors.
+        within: The enclosing nodes.
+        checked: Identities of nodes that are checked already.
     """
     first: dict[tuple[str, str], int] = {}
     for key, value in pairs:
         line = key.start_mark.line + 1
-        # Two merges do not take each other's place.
+        # Several merge keys are allowed.
         name = (key.tag, key.value) if isinstance(key.value, str) and key.value != "<<" else None
         if name in first:
             raise ConfigError(
@@ -219,7 +227,7 @@ def _check(node: yaml.Node, where: str, line: int, within: list[yaml.Node], chec
     import yaml
 
     if any(node is outer for outer in within):
-        raise ConfigError(f"{where} refers at line {line} to a section that it stands in: write the value out")
+        raise ConfigError(f"{where} refers at line {line} to an enclosing section: write the value out")
     if id(node) in checked or isinstance(node.value, str):
         return
     if isinstance(node, yaml.MappingNode):
@@ -231,7 +239,7 @@ def _check(node: yaml.Node, where: str, line: int, within: list[yaml.Node], chec
 
 
 def _section(read: object, where: str) -> dict[str, object]:
-    """Find the keys of a parsed file: below `memory:`, else at its top where they are clearly ours."""
+    """Return the keys below `memory:`, else the known keys at the top of the file."""
     if read is None:
         return {}
     top = _named(read) if isinstance(read, Mapping) else {}
@@ -239,7 +247,7 @@ def _section(read: object, where: str) -> dict[str, object]:
     section = top.get("memory", ...)
     if section is None or isinstance(section, Mapping):
         if stray := [key for key in ours if key not in _COMMON_WORDS]:
-            _log.warning("%s in %s stands beside `memory:` and is not read: put it below", ", ".join(stray), where)
+            _log.warning("%s in %s is beside `memory:` and is ignored: move it below", ", ".join(stray), where)
         return _named(section or {})
     if section is not ... or not ours:
         raise ConfigError(f"{where} has no section `memory:` with keys below it")
@@ -249,9 +257,7 @@ def _section(read: object, where: str) -> dict[str, object]:
                 f"{where} has no section `memory:`, and there is no configuration key {key} (from the file); "
                 f"the nearest is {nearest[0]}"
             )
-    _log.warning(
-        "%s has no section `memory:`; %s at its top is understood: put it below `memory:`", where, ", ".join(ours)
-    )
+    _log.warning("%s has no section `memory:`; %s at its top is read: move it below `memory:`", where, ", ".join(ours))
     return {key: top[key] for key in ours}
 
 
@@ -260,26 +266,26 @@ def _is_ours(key: str) -> bool:
 
 
 def _flat(section: dict[str, object], where: str) -> dict[str, object]:
-    """Bring DeerFlow's newer layout to ours. There, as DeerFlow reads it, a key without a value says nothing."""
+    """Convert DeerFlow's newer layout, in which keys without a value are ignored."""
     if BACKEND not in section:
         return section
     below = section.pop(BACKEND)
     if below is not None and not isinstance(below, Mapping):
-        raise ConfigError(f"{BACKEND} in {where} has no keys below it, but is a {type(below).__name__}")
+        raise ConfigError(f"{BACKEND} in {where} must have keys below it, got {type(below).__name__}")
     stated = {key: value for key, value in section.items() if value is not None or not _is_ours(key)}
     backend = {key: value for key, value in _named(below or {}).items() if value is not None or not _is_ours(key)}
     hosts = {key: value for key, value in stated.items() if key in _HOSTS}
     older = {key: value for key, value in stated.items() if key not in _HOSTS}
     if moved := [key for key in older if _is_ours(key)]:
-        _log.warning("%s in %s stands beside `%s:` and is understood: put it below", ", ".join(moved), where, BACKEND)
+        _log.warning("%s in %s is beside `%s:` and is read: move it below", ", ".join(moved), where, BACKEND)
     for key in sorted(stated.keys() & backend.keys()):
         if stated[key] != backend[key]:
             wins = "the one beside it" if key in _HOSTS else "the one below it"
-            _log.warning("%s in %s stands beside `%s:` and below it: %s holds", key, where, BACKEND, wins)
+            _log.warning("%s in %s is both beside `%s:` and below it: %s is used", key, where, BACKEND, wins)
     named = {key if _is_ours(key) and key != BACKEND else f"{BACKEND}.{key}": backend[key] for key in backend}
     return {**older, **named, **hosts}
 
 
 def _named(section: Mapping[object, object] | Mapping[str, object]) -> dict[str, object]:
-    """YAML takes numbers, dates and truth values for keys; to us they are names that are not known."""
+    """Convert keys to strings, since YAML also has numbers, dates and booleans as keys."""
     return {str(key): value for key, value in section.items()}

@@ -1,7 +1,7 @@
-"""Configuration: defaults, then a YAML file, then the environment, then arguments; later beats earlier.
+"""Settings loader: defaults, then a YAML file, then the environment, then arguments; later ones override.
 
-Each value knows where it came from. An unknown key is an error that names the nearest known one; so is a value outside
-its range. The names are DeerFlow's where it has them, and so are the layouts that are understood.
+It keeps the origin of each value. An unknown key and a value out of range are errors. Keys have DeerFlow's names where
+DeerFlow has them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from backstory.config.file import BACKEND, NOT_NEEDED, read_config
 from backstory.config.settings import DEFAULT_MODEL, WEIGHTS, ModelSettings, Settings
 from backstory.config.size_limits import check_values
-from backstory.config.value_ranges import kind_of, lies_from
+from backstory.config.value_ranges import kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 
@@ -29,15 +29,14 @@ _log = logging.getLogger(__name__)
 _PREFIX = "BACKSTORY_"
 _NOT_KEYS = frozenset({"HOME", "MODEL", "REQUIRE", "BIN"})
 _DEERFLOWS_STORE = "file"
-"""What DeerFlow's example configuration has as `storage_class`: its default, by name."""
+"""The `storage_class` in DeerFlow's example configuration."""
 _SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
 _SHOWN_CHARACTERS = 100
 _MOST_ERRORS = 20
-_OUTSIDE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
 class Loaded(BaseModel):
-    """Settings, and for each key where its value came from: default, file, environment or argument."""
+    """Settings, and the origin of each value: default, file, environment or argument."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,12 +49,15 @@ def load_settings(
     arguments: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Load the settings from a YAML file (or a mapping), the environment and arguments.
+    """Load the settings. Keys without an effect are logged as a warning.
 
-    What is understood and has no effect is logged as a warning.
+    Args:
+        config: A YAML file or a mapping.
+        arguments: Settings of the caller; None is no value.
+        environ: The environment. Default: that of the process.
 
     Raises:
-        ConfigError: a file that cannot be read, an unknown key, a value outside its range.
+        ConfigError: The file cannot be read, a key is unknown, or a value is out of range.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
@@ -76,26 +78,26 @@ def load_settings(
     try:
         settings = Settings.model_validate({**values, **_ours(values)})
     except ValidationError as error:
-        raise ConfigError(_all_told(_errors(error), origin)) from error
+        raise ConfigError(_messages(error, origin)) from error
     _report(values, origin, unneeded)
     return Loaded(settings=settings, origin=origin)
 
 
 def _ours(values: Mapping[str, object]) -> dict[str, object]:
-    """What DeerFlow says otherwise."""
+    """Return replacements for values that only DeerFlow uses."""
     return {"storage_class": ""} if values.get("storage_class") == _DEERFLOWS_STORE else {}
 
 
 def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str]) -> None:
     if _ours(values):
         _log.warning(
-            "storage_class %r (from the %s) is DeerFlow's store; memory is kept by event_store",
+            "storage_class %r (from the %s) is a store of DeerFlow; event_store keeps the memory",
             _DEERFLOWS_STORE,
             origin["storage_class"],
         )
     if unneeded:
-        told = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
-        _log.warning("not needed here: %s", told)
+        reasons = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
+        _log.warning("not needed here: %s", reasons)
 
 
 def _no_such_key(key: str, layer: str) -> str:
@@ -108,46 +110,36 @@ def _no_such_key(key: str, layer: str) -> str:
     return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"
 
 
-def _errors(error: ValidationError) -> list[ErrorDetails]:
-    return error.errors(include_url=False, include_input=True)
-
-
-def _all_told(errors: list[ErrorDetails], origin: Mapping[str, str]) -> str:
-    told = "; ".join(_told(item, origin) for item in errors[:_MOST_ERRORS])
+def _messages(error: ValidationError, origin: Mapping[str, str]) -> str:
+    errors = error.errors(include_url=False, include_input=True)
+    messages = "; ".join(_message(item, origin) for item in errors[:_MOST_ERRORS])
     more = len(errors) - _MOST_ERRORS
-    return f"{told}; and {more} more" if more > 0 else told
+    return f"{messages}; and {more} more" if more > 0 else messages
 
 
-def _told(item: ErrorDetails, origin: Mapping[str, str]) -> str:
-    """Say which key is wrong, its value, where that came from, and what it may be."""
+def _message(item: ErrorDetails, origin: Mapping[str, str]) -> str:
+    """Name the wrong key, the rule, the value and its origin."""
     if item["type"] == "disagreement":
-        stated = item["ctx"]["values"].items()
-        return f"{', '.join(_stated(key, repr(value), origin) for key, value in stated)}: {item['ctx']['rule']}"
+        values = item["ctx"]["values"].items()
+        return f"{', '.join(_stated(key, repr(value), origin) for key, value in values)}: {item['ctx']['rule']}"
     key = ".".join(map(str, item["loc"]))
     if item["type"] == "extra_forbidden":
         return _no_such_key(key, origin[str(item["loc"][0])])
-    # Below `model` any value may be the key to a service: in its place, under a mistyped name, or in the whole. An
-    # address or a command may hold one as well.
+    # Any value below `model` may be an API key, also under a mistyped name. An address or a command may contain one.
     secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store")) or key == "witness"
-    return f"{_stated(key, '…' if secret else _short(item['input']), origin)}: {_may_be(key, item)}"
+    value = "…" if secret else _clipped(repr(item["input"]))
+    kind = kind_of(key)
+    if item["type"] == "value_error" or not kind:
+        return f"{_stated(key, value, origin)}: {item['msg'].removeprefix('Value error, ')}"
+    return f"{key} must be {kind}, got {value} (from the {_layer(key, origin)})"
 
 
 def _stated(key: str, value: str, origin: Mapping[str, str]) -> str:
-    return f"{key} is {value} (from the {origin[key.partition('.')[0]]})"
+    return f"{key} is {value} (from the {_layer(key, origin)})"
 
 
-def _may_be(key: str, item: ErrorDetails) -> str:
-    if item["type"] == "value_error":
-        return item["msg"].removeprefix("Value error, ")
-    span = lies_from(key)
-    if span and item["type"] in _OUTSIDE:
-        return f"it lies from {span}"
-    kind = kind_of(key)
-    return f"it is {kind}" if kind else item["msg"]
-
-
-def _short(value: object) -> str:
-    return _clipped(repr(value))
+def _layer(key: str, origin: Mapping[str, str]) -> str:
+    return origin[key.partition(".")[0]]
 
 
 def _clipped(text: str) -> str:
@@ -166,9 +158,9 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, object]:
 
 
 def base_folder(home: str | Path | None, settings: Settings, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the home folder: the argument, else `storage_path`, else `$BACKSTORY_HOME`, else ~/.backstory.
+    """Return the home folder: `home`, else `storage_path`, else `$BACKSTORY_HOME`, else ~/.backstory.
 
-    A relative `storage_path` lies below the base folder; one that ends in .json means its folder.
+    A relative `storage_path` is below the base folder; one that ends in .json means its folder.
     """
     env = os.environ if environ is None else environ
     if home is not None:
@@ -185,13 +177,13 @@ def _expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise ConfigError(f"{path} names the home of a user that there is not: {error}") from error
+        raise ConfigError(f"{path} names the home folder of an unknown user: {error}") from error
 
 
 def policy_values(loaded: Loaded) -> dict[str, PolicyValue]:
-    """Return the policy keys that configuration states; what it leaves to the default is the ledger's to keep.
+    """Return the policy keys that the configuration sets; the ledger keeps its own values for the others.
 
-    Whoever states one of the three weights of eviction states them all: they come to 1 together only.
+    If one of the three eviction weights is set, all are returned, since they must add up to 1.
     """
     stated = {key for key, origin in loaded.origin.items() if origin != "default"}
     if not stated.isdisjoint(WEIGHTS):

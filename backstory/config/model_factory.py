@@ -1,4 +1,4 @@
-"""From whatever a host has (a name, an OpenAI client, a LangChain chat model, a function) to the model port."""
+"""Model factory: turns a name, an OpenAI client, a LangChain chat model or a function into a model for extraction."""
 
 from __future__ import annotations
 
@@ -20,20 +20,25 @@ Ask: TypeAlias = Callable[[list[dict[str, str]]], str]
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """What of a LangChain chat model is used."""
+    """The part of a LangChain chat model that is used."""
 
     def invoke(self, messages: list[tuple[str, str]], /) -> object:
-        """Answer."""
+        """Answer the messages."""
 
 
 ModelLike: TypeAlias = "str | Model | ChatModel | Ask | object"
 
 
 def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, str] | None = None) -> Model | None:
-    """Return the model to ask, or None where nothing says which and no key or address is at hand.
+    """Return the model for extraction; None without a model object, an API key and an address.
+
+    Args:
+        given: A model object, or the name of a model.
+        settings: The configuration.
+        environ: The environment. Default: that of the process.
 
     Raises:
-        ConfigError: what was given is none of the kinds that are understood.
+        ConfigError: The type of `given` is not supported.
     """
     env = os.environ if environ is None else environ
     stated = settings.model
@@ -68,20 +73,19 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
     if callable(given):
         return _FunctionPort(given)
     raise ConfigError(
-        f"the model given is of type {type(given).__name__}; it is a name, an OpenAI client, a LangChain chat model or "
-        "a function"
+        f"model must be a name, an OpenAI client, a LangChain chat model or a function, got {type(given).__name__}"
     )
 
 
 class _ChatModelPort:
-    """A LangChain chat model behind the port."""
+    """A LangChain chat model as a `Model`."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     @property
     def name(self) -> str:
-        """The name the model goes by, else its class."""
+        """The name of the model, else of its class."""
         named = getattr(self._model, "model_name", None) or getattr(self._model, "model", None)
         return named if isinstance(named, str) else type(self._model).__name__
 
@@ -97,7 +101,7 @@ class _ChatModelPort:
 def _text_of(message: object) -> str:
     text: object = getattr(message, "text", None)
     if callable(text) and not isinstance(text, str):
-        # So it was until LangChain 1; since then it is a text that can be called, and warns when it is.
+        # A method before LangChain 1; a callable string since then, which warns when called.
         text = text()
     said = text or getattr(message, "content", message)
     return said if isinstance(said, str) else str(said)
@@ -111,7 +115,7 @@ def _bill(message: object) -> Usage | None:
 
 
 class _FunctionPort:
-    """A plain function behind the port."""
+    """A plain function as a `Model`."""
 
     def __init__(self, function: Ask) -> None:
         self._function = function

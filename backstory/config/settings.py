@@ -1,4 +1,4 @@
-"""Every configuration key as a field with its default and range; docs/configuration.md says what each is for."""
+"""Settings model: every configuration key with its default and range; docs/configuration.md describes them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from backstory.witness.destinations import destination_of
 __all__ = ["DEFAULT_MODEL", "WEIGHTS", "ModelSettings", "Settings"]
 
 DEFAULT_MODEL = "gpt-5-mini"
-"""What is asked when neither `model_name` nor `$BACKSTORY_MODEL` says otherwise."""
+"""The model without `model_name` and `$BACKSTORY_MODEL`."""
 
 WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
-"""What `hybrid` ranks by; they mean something together only, so they come to 1."""
+"""The weights of the `hybrid` eviction policy; they add up to 1."""
 
 _LARGEST_MEMORY = 500
 _LARGEST_LEDGER = 1_000_000
-"""The ledger itself takes no cap above this."""
+"""The largest cap that the ledger supports."""
 _LONGEST_DAYS = 365_000
-"""A millennium; much further back the calendar ends."""
+"""A thousand years; the calendar does not reach much further back."""
 
 
 def _parted(value: object) -> object:
-    """The environment has no lists: there, commas part one."""
+    """Split a comma-separated list, as in the environment."""
     return [part for word in value.split(",") if (part := word.strip())] if isinstance(value, str) else value
 
 
 def _as_here(value: object) -> object:
-    """DeerFlow numbers its policies."""
+    """Map DeerFlow's name of a policy to ours."""
     return "hybrid" if value == "hybrid-v1" else value
 
 
@@ -42,7 +42,7 @@ Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
 
 
 class ModelSettings(BaseModel):
-    """Which model to ask, spelled out; a key here beats `OPENAI_API_KEY`."""
+    """The model for extraction; its `api_key` overrides `OPENAI_API_KEY`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -54,7 +54,7 @@ class ModelSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """Every key there is. Seconds, days, tokens, characters as the names say."""
+    """All configuration keys. The names contain the units: seconds, days, tokens, chars."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
 
@@ -133,10 +133,10 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """YAML reads `workers: yes` as a truth value, and pydantic that as the number 1."""
+        """Refuse booleans for numbers: YAML reads `workers: yes` as true, and pydantic reads that as 1."""
         field = cls.model_fields[info.field_name] if info.field_name else None
         if isinstance(value, bool) and field is not None and field.annotation is not bool:
-            raise PydanticCustomError("truth_value", "it is no truth value")
+            raise PydanticCustomError("boolean", "it must not be a boolean")
         return value
 
     @field_validator("staleness_protected_categories", "guaranteed_categories")
@@ -144,7 +144,7 @@ class Settings(BaseModel):
     def _are_categories(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for word in value:
             if word not in CATEGORIES:
-                raise ValueError(f"{word!r} is no category; they are {', '.join(CATEGORIES)}")
+                raise ValueError(f"{word!r} is not a category; use {', '.join(CATEGORIES)}")
         return value
 
     @field_validator("witness")
@@ -158,14 +158,14 @@ class Settings(BaseModel):
     def _agree(self) -> Settings:
         if self.max_facts > self.max_facts_limit:
             raise _disagreement(
-                {"max_facts": self.max_facts}, f"it lies from 10 to max_facts_limit, {self.max_facts_limit}"
+                {"max_facts": self.max_facts}, f"it must be from 10 to max_facts_limit, {self.max_facts_limit}"
             )
         weights = {key: getattr(self, key) for key in WEIGHTS}
         if not math.isclose(sum(weights.values()), 1, rel_tol=0, abs_tol=1e-9):
-            raise _disagreement(weights, f"together they must come to 1, not to {sum(weights.values()):.12g}")
+            raise _disagreement(weights, f"together they must add up to 1, not to {sum(weights.values()):.12g}")
         return self
 
 
 def _disagreement(values: Mapping[str, object], rule: str) -> PydanticCustomError:
-    """Keys whose values are each in range and not together; whoever knows where they come from says it."""
+    """Create the error for values that are valid alone, but not together."""
     return PydanticCustomError("disagreement", "{rule}", {"values": dict(values), "rule": rule})

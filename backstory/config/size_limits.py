@@ -1,7 +1,7 @@
-"""Bound on the size and the depth of a configured value, with every alias and shared reference written out.
+"""Size limits of configured values, counted with every alias and shared reference written out.
 
-A few lines of YAML stand for billions of values when each line refers to the one before it several times. Each value is
-measured once, so that it takes no longer to refuse such a file than to read it.
+A few lines of YAML can stand for billions of values if each refers to the one before several times. Each value is
+measured only once, so the check is fast.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TypeVar
 __all__ = ["DEEPEST", "check_extent", "check_values"]
 
 DEEPEST = 64
-"""Levels of nesting; our own keys need four."""
+"""Maximum levels of nesting; the known keys need four."""
 
 _MOST_VALUES = 100_000
-"""Values in a whole configuration, keys included; a file that a person writes has some hundreds."""
+"""Maximum number of values in a configuration, keys included; a typical file has a few hundred."""
 
 _MOST_BITS = 1024
-"""Of a number: some 300 digits."""
+"""Maximum size of a number: about 300 digits."""
 
 T = TypeVar("T")
 
@@ -26,12 +26,19 @@ T = TypeVar("T")
 def check_extent(
     whole: T, parts: Callable[[T], Iterable[T]], refused: Callable[[T, str], Exception], *, loops: bool = False
 ) -> None:
-    """Raise what `refused` makes of a part that is too large or nested too deep, and of words that say so.
+    """Check the size and the depth of a nested value.
 
-    A part that holds itself is refused too, or with `loops` counted once and not followed.
+    Args:
+        whole: The value.
+        parts: Returns the direct parts of a value.
+        refused: Creates the error from a part and a reason.
+        loops: Whether a part may contain itself; it is then counted once.
+
+    Raises:
+        Exception: What `refused` creates, if a part is too large or nested too deep.
     """
     known: dict[int, tuple[T, int, int]] = {}
-    """By identity: the value, which is kept so that no other takes its place, how many values it comes to, how deep."""
+    """By identity: the value (a reference keeps the identity valid), its size and its depth."""
 
     def measured(value: T, level: int) -> tuple[int, int]:
         if id(value) in known:
@@ -55,9 +62,14 @@ def check_extent(
 
 
 def check_values(values: Iterable[tuple[str, object]], refused: Callable[[str, str], Exception]) -> None:
-    """Raise what `refused` makes of the key of a value that is too large or nested too deep, and of words that say so.
+    """Check the size and the depth of configured values.
 
-    The values are plain Python ones, as YAML or a host gives them. A number that Python does not spell is too large.
+    Args:
+        values: Keys and values.
+        refused: Creates the error from a key and a reason.
+
+    Raises:
+        Exception: What `refused` creates, if a value is too large or nested too deep.
     """
     for key, value in values:
 

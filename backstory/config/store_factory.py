@@ -1,6 +1,6 @@
-"""From configuration to the engine that keeps the log: one of ours by its address, or anybody's class by its name.
+"""Store factory: the configured engine for the log, built in or by the name of its class.
 
-Whatever cannot be had is an error; nothing else is ever taken in its place.
+A store that cannot be created is an error; there is no fallback.
 """
 
 from __future__ import annotations
@@ -23,63 +23,67 @@ _METHODS = tuple(name for name, value in vars(EventStore).items() if not name.st
 
 
 def open_store(loaded: Loaded, home: Path) -> EventStore:
-    """Return the engine that `event_store` or `storage_class` names, on a home folder, which need not exist yet.
+    """Create the store that `event_store` or `storage_class` names.
+
+    Args:
+        loaded: The configuration.
+        home: The home folder, which need not exist.
 
     Raises:
-        ConfigError: there is no such engine or class, it is no EventStore, or both keys are stated.
+        ConfigError: The engine or class is unknown, is not an EventStore, or both keys are set.
     """
     settings, origin = loaded.settings, loaded.origin
     if settings.storage_class:
         if origin["event_store"] != "default":
             raise ConfigError(
                 f"event_store (from the {origin['event_store']}) and storage_class (from the "
-                f"{origin['storage_class']}) both say what keeps the log: leave one of them out"
+                f"{origin['storage_class']}) both name the store: leave one of them out"
             )
         return _made(settings.storage_class, home, f"{settings.storage_class} (from the {origin['storage_class']})")
     if settings.event_store == "jsonl:":
         return JsonlStore(home, lock_timeout=settings.file_lock_timeout_seconds)
     engine = settings.event_store.partition(":")[0]
-    raise ConfigError(f"there is no event store {engine!r} in this version; it is jsonl:")
+    raise ConfigError(f"event_store must be jsonl: in this version, got {engine!r}")
 
 
-def _made(path: str, home: Path, told: str) -> EventStore:
-    factory = _class(path, told)
+def _made(path: str, home: Path, label: str) -> EventStore:
+    factory = _class(path, label)
     try:
         store = factory(home)
     except BackstoryError:
         raise
     except Exception as error:
         raise ConfigError(
-            f"storage_class {told} could not be made with the home folder alone ({type(error).__name__}): {error}"
+            f"storage_class {label} could not be created with the home folder alone ({type(error).__name__}): {error}"
         ) from error
     if not _is_store(store):
-        raise ConfigError(f"storage_class {told} is no event store: {_lacking(store)}")
+        raise ConfigError(f"storage_class {label} is not an event store: {_lacking(store)}")
     return store
 
 
-def _class(path: str, told: str) -> Callable[[Path], object]:
+def _class(path: str, label: str) -> Callable[[Path], object]:
     """Load a class by its dotted path.
 
     Raises:
-        ConfigError: it cannot be loaded, is no class or lacks methods of an event store.
+        ConfigError: It cannot be loaded, is not a class, or lacks methods of an event store.
     """
     place, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     if not place or not name or place.startswith("."):
-        raise ConfigError(f"storage_class {told} is no dotted path: write package.module:Class, or leave it out")
+        raise ConfigError(f"storage_class {label} must be package.module:Class: correct it, or leave it out")
     try:
         found: object = import_module(place)
-    except Exception as error:  # whatever a module does while it is imported
+    except Exception as error:  # a module can raise anything on import
         raise ConfigError(
-            f"storage_class {told} does not load, the module {place} failed ({type(error).__name__}): {error}"
+            f"storage_class {label} does not load, the module {place} failed ({type(error).__name__}): {error}"
         ) from error
     for part in name.split("."):
         found = getattr(found, part, None)
         if found is None:
-            raise ConfigError(f"storage_class {told} does not load: the module {place} has no {name}")
+            raise ConfigError(f"storage_class {label} does not load: the module {place} has no {name}")
     if not isinstance(found, type):
-        raise ConfigError(f"storage_class {told} is no class, but a {type(found).__name__}: name the class itself")
+        raise ConfigError(f"storage_class {label} must be a class, got a {type(found).__name__}: name the class")
     if lacking := _lacking(found):
-        raise ConfigError(f"storage_class {told} is no event store: {lacking}")
+        raise ConfigError(f"storage_class {label} is not an event store: {lacking}")
     return found
 
 
@@ -89,4 +93,4 @@ def _is_store(store: object) -> TypeGuard[EventStore]:
 
 def _lacking(found: object) -> str:
     missing = [name for name in _METHODS if not callable(getattr(found, name, None))]
-    return f"it lacks {', '.join(missing)} (see EventStore in ledger/store)" if missing else ""
+    return f"it lacks {', '.join(missing)} (see EventStore in ledger/log/store)" if missing else ""

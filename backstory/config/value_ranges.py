@@ -1,4 +1,4 @@
-"""What the value of a configuration key may be, in words: for whoever got it wrong, and for the page of all keys."""
+"""Value ranges of the configuration keys in words, for error messages and docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pydantic.fields import FieldInfo
 from backstory.config.settings import ModelSettings, Settings
 from backstory.ledger.core.policy import CATEGORIES
 
-__all__ = ["bounds", "kind_of", "lies_from"]
+__all__ = ["bounds", "kind_of", "range_of"]
 
 Bound = int | float
 
 
 def bounds(key: str) -> tuple[Bound | None, Bound | None]:
-    """Return the smallest and the largest value of a key; None where there is no such bound.
+    """Return the smallest and the largest value of a key, each None if there is no bound.
 
-    `key` is the name of a setting, `model.` and that of a key below it, or the name of a list and the place of an item;
-    one that is not there has no bounds.
+    Args:
+        key: The name of a setting, of a key below `model` (`model.temperature`), or of an item of a list (`name.0`). An
+            unknown key has no bounds.
     """
     metadata = field.metadata if (field := _field(key)) is not None else ()
     low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
@@ -27,8 +28,8 @@ def bounds(key: str) -> tuple[Bound | None, Bound | None]:
     return low, high
 
 
-def lies_from(key: str) -> str:
-    """Spell the range that a number has to lie in, as `1 to 32` or `0 upwards`; empty where a key has none."""
+def range_of(key: str) -> str:
+    """Spell the range of a number, such as `1 to 32` or `0 upwards`; empty if it has none."""
     if key == "max_facts":
         return f"10 to max_facts_limit, which is {bounds('max_facts_limit')[0]} or more"
     low, high = bounds(key)
@@ -38,19 +39,19 @@ def lies_from(key: str) -> str:
 
 
 def kind_of(key: str) -> str:
-    """Spell what a value is: `a whole number from 1 to 32`, `one of middleware, tool`; empty where nothing is known."""
+    """Spell the type and range of a value, such as `a whole number from 1 to 32`; empty for an unknown key."""
     field = _field(key)
     if field is None:
         return ""
     kind = _without_none(field.annotation)
-    span = lies_from(key)
+    span = range_of(key)
     if kind is bool:
         return "true or false"
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:
-        return f"{'one' if '.' in key else 'a list of some'} of {', '.join(CATEGORIES)}"
-    names = {int: "a whole number", float: "a number", str: "a text", ModelSettings: "keys and their values"}
+        return f"{'one' if '.' in key else 'a list'} of {', '.join(CATEGORIES)}"
+    names = {int: "a whole number", float: "a number", str: "a string", ModelSettings: "keys with values"}
     name = names.get(kind, "") if isinstance(kind, type) else ""
     return f"{name} from {span}" if span else name
 

@@ -1,10 +1,11 @@
-"""Backstory as DeerFlow's memory: name one of these two in its configuration, and nothing else of it changes.
+"""DeerFlow integration: Backstory as the memory of DeerFlow, named in its configuration.
 
     memory:
       manager_class: backstory.deerflow:BackstoryMemoryManager     # DeerFlow with memory managers
       storage_class: backstory.deerflow:LedgerMemoryStorage        # older versions
 
-Each is loaded when it is asked for: no DeerFlow has both contracts.
+Each class is loaded on first use, since no version of DeerFlow supports both. The folder may import everything but the
+other integrations and the command line.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BackstoryMemoryManager", "LedgerMemoryStorage"]
 
-_PLACES = {"BackstoryMemoryManager": "backstory.deerflow.manager", "LedgerMemoryStorage": "backstory.deerflow.storage"}
+_MODULES = {"BackstoryMemoryManager": "backstory.deerflow.manager", "LedgerMemoryStorage": "backstory.deerflow.storage"}
 
 
 def __getattr__(name: str) -> object:
-    if name in _PLACES:
+    if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(_PLACES[name]), name)
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""DeerFlow's `backend_config`, as the settings of a home.
+"""Reader of DeerFlow's `backend_config`: turns it into the settings of a home.
 
-Its keys are ours, so most of the work is done where every configuration is read. What is left: where the home lies,
-keys that mean something to DeerFlow's own backend alone, and a model of a provider that only LangChain knows.
+The common configuration loader reads most keys. This module handles the location of the home, keys that only DeerFlow's
+own backend uses, and models of providers that only LangChain supports.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Configured", "read_backend_config"]
 _log = logging.getLogger(__name__)
 
 HOME = "backstory"
-"""The folder below DeerFlow's own that is ours."""
+"""The folder of the home inside DeerFlow's folder."""
 
 _WITHOUT_EFFECT = {
     "failure_policy": "the host reads it itself",
-    "storage_class": "it names a store of DeerFlow's; memory is kept by event_store",
+    "storage_class": "it names a store of DeerFlow; event_store keeps the memory",
 }
-_NEITHER_STORE = ("file", "deerflow.", "backstory.deerflow")
-"""How a `storage_class` begins that is no EventStore of ours, but DeerFlow's word for where its documents lie."""
+_DEERFLOW_STORES = ("file", "deerflow.", "backstory.deerflow")
+"""Beginnings of a `storage_class` that names a document store of DeerFlow, not an EventStore."""
 _USUAL: dict[str, object] = {
     "storage_class": "file",
     "manifest_filename": "memory.json",
@@ -36,13 +36,13 @@ _USUAL: dict[str, object] = {
     "eviction_audit_max_entries": 200,
     "watermark_max_keys": 4096,
 }
-"""Keys that mean nothing here, as DeerFlow's example has them: everybody's file does, so nobody is to be warned."""
+"""Unused keys with their values in DeerFlow's example configuration; these cause no warning."""
 _OUR_PROVIDERS = (None, "openai")
 _CLOSING_SECONDS = 1.0
 
 
 class ForeignModel(msgspec.Struct, frozen=True):
-    """A model that LangChain has to make; the key is kept out of what is shown."""
+    """A model that LangChain creates. Its repr does not show the API key."""
 
     provider: str
     model: str
@@ -55,10 +55,15 @@ class ForeignModel(msgspec.Struct, frozen=True):
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """What a home is opened with: `stated` are the keys that somebody has given a value.
+    """The configuration of a hosted home.
 
-    `deerflow` is the folder whose older memory is brought over, None where nobody said which. `own_model` says whether
-    a model is named for memory itself, so that the host's is not needed.
+    Attributes:
+        home: The home folder.
+        deerflow: DeerFlow's folder with an older memory to import; None if none is configured.
+        settings: All settings.
+        stated: The settings that differ in origin from the defaults.
+        own_model: Whether a model is configured for memory, so that the host's model is not needed.
+        foreign: A model that LangChain has to create.
     """
 
     home: Path
@@ -70,27 +75,27 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
-    """Read what stands below `backend_config`; a key without a value says nothing.
+    """Read `backend_config`; keys without a value are ignored.
 
     Raises:
-        ConfigError: a key nobody knows, with the nearest one there is, or a value outside its range.
+        ConfigError: A key is unknown, or a value is out of range.
     """
     usual = sorted(key for key, value in given.items() if key in _USUAL and value == _USUAL[key])
     if usual:
         _log.info("not needed here: %s", ", ".join(usual))
     plain = {key: value for key, value in given.items() if value is not None and key not in usual}
-    _drop_theirs(plain)
+    _drop_deerflow_keys(plain)
     foreign = _foreign_model(plain)
     given_too: dict[str, object] = {"mode": mode}
     if "shutdown_flush_timeout_seconds" not in plain:
-        # The host drains first, with its own patience; whoever closes the home then has waited already.
+        # The host calls shutdown_flush first, with its own timeout, so closing needs little more time.
         given_too["shutdown_flush_timeout_seconds"] = _CLOSING_SECONDS
     loaded = load_settings({"memory": {"backend_config": plain}}, given_too)
     settings = loaded.settings
     folder = base_folder(None, settings)
     placed = settings.storage_path is not None
     if placed and folder.is_file():
-        raise ConfigError(f"storage_path {folder} is a file: name the folder that memory is to lie in")
+        raise ConfigError(f"storage_path must be a folder, got the file {folder}")
     model = settings.model
     return Configured(
         home=folder / HOME if placed else folder,
@@ -102,21 +107,21 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
     )
 
 
-def _drop_theirs(plain: dict[str, object]) -> None:
-    told = []
+def _drop_deerflow_keys(plain: dict[str, object]) -> None:
+    dropped = []
     for key, why in _WITHOUT_EFFECT.items():
         value = plain.get(key)
-        if key == "storage_class" and not (isinstance(value, str) and value.startswith(_NEITHER_STORE)):
+        if key == "storage_class" and not (isinstance(value, str) and value.startswith(_DEERFLOW_STORES)):
             continue
         if key in plain:
             del plain[key]
-            told.append(f"{key}: {why}")
-    if told:
-        _log.warning("not needed here: %s", "; ".join(told))
+            dropped.append(f"{key}: {why}")
+    if dropped:
+        _log.warning("not needed here: %s", "; ".join(dropped))
 
 
 def _foreign_model(plain: dict[str, object]) -> ForeignModel | None:
-    """Take the model's section out where another than an OpenAI-compatible server is to be asked."""
+    """Remove and return the model section if it names a provider other than openai."""
     section = plain.get("model")
     if not isinstance(section, Mapping):
         return None

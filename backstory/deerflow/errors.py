@@ -1,4 +1,4 @@
-"""Our errors in the words of DeerFlow's contract."""
+"""Error translation: from the errors of Backstory to those of DeerFlow's contract."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["MemoryUnavailableError", "translated"]
 
 
 class MemoryUnavailableError(MemoryManagerError, OSError):
-    """The store cannot be reached, read or written now.
+    """The store cannot be reached, read or written.
 
-    To whoever guards memory it is a fault of the manager, and to the gateway an error of the operating system.
+    It is a MemoryManagerError for the agent's middleware, and an OSError for the gateway.
     """
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise what DeerFlow looks out for instead of what a block raises; a KeyError or ValueError of its own passes.
+    """Translate the errors of a block. KeyError and ValueError pass.
 
     Raises:
-        MemoryCorruptionError: the log is damaged.
-        MemoryConflictError: somebody else wrote first, or holds the lock: worth another try.
-        MemoryUnavailableError: the store cannot be reached.
-        ValueError: what was asked for can never be.
+        MemoryCorruptionError: The log is damaged.
+        MemoryConflictError: Another process wrote first, or holds the lock; a retry may succeed.
+        MemoryUnavailableError: The store cannot be reached.
+        ValueError: The request is invalid.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""What DeerFlow remembered before: taken over once, on the first use of a memory, and left as it is.
+"""Import of DeerFlow's own memory files, once per memory, on its first use.
 
-DeerFlow's files are only read. Whose they are goes by DeerFlow's own names for people, so that nobody gets another's
-memory: what a home holds for nobody in particular is nobody's but the global memory's.
+DeerFlow's files are only read. They are matched to users by DeerFlow's own folder names, so that no user gets the
+memory of another; files without a user go to the global memory.
 """
 
 from __future__ import annotations
@@ -22,69 +22,77 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.importing import read_home_if_any, read_import
 from backstory.ledger.importing.deerflow_paths import users_folders
 
-__all__ = ["agents_in", "bring_over", "settle"]
+__all__ = ["agents_in", "import_if_due", "import_once"]
 
 _log = logging.getLogger(__name__)
 
 _DUE = "import.due"
-"""Beside memory.json where DeerFlow's memory is there and could not be read yet: it is waited for whatever comes."""
+"""A marker file beside memory.json: DeerFlow has a memory that could not be read yet and is still to be imported."""
 
 
-def bring_over(bs: Backstory, deerflow_home: str | Path, user: str | None, agent: str | None) -> bool:
-    """Take over what DeerFlow's own files hold of a memory that was never used; tell whether anything came.
+def import_once(bs: Backstory, deerflow_home: str | Path, user: str | None, agent: str | None) -> bool:
+    """Import DeerFlow's files into a memory that was never used.
 
-    To be called before a memory is used, every time: after the first it costs nothing. `deerflow_home` is the folder in
-    which DeerFlow keeps memory, or the one file that it does. For an agent the user's memory is taken over as well,
-    which it reads until it has its own. A memory that was cleared or emptied is not filled again.
+    Call it before each use of a memory; after the first call it costs nothing. For an agent it also imports the user's
+    memory, which the agent reads until it has its own. A memory that was cleared is not filled again.
 
-    Never raises for a fault of DeerFlow's files or of the store: it is noted, see `status`, and tried again with the
-    next call. What of the files is refused is recorded in the commit that takes them over, with the reason.
+    A fault of DeerFlow's files or of the store is not raised. It is counted (see `status`), and the next call tries
+    again. The commit of the import records each refused item with the reason.
+
+    Args:
+        bs: The home to import into.
+        deerflow_home: The folder, or the one file, in which DeerFlow keeps memory.
+        user: The user.
+        agent: The agent.
+
+    Returns:
+        Whether anything was imported into the last of the memories.
 
     Raises:
-        ScopeError: a name that cannot be one.
-        UsageError: the home was closed.
+        ScopeError: A name is invalid.
+        UsageError: The home was closed.
     """
     came = False
     for scope in (Scope.of(user), Scope.of(user, agent))[agent is None :]:
         try:
-            came = settle(bs, Path(deerflow_home).expanduser(), scope)
+            came = import_if_due(bs, Path(deerflow_home).expanduser(), scope)
         except (InputError, UnavailableError, OSError) as error:
             bs.faults.note(scope, "import", error)
             came = False
     return came
 
 
-def settle(bs: Backstory, source: Path, scope: Scope) -> bool:
-    """Take one memory over as `bring_over` does, and raise what stands in the way of it.
+def import_if_due(bs: Backstory, source: Path, scope: Scope) -> bool:
+    """Import one memory as `import_once` does, and raise its errors.
 
     Raises:
         InputError, OSError: DeerFlow's files cannot be read.
-        StoreError, LockTimeoutError, CorruptLogError: ours cannot be read or written.
+        StoreError, LockTimeoutError, CorruptLogError: The home cannot be read or written.
     """
     with _lock:
-        settled = _settled.setdefault(bs, _Settled())
-    if scope in settled.scopes:
+        imports = _imports.setdefault(bs, _Imports())
+    if scope in imports.scopes:
         return False
-    with settled.lock:
-        if scope in settled.scopes:
+    with imports.lock:
+        if scope in imports.scopes:
             return False
         try:
-            commit = _bring(bs, source, scope, late=scope in settled.due)
+            commit = _bring(bs, source, scope, late=scope in imports.due)
         except CorruptLogError:
-            # It was in use before, and nobody knows for what.
+            # A damaged log was in use before, so nothing is due for it.
             raise
         except (InputError, UnavailableError, OSError):
-            settled.due.add(scope)
+            imports.due.add(scope)
             raise
-        settled.scopes.add(scope)
+        imports.scopes.add(scope)
     return commit is not None
 
 
 def agents_in(source: Path, user: str | None) -> tuple[str, ...]:
-    """Name the agents of which DeerFlow's own files may hold a memory of this user, in lower case.
+    """Return the agents for which DeerFlow's files may hold a memory of this user, in lower case.
 
     Raises:
-        OSError: they cannot be looked through.
+        OSError: The folders cannot be read.
     """
     try:
         names = [path.name for path in (_folder_of(source, user) / "agents").iterdir() if path.is_dir()]
@@ -102,29 +110,30 @@ def _names_an_agent(name: str) -> bool:
 
 
 def _folder_of(source: Path, user: str | None) -> Path:
-    # Without a folder of their own a person has no memory there; the one of the root is not theirs.
+    # A user without a folder has no memory; the memory of the root folder belongs to no user.
     return source if user is None else source / "users" / users_folders(user)[0]
 
 
-class _Settled:
-    """The memories of one opened home of which there is nothing more to bring over."""
+class _Imports:
+    """The memories of one open home whose import is complete."""
 
     def __init__(self) -> None:
         self.scopes: set[Scope] = set()
         self.due: set[Scope] = set()
-        """Those of which something is still to come, also where that could not be noted on disk."""
+        """Memories whose import is still due, even if no marker file could be written."""
         self.lock = ForkLock()
 
 
-_settled: weakref.WeakKeyDictionary[Backstory, _Settled] = weakref.WeakKeyDictionary()
+_imports: weakref.WeakKeyDictionary[Backstory, _Imports] = weakref.WeakKeyDictionary()
 _lock = ForkLock()
 
 
 def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit | None:
-    """Take a memory over if it is to be; whoever comes late may find that others learned in between.
+    """Import a memory if it is due. A `late` import is made even if the memory was used since.
 
     Raises:
-        InputError, OSError: DeerFlow's files cannot be read. UnavailableError: ours cannot be read or written.
+        InputError, OSError: DeerFlow's files cannot be read.
+        UnavailableError: The home cannot be read or written.
     """
     own = bs.memory(scope.user, scope.agent).own
     due = bs.home / scope.folder / _DUE
@@ -134,12 +143,12 @@ def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit |
         try:
             candidates = _found(bs, source, scope)
             if candidates:
-                # Who only reads is here, too: where the log is locked this comes with a later use.
+                # Readers get here, too, and must not wait: if the log is locked, a later use imports.
                 with bs.store.locked(scope.stream(LEDGER), wait=False):
                     pass
             commit = own.take_over(candidates, str(source), late=late) if candidates else None
         except (InputError, UnavailableError, OSError):
-            _expect(due)
+            _mark_due(due)
             raise
     due.unlink(missing_ok=True)
     if commit is not None:
@@ -147,8 +156,8 @@ def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit |
     return commit
 
 
-def _expect(due: Path) -> None:
-    """Note that something is still to come, for what is learned meanwhile would look like a memory in use."""
+def _mark_due(due: Path) -> None:
+    """Write the marker file, so that later commits do not make the memory look used."""
     try:
         due.parent.mkdir(parents=True, exist_ok=True)
         due.touch(mode=0o600)
@@ -157,10 +166,10 @@ def _expect(due: Path) -> None:
 
 
 def _found(bs: Backstory, source: Path, scope: Scope) -> Sequence[Candidate]:
-    """Read what DeerFlow holds of a memory; empty where it holds nothing.
+    """Read DeerFlow's memory of a scope; empty if there is none.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: It cannot be read.
     """
     if source.suffix == ".json" or source.is_file():
         candidates = read_import(source, scope) if _is_there(source) else ()
@@ -174,15 +183,15 @@ def _found(bs: Backstory, source: Path, scope: Scope) -> Sequence[Candidate]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a file or folder is there; one that may not be looked into is there, and an error.
+    """Whether a file or a readable folder exists.
 
     Raises:
-        InputError: it may not be read.
+        InputError: It exists and cannot be read.
     """
     try:
         path.stat()
         if path.is_dir():
-            # Whether a file is in it could not be told.
+            # An unreadable folder would look empty otherwise.
             folders = (path, path / "agents") if (path / "agents").is_dir() else (path,)
             for folder in folders:
                 next(folder.iterdir(), None)
@@ -192,23 +201,22 @@ def _is_there(path: Path) -> bool:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             return False
-        told = (
+        raise InputError(
             f"cannot read {error.filename or path}: {error.strerror or error}; let this process read DeerFlow's files"
-        )
-        raise InputError(told) from error
+        ) from error
     return True
 
 
 def _report(commit: Commit, source: Path, scope: Scope) -> None:
-    came = sum(isinstance(event, FactAdded) for event in commit.events)
+    added = sum(isinstance(event, FactAdded) for event in commit.events)
     refused = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
-    told = ", ".join(f"{count} {rule}" for rule, count in sorted(refused.items()))
+    by_rule = ", ".join(f"{count} {rule}" for rule, count in sorted(refused.items()))
     _log.log(
         logging.WARNING if refused else logging.INFO,
-        "%s: DeerFlow's memory in %s was taken over; facts taken over: %d; refused: %s; commit %d has it all",
+        "%s: DeerFlow's memory in %s was imported; facts imported: %d; refused: %s; see commit %d",
         scope,
         source,
-        came,
-        told or "none",
+        added,
+        by_rule or "none",
         commit.seq,
     )

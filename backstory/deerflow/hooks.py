@@ -1,4 +1,4 @@
-"""What a host hands over beside configuration: its model, its tracing, and who is told what memory costs."""
+"""Hooks of a DeerFlow host: its model, its tracing and its callbacks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["HOOKS", "Callbacks", "Hooks", "Metrics", "TraceContext", "read_hooks
 
 Metrics: TypeAlias = "dict[str, object]"
 TraceContext: TypeAlias = "Callable[[str], AbstractContextManager[object]]"
-"""Binds a trace id for as long as its block runs."""
+"""Binds a trace id for the time of a `with` block."""
 
 
 @runtime_checkable
 class Callbacks(Protocol):
-    """Who is told of a call of the model before it is made. `on_memory_llm_result`, after it, need not be there."""
+    """Callbacks around a model call. A method `on_memory_llm_result` after the call is optional."""
 
     def on_memory_llm_call(
         self,
@@ -31,14 +31,13 @@ class Callbacks(Protocol):
         trace_id: str | None,
         model_name: str | None,
     ) -> None:
-        """About to ask; what is written into `invoke_config` goes along with the call."""
+        """Called before the model; changes of `invoke_config` apply to the call."""
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """A host's hooks, each None where it has none.
+    """The hooks of a host, each None if the host has none.
 
-    `host_llm` is a LangChain chat model, `host_llm_factory` makes one; `offers_model` says that there was a factory, so
-    that a host without any model is told from nobody who was asked.
+    `host_llm` is a LangChain chat model, and `host_llm_factory` creates one.
     """
 
     callbacks: Callbacks | None = None
@@ -57,18 +56,18 @@ HOOKS = (
     "host_llm",
     "host_llm_factory",
 )
-"""DeerFlow's names of them."""
+"""DeerFlow's names of the hooks."""
 
 
 def read_hooks(given: Mapping[str, object]) -> Hooks:
-    """Return the hooks among what a host gives; whatever else there is is none of our business.
+    """Return the hooks among a host's arguments; other arguments are ignored.
 
     Raises:
-        ConfigError: a hook that cannot be called, or callbacks that nobody could call back.
+        ConfigError: A hook is not callable, or the callbacks lack their method.
     """
     callbacks = given.get("callbacks")
     if callbacks is not None and not isinstance(callbacks, Callbacks):
-        raise ConfigError(f"callbacks are a {type(callbacks).__name__}; they have a method on_memory_llm_call")
+        raise ConfigError(f"callbacks must have a method on_memory_llm_call, got {type(callbacks).__name__}")
     return Hooks(
         callbacks=callbacks,
         keep_hidden=_called(given, "should_keep_hidden_message"),
@@ -82,5 +81,5 @@ def read_hooks(given: Mapping[str, object]) -> Hooks:
 def _called(given: Mapping[str, object], name: str) -> Any:
     hook = given.get(name)
     if hook is not None and not callable(hook):
-        raise ConfigError(f"{name} is a {type(hook).__name__}; it is something to call")
+        raise ConfigError(f"{name} must be callable, got {type(hook).__name__}")
     return hook

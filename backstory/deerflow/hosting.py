@@ -1,4 +1,4 @@
-"""The home that DeerFlow's memory lies in: opened once, and never in the way of an agent's answer."""
+"""Hosted home: the Backstory home of a DeerFlow process, with the host's model and callbacks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
-from backstory.deerflow.home_import import agents_in, settle
+from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import HostedMemory
 from backstory.deerflow.model_selection import choose_model
-from backstory.deerflow.observers import Traces, Watch
+from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, UsageError
@@ -36,7 +36,7 @@ _WARMING_SECONDS = 4.0
 
 
 class Hosting:
-    """A home opened for a host, with its hooks; safe for threads. One that was closed opens again when it is used."""
+    """A home opened for a host, with its hooks. Safe for threads. A closed one opens again on the next use."""
 
     def __init__(self, configured: Configured, hooks: Hooks) -> None:
         self._configured = configured
@@ -50,26 +50,26 @@ class Hosting:
 
     def _open(self) -> None:
         settings = self._configured.settings
-        watch = Watch(self._hooks, self._traces, self._events)
+        watch = CallObserver(self._hooks, self._traces, self._events)
         self._model = choose_model(self._configured, self._hooks, self._traces, watch)
         self.home = Backstory.open(
             self._configured.home,
             config=self._configured.stated,
             model=self._model,
             callbacks=[watch],
-            # A key in the environment is not to be used where the host has no model to offer.
+            # If the host offers no model, an API key in the environment must not be used instead.
             background=self._model is not None or as_model(None, settings) is None,
             actor="deerflow",
             mode=settings.mode,
             shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
         )
-        self._deliveries = FailSafeMemory(self.home)
+        self._fail_safe = FailSafeMemory(self.home)
         self._stopping = threading.Event()
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
 
     def _reopened(self) -> Backstory:
-        """The home; what comes after the end of a host's life is taken all the same, as the host hands it over."""
+        """Return the home; open it again if it was closed, since a host may still send conversations then."""
         if self._closed:
             with self._mutex:
                 if self._closed:
@@ -80,32 +80,35 @@ class Hosting:
     # Memories.
 
     def memory(self, scope: Scope, *, in_hands: bool = False) -> HostedMemory:
-        """Return a memory; what DeerFlow itself remembered of it is there from the first use on.
+        """Return a memory, after the import of DeerFlow's own memory.
 
-        `in_hands` means that facts of it are to be changed: where an agent is named it is the agent that does so, for
-        DeerFlow's gateway, through which people do, never names one.
+        Args:
+            scope: The scope.
+            in_hands: Whether facts are changed by hand. A named agent is then the actor, since DeerFlow's gateway,
+                which serves people, never names an agent.
         """
         home = self._reopened()
-        self._bring_over(scope)
+        self._import(scope)
         memory = home.memory(scope.user, scope.agent)
         return HostedMemory.of(memory.by(f"agent:{scope.agent}") if in_hands and scope.agent is not None else memory)
 
-    def _bring_over(self, scope: Scope) -> None:
-        """Take over what DeerFlow's own files hold; a fault is counted, and one that costs time is not met again soon.
-
-        An agent shows its user's summaries, so those come first.
-        """
+    def _import(self, scope: Scope) -> None:
+        """Import DeerFlow's own files; the user's memory first, since an agent shows its summaries."""
         source = self._deerflow
         if source is None:
             return
         for one in (Scope(scope.user), scope)[scope.agent is None :]:
-            self._deliveries.guarded(one, "import", functools.partial(settle, self.home, source, one), otherwise=False)
+            self._fail_safe.guarded(
+                one, "import", functools.partial(import_if_due, self.home, source, one), otherwise=False
+            )
 
     @contextlib.contextmanager
     def counted(self, scope: Scope, doing: str) -> Iterator[None]:
-        """Count what fails of memory's own in a block, so that `status` tells of it; the error is raised all the same.
+        """Count the faults of memory in a block for `status`, and raise them.
 
-        `doing` is `inject` or `search`: an agent goes on without either.
+        Args:
+            scope: The scope.
+            doing: `inject` or `search`.
         """
         try:
             yield
@@ -124,20 +127,20 @@ class Hosting:
         trace_id: str | None = None,
         immediate: bool = False,
     ) -> None:
-        """Keep what was said; where memory fails it is counted, and the words wait."""
+        """Record a conversation; a failure is counted, and the delivery goes to the outbox."""
         self._reopened()
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
-        self._bring_over(scope)
-        self._deliveries.record(scope, thread, messages, immediate=immediate, keep_hidden=self._keep_hidden)
+        self._import(scope)
+        self._fail_safe.record(scope, thread, messages, immediate=immediate, keep_hidden=self._keep_hidden)
 
     def clear(self, scope: Scope) -> HostedMemory:
-        """Empty one agent's memory or, without one, all that a user owns; what is still in DeerFlow's files, too."""
+        """Clear the memory of an agent or, without an agent, all memories of a user."""
         self._reopened()
         everything = scope.agent is None
         if everything:
             for agent in self._agents_in_deerflow(scope):
-                self._bring_over(Scope(scope.user, agent))
+                self._import(Scope(scope.user, agent))
         memory = self.memory(scope)
         memory.clear(all_agents=everything)
         return memory
@@ -147,7 +150,7 @@ class Hosting:
         if source is None:
             return ()
         look = functools.partial(agents_in, source, user.user)
-        return self._deliveries.guarded(user, "import", look, otherwise=())
+        return self._fail_safe.guarded(user, "import", look, otherwise=())
 
     def _events(self, scope: Scope, seq: int) -> Sequence[Event]:
         found = self.home.memory(scope.user, scope.agent).log(since=str(seq))
@@ -156,37 +159,37 @@ class Hosting:
     # The process.
 
     def warm(self) -> bool:
-        """Load what counts tokens; False where it is wanted and no vocabulary is at hand."""
+        """Load the vocabulary that counts tokens; return False if it is configured and not available."""
         counting: str = self._configured.settings.token_counting
         return counting != "tiktoken" or self._reopened().warm(_WARMING_SECONDS) != "estimate"
 
     def resumed(self) -> bool:
-        """Wait until every memory with words pending from before is looked after again."""
+        """Wait until every memory with pending turns from an earlier process is scheduled again."""
         self._resuming.join()
         return True
 
     def _resume(self) -> None:
-        """Look after what a former process left pending, also of people who do not come back."""
+        """Open each memory, so that pending turns from an earlier process are scheduled."""
         if self._model is None or self._configured.settings.mode != "middleware":
             return
         home, stopping = self.home, self._stopping
         try:
             owners = home.owners()
         except (BackstoryError, OSError) as error:
-            _log.warning("what is pending from before waits until its memory is asked for: %s", error)
+            _log.warning("turns from an earlier process stay pending until their memory is used: %s", error)
             return
         for owner in owners:
             begun = time.monotonic()
             try:
                 home.memory(owner.user, owner.agent)
             except (BackstoryError, OSError) as error:
-                _log.warning("%s: what is pending waits until its memory is asked for: %s", owner, error)
-            # There may be any number of people, and those who are here come first.
+                _log.warning("%s: pending turns wait until this memory is used: %s", owner, error)
+            # There may be many users, and present requests come first.
             if stopping.wait(time.monotonic() - begun):
                 return
 
     def flush(self, timeout: float) -> bool:
-        """Learn from what is pending; True when nothing is left within `timeout` seconds, whatever hangs."""
+        """Extract from all pending turns; return whether none is left within `timeout` seconds."""
         return self._closed or _within(timeout, "backstory-flush", self._drain) or False
 
     def _drain(self, until: float) -> bool:
@@ -194,15 +197,15 @@ class Hosting:
             return max(0.0, until - time.monotonic())
 
         self._resuming.join(left() / 2)
-        delivered = self._deliveries.flush(left() / 2)
+        delivered = self._fail_safe.flush(left() / 2)
         return self.home.flush(left()) and delivered
 
     def close(self) -> None:
-        """Let go of the home, until it is used again; what is not learned from yet stays pending on disk."""
+        """Close the home until its next use; pending turns stay on disk."""
         with self._mutex:
             if self._closed:
                 return
-            # Somebody may open it again as soon as the lock is free: what is closed is what was open until now.
+            # Another thread may open the home again as soon as the lock is free, so close the one that was open.
             home, model, resuming = self.home, self._model, self._resuming
             self._stopping.set()
             self._closed = True
@@ -219,10 +222,10 @@ class Hosting:
 
 
 def scope_named(user: str | None, agent: str | None) -> Scope:
-    """Return whose memory DeerFlow means; agents' names mean the same in any case.
+    """Return the scope of DeerFlow's names; agent names are not case-sensitive.
 
     Raises:
-        ScopeError: a name that cannot be one.
+        ScopeError: A name is invalid.
     """
     return Scope.of(user, None if agent in (None, "", _DEFAULT_AGENT) else str(agent).lower())
 
@@ -231,7 +234,7 @@ def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
         try:
             return bool(keep_hidden(additional))
-        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
             return False
 
@@ -239,14 +242,14 @@ def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
 
 
 def _within(timeout: float, name: str, work: Callable[[float], bool]) -> bool | None:
-    """Run something in a thread of its own, told the moment by which it is to be done; None when it is not."""
+    """Run `work` in a thread with its deadline on the monotonic clock; return None if it misses that."""
     until = time.monotonic() + timeout
     outcome: list[bool] = []
 
     def run() -> None:
         try:
             outcome.append(work(until))
-        except Exception:  # noqa: BLE001 the host is shutting down, and goes on doing so
+        except Exception:  # noqa: BLE001 an error must not stop the host's shutdown
             _log.exception("%s failed", name)
             outcome.append(False)
 
@@ -254,7 +257,7 @@ def _within(timeout: float, name: str, work: Callable[[float], bool]) -> bool | 
     try:
         thread.start()
     except RuntimeError:
-        # The interpreter is going down and starts no threads any more; each step within has limits of its own.
+        # The interpreter is exiting and starts no more threads. Each step of `work` has its own timeout.
         run()
     else:
         thread.join(timeout)

@@ -1,4 +1,4 @@
-"""DeerFlow's memory, kept as a ledger: `manager_class: backstory.deerflow:BackstoryMemoryManager`."""
+"""Memory manager for DeerFlow: `manager_class: backstory.deerflow:BackstoryMemoryManager`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ try:
     from backstory.deerflow.errors import translated
 except ImportError as error:
     raise ConfigError(
-        "BackstoryMemoryManager needs a DeerFlow that has memory managers, and there is none here: install DeerFlow; "
-        "for versions before them use `storage_class: backstory.deerflow:LedgerMemoryStorage`"
+        "BackstoryMemoryManager needs a DeerFlow that has memory managers, and none is installed: install DeerFlow; "
+        "for older versions use `storage_class: backstory.deerflow:LedgerMemoryStorage`"
     ) from error
 
 __all__ = ["BackstoryMemoryManager"]
@@ -31,19 +31,19 @@ __all__ = ["BackstoryMemoryManager"]
 _log = logging.getLogger(__name__)
 
 _DUPLICATE = "Duplicate fact"
-"""What DeerFlow's gateway and tools know a refusal by."""
+"""The message by which DeerFlow's gateway and tools recognise a duplicate."""
 
 
 class BackstoryMemoryManager(MemoryManager):
-    """Memory for DeerFlow's agents: every update is a commit that can be asked why, and undone.
+    """Memory for DeerFlow's agents, kept as a ledger in the folder `backstory` below `storage_path`.
 
-    It lies in the folder `backstory` below `storage_path`; what DeerFlow kept there before is taken over on first use
-    and left as it is. An agent's name means the same in any case; no agent is the user's own memory.
-    An agent has facts of its own alone, and shows the user's summaries where it has none.
+    The memory that DeerFlow kept there before is imported on first use, and its files stay unchanged. Agent names are
+    not case-sensitive; without an agent it is the user's own memory. An agent has only its own facts, and shows the
+    user's summaries if it has none.
 
-    `add` and `add_nowait` never raise for a fault of memory: what was said waits. Everything else raises
-    MemoryCorruptionError for a damaged log, MemoryConflictError where another try may help, MemoryUnavailableError (an
-    OSError too) where the store cannot be reached, ValueError for what can never be and KeyError for an unknown fact.
+    `add` and `add_nowait` never raise for a fault of memory: the conversation is queued. All other methods raise
+    MemoryCorruptionError for a damaged log, MemoryConflictError if a retry may succeed, MemoryUnavailableError (also an
+    OSError) if the store cannot be reached, ValueError for an invalid request and KeyError for an unknown fact.
     """
 
     supports_search: ClassVar[bool] = True
@@ -51,10 +51,10 @@ class BackstoryMemoryManager(MemoryManager):
     _hosting: Hosting = PrivateAttr()
 
     def model_post_init(self, context: object, /) -> None:
-        """Open the home; hooks may stand in `backend_config`, which holds plain data afterwards.
+        """Open the home. Hooks are removed from `backend_config`, which holds plain data afterwards.
 
         Raises:
-            ConfigError: a key nobody knows, a value outside its range, or a hook that is none.
+            ConfigError: A key is unknown, a value is out of range, or a hook is invalid.
         """
         super().model_post_init(context)
         given = dict(self.backend_config)
@@ -71,7 +71,7 @@ class BackstoryMemoryManager(MemoryManager):
         mode: Literal["middleware", "tool"] = "middleware",
         **host_hooks: object,
     ) -> Self:
-        """Build one from configuration and the host's hooks; a hook in `backend_config` beats the host's."""
+        """Create a manager from configuration and the host's hooks; a hook in `backend_config` overrides the host's."""
         given = dict(backend_config or {})
         for name in HOOKS:
             if name != "callbacks" and given.get(name) is None and host_hooks.get(name) is not None:
@@ -92,13 +92,13 @@ class BackstoryMemoryManager(MemoryManager):
         user_id: str | None = None,
         trace_id: str | None = None,
     ) -> None:
-        """Keep a conversation, to be learned from when it has been quiet for `debounce_seconds`."""
+        """Record a conversation, for extraction after `debounce_seconds` without new messages."""
         self._record(user_id, agent_name, thread_id, messages, trace_id=trace_id)
 
     def add_nowait(
         self, thread_id: str, messages: list[object], *, agent_name: str | None = None, user_id: str | None = None
     ) -> None:
-        """Keep words that are about to be lost to the agent, to be learned from now."""
+        """Record a conversation for immediate extraction, as before the agent drops messages."""
         self._record(user_id, agent_name, thread_id, messages, immediate=True)
 
     def _record(
@@ -114,12 +114,12 @@ class BackstoryMemoryManager(MemoryManager):
         try:
             scope = scope_named(user_id, agent_name)
             self._hosting.record(scope, thread_id, messages, trace_id=trace_id, immediate=immediate)
-        except Exception:  # noqa: BLE001 nobody guards an agent's middleware but this
-            # No fault of memory, those are counted: a name that cannot be one, or a home that was closed.
+        except Exception:  # noqa: BLE001 an error here would break the agent's run
+            # Faults of memory are handled further in; this is an invalid name or a closed home.
             _log.exception("a conversation of %s cannot be recorded", agent_name or "the lead agent")
 
     def get_context(self, user_id: str | None, *, agent_name: str | None = None, thread_id: str | None = None) -> str:
-        """Return the text to inject; in tool mode the summaries alone, for the agent searches the facts itself."""
+        """Return the context block; in tool mode only its summaries, since the agent searches the facts itself."""
         with translated():
             scope = scope_named(user_id, agent_name)
             with self._hosting.counted(scope, "inject"):
@@ -134,9 +134,9 @@ class BackstoryMemoryManager(MemoryManager):
         agent_name: str | None = None,
         category: str | None = None,
     ) -> list[Document]:
-        """Return the facts most like a query, the best first, as the document states them.
+        """Return the facts most like a query, best first, in the form of the document.
 
-        A category that is none of ours is `context`, as it is where facts are entered.
+        An unknown category means `context`, as in `create_fact`.
         """
         if not query or not query.strip() or top_k <= 0:
             return []
@@ -154,11 +154,11 @@ class BackstoryMemoryManager(MemoryManager):
             return self._memory(user_id, agent_name).plain()
 
     def export_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
-        """Return the document, to keep or to import elsewhere."""
+        """Return the document, for a backup or an import elsewhere."""
         return self.get_memory(user_id=user_id, agent_name=agent_name)
 
     def reload_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
-        """Return the document afresh from the log; memory.json shows it then."""
+        """Read the log again, update memory.json and return the document."""
         with translated():
             memory = self._memory(user_id, agent_name)
             memory.reload()
@@ -167,19 +167,19 @@ class BackstoryMemoryManager(MemoryManager):
     def import_memory(
         self, memory_data: Document, *, user_id: str | None = None, agent_name: str | None = None
     ) -> Document:
-        """Make memory what a document says, and return it; what of it is refused is recorded with the reason."""
+        """Replace memory by a document, and return the result; refused items are recorded with the reason."""
         with translated():
             memory = self._memory(user_id, agent_name)
             memory.overwrite(memory_data)
             return memory.plain()
 
     def clear_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
-        """Empty all that a user owns or, with an agent, that agent's memory alone; the history stays, to undo it."""
+        """Clear all memories of a user or, with an agent, only that agent's. The history stays and can be restored."""
         with translated():
             return self._hosting.clear(scope_named(user_id, agent_name)).plain()
 
     def delete_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> None:
-        """Empty memory as `clear_memory` does; to erase what was in it for good there is `backstory forget`."""
+        """Clear memory as `clear_memory` does. To erase its content use `backstory forget`."""
         self.clear_memory(user_id=user_id, agent_name=agent_name)
 
     # Facts by hand.
@@ -193,7 +193,7 @@ class BackstoryMemoryManager(MemoryManager):
         agent_name: str | None = None,
         user_id: str | None = None,
     ) -> tuple[Document, str | None]:
-        """Enter a fact; return the document and the fact's id, None where memory is full.
+        """Add a fact; return the document and the id of the fact, None if memory is full.
 
         Raises:
             ValueError: "content", "confidence" or "Duplicate fact".
@@ -219,10 +219,11 @@ class BackstoryMemoryManager(MemoryManager):
         agent_name: str | None = None,
         user_id: str | None = None,
     ) -> Document:
-        """Change what is given of a fact; from then on it is the person's.
+        """Change the given parts of a fact. No model changes it afterwards.
 
         Raises:
-            KeyError: there is no such fact. ValueError: "content", "confidence" or "Duplicate fact".
+            KeyError: There is no such fact.
+            ValueError: "content", "confidence" or "Duplicate fact".
         """
         text = None if content is None else _content(content)
         kind = None if category is None else _category(category)
@@ -241,7 +242,7 @@ class BackstoryMemoryManager(MemoryManager):
         """Remove a fact.
 
         Raises:
-            KeyError: there is no such fact.
+            KeyError: There is no such fact.
         """
         with translated():
             memory = self._memory(user_id, agent_name, in_hands=True)
@@ -254,19 +255,19 @@ class BackstoryMemoryManager(MemoryManager):
     # The host's life.
 
     def shutdown_flush(self, timeout: float) -> bool:
-        """Learn from what is pending, within so many seconds whatever hangs; what is left stays pending on disk."""
+        """Extract from all pending turns within `timeout` seconds; return whether none is left."""
         return self._hosting.flush(timeout)
 
     def warm(self) -> bool:
-        """Load the vocabulary that counts tokens; False where none is at hand and an estimate is used."""
+        """Load the vocabulary that counts tokens; return False if only an estimate is available."""
         return self._hosting.warm()
 
     def warm_retrieval(self) -> bool:
-        """Look after what former processes left pending; search needs no warming, its index is kept."""
+        """Wait until pending turns of earlier processes are scheduled. The search index needs no warming."""
         return self._hosting.resumed()
 
     def close(self) -> None:
-        """Let go of the home; what is not learned from yet stays pending on disk."""
+        """Close the home; pending turns stay on disk."""
         self._hosting.close()
 
     # Off the event loop.
@@ -314,7 +315,7 @@ def _content(content: str) -> str:
 
 
 def _category(category: str) -> str:
-    """DeerFlow lets a category be any word; here what is no category of ours is context, as in an import."""
+    """Map DeerFlow's free category to one of ours; unknown ones are `context`, as in an import."""
     word = category.strip().casefold()
     return word if word in CATEGORIES else "context"
 

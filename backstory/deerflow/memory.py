@@ -1,4 +1,4 @@
-"""One memory as DeerFlow sees it: an agent has facts of its own alone, and the user's summaries where it has none."""
+"""Memory handle for DeerFlow: an agent has only its own facts, and the user's summaries if it has none."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ __all__ = ["Document", "HostedMemory"]
 _log = logging.getLogger(__name__)
 
 _UNSTATED_CONFIDENCE = 0.5
-"""Of a fact in a document that states none."""
+"""The confidence of a fact in a document without one."""
 
 Document = dict[str, object]
-"""A memory document as plain objects, as the gateway validates it."""
+"""A memory document as plain objects."""
 
 
 class HostedMemory(MemoryHandle):
-    """A memory handle, and what of it DeerFlow shows a person and an agent.
+    """A memory handle with the methods that DeerFlow needs.
 
-    Elsewhere an agent without a memory of its own reads its user's. Not here: what DeerFlow's tools find they change by
-    its id, and writing never mixes memories.
+    Unlike elsewhere, an agent without its own memory does not read the user's facts: DeerFlow's tools change the facts
+    that they find, and an agent must not change the user's.
     """
 
     _users: Writer | None = None
-    """Of an agent, the memory whose summaries it shares."""
+    """The user's memory, whose summaries an agent shares."""
 
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
-        """Return another handle on the same memory."""
+        """Return a hosted handle for the memory of another handle."""
         hosted = cls(memory._own, memory._services, None, memory._agents)  # noqa: SLF001 one handle to another
         hosted._users = memory._fallback  # noqa: SLF001 likewise
         return hosted
@@ -53,9 +53,10 @@ class HostedMemory(MemoryHandle):
         return _plain(document_of(self._shown()))
 
     def found(self, query: str, top_k: int, category: str | None) -> list[Document]:
-        """Return the facts most like a query, the best first, as the document states them.
+        """Return the facts most like a query, best first, in the form of the document.
 
-        Where no word is alike, a part of one will do, as DeerFlow's tools promise their model: the surest come first.
+        If search finds none, it returns facts that contain the query as a substring, by confidence, as DeerFlow's tools
+        promise.
         """
         facts = {fact.id: fact for fact in document_of(self._shown()).facts}
         ids = [hit.id for hit in self.search(query, top_k=top_k, category=category)]
@@ -66,10 +67,11 @@ class HostedMemory(MemoryHandle):
         return [_plain(facts[fact_id]) for fact_id in ids if fact_id in facts]
 
     def change(self, fact_id: str, content: str | None, category: str | None, confidence: float | None) -> None:
-        """Change a fact by hand; where it says all that already, nothing is wrong with that.
+        """Change a fact by hand; a change without effect is no error.
 
         Raises:
-            NotFoundError: there is no such fact. DuplicateFactError: another says the same.
+            NotFoundError: There is no such fact.
+            DuplicateFactError: Another fact has the same text.
         """
         if content is None and category is None and confidence is None:
             live_fact(self._writer.memory(), fact_id)
@@ -82,25 +84,26 @@ class HostedMemory(MemoryHandle):
             _log.debug("%s: %s", self.scope, refusal)
 
     def overwrite(self, document: object) -> None:
-        """Make memory what a person says it is.
+        """Replace memory by a document.
 
-        A section that is left out is emptied. A fact less sure than a model may leave one is kept as the person's own,
-        for DeerFlow's exchange format does not tell whose it was.
+        A missing section is emptied. A fact below the confidence threshold is kept as entered by hand, since DeerFlow's
+        format does not say who entered it.
 
         Raises:
-            InputError: it is no document.
+            InputError: It is not a document.
         """
         checked = _checked(document)
         self._writer.put_policy_in_force()
         memory = self._writer.memory()
-        facts = [_insisted(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
+        facts = [_by_hand_below(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
         self.import_document({**checked.rest, **_sections(memory, checked.rest), "facts": facts}, replace=True)
 
     def body(self, thread: str | None, *, facts: bool) -> str:
-        """Return the text to inject, without the tags that DeerFlow puts around it.
+        """Return the context block without its tags, which DeerFlow adds itself.
 
-        What was said last in `thread` says which facts bear on it, and what is summed up of it comes along. Without
-        `facts` only the summaries are told, for an agent that searches the facts itself.
+        Args:
+            thread: The conversation. Its last turns rank the facts, and its summaries are included.
+            facts: Whether to include facts; an agent with search tools needs only the summaries.
         """
         own, blocks = self._writer, self._services.blocks
         if not blocks.enabled:
@@ -125,7 +128,7 @@ class HostedMemory(MemoryHandle):
         return self._sharing(self._writer.memory())
 
     def _sharing(self, memory: Memory) -> Memory:
-        """A memory with the user's summaries where an agent has none."""
+        """Return a memory with the user's sections in place of its own empty ones."""
         if self._users is None:
             return memory
         users = self._users.memory()
@@ -159,24 +162,24 @@ class _Checked(msgspec.Struct, frozen=True):
 
 
 def _checked(document: object) -> _Checked:
-    """Hold a document to its shape: what is missing or of another kind in one that overwrites would empty memory.
+    """Check the shape of a document strictly, since an invalid one would empty memory.
 
     Raises:
-        InputError: it is none; the text begins with DeerFlow's name for what is wrong.
+        InputError: The shape is wrong; the text begins with DeerFlow's name of the part.
     """
     if not isinstance(document, Mapping) or {"user", "history", "facts"}.isdisjoint(document):
-        raise InputError("memory_data is no memory document: it is an object with user, history and facts")
+        raise InputError("memory_data must be an object with user, history and facts")
     for group in ("user", "history"):
         if not isinstance(document.get(group, {}), Mapping):
-            raise InputError(f"memory_data.{group} is no object of sections")
+            raise InputError(f"memory_data.{group} must be an object of sections")
     facts = document.get("facts", [])
     if not isinstance(facts, list) or not all(isinstance(fact, Mapping) for fact in facts):
-        raise InputError("memory_data.facts is no list of objects")
+        raise InputError("memory_data.facts must be a list of objects")
     return _Checked(facts, {key: value for key, value in document.items() if key != "facts"})
 
 
 def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Document]:
-    """The groups of sections as they are stated, with an empty one for each that is there and left out."""
+    """Return the stated sections by group, with an empty one for each present section that is not stated."""
     groups: dict[str, Document] = {}
     for name in DOCUMENT_SECTIONS:
         group, _, key = name.partition(".")
@@ -190,13 +193,13 @@ def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Documen
     return groups
 
 
-def _insisted(fact: Mapping[str, object], threshold: float) -> Mapping[str, object]:
+def _by_hand_below(fact: Mapping[str, object], threshold: float) -> Mapping[str, object]:
     sure = _confidence(fact.get("confidence"))
     return {**fact, "confidence": sure} | ({"byHand": True} if sure < threshold else {})
 
 
 def _confidence(stated: object) -> float:
-    """As DeerFlow reads what a document states: within 0 and 1, and in the middle where it is no number."""
+    """Read a confidence as DeerFlow does: clamp it to 0 to 1; 0.5 if it is not a number."""
     if isinstance(stated, bool) or not isinstance(stated, int | float | str):
         return _UNSTATED_CONFIDENCE
     try:
@@ -207,7 +210,7 @@ def _confidence(stated: object) -> float:
 
 
 def _plain(stated: msgspec.Struct) -> Document:
-    """Lists, where a struct has tuples: a host compares, and a person's browser knows no other."""
+    """Convert a struct to plain objects with lists instead of tuples, as a host expects."""
     plain: Document = msgspec.json.decode(msgspec.json.encode(stated))
     return plain
 

@@ -1,4 +1,4 @@
-"""The model that memory asks, with the host's callbacks before and after each call."""
+"""Model adapter for DeerFlow: a LangChain chat model, with the host's callbacks around each call."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import Any, Protocol, runtime_checkable
 
 from backstory.deerflow.config import ForeignModel
 from backstory.deerflow.hooks import Hooks
-from backstory.deerflow.observers import Traces, Watch
+from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 from backstory.ledger.learning.observing import CallStarted, token_count
 
-__all__ = ["ChatModelPort", "ToldModel", "foreign_chat_model"]
+__all__ = ["ChatModelPort", "ObservedModel", "foreign_chat_model"]
 
 _log = logging.getLogger(__name__)
 
 _RUN_NAME = "memory_agent"
-"""What DeerFlow calls memory's calls in a trace."""
+"""The name of memory's model calls in DeerFlow's traces."""
 _FIRST_REFUSAL, _FIRST_SERVER_ERROR = 400, 500
-_MAY_PASS = frozenset({408, 409, 425, 429})
+_TEMPORARY = frozenset({408, 409, 425, 429})
 
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """What of a LangChain chat model is used."""
+    """The part of a LangChain chat model that is used."""
 
     def invoke(self, messages: list[object], /, config: dict[str, object] | None = None) -> object:
-        """Answer."""
+        """Answer the messages."""
 
 
 class ChatModelPort:
-    """A LangChain chat model that can be asked with a run's configuration."""
+    """A LangChain chat model that is called with a run configuration."""
 
     def __init__(self, model: object) -> None:
-        """Take it.
+        """Wrap a chat model.
 
         Raises:
-            ConfigError: it is no chat model.
+            ConfigError: It is not a chat model.
         """
         if not isinstance(model, ChatModel):
-            raise ConfigError(f"the host's model is a {type(model).__name__}; it is a LangChain chat model")
+            raise ConfigError(f"the host's model must be a LangChain chat model, got {type(model).__name__}")
         self._model = model
 
     @property
     def name(self) -> str:
-        """The name the model goes by, else its class."""
+        """The name of the model, else of its class."""
         for key in ("model_name", "model"):
             named = getattr(self._model, key, None)
             if isinstance(named, str) and named:
@@ -55,29 +55,33 @@ class ChatModelPort:
         return type(self._model).__name__
 
     def invoke(self, messages: list[object], config: dict[str, object]) -> object:
-        """Ask, once.
+        """Call the model once.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: what the provider raised, as the status it came with says.
+            ModelUnavailableError, ModelRejectedError: The provider failed; its HTTP status decides which.
         """
         try:
             return self._model.invoke(messages, config=config)
         except Exception as error:
             status = getattr(error, "status_code", None)
-            told = f"{self.name} failed ({type(error).__name__}): {error}"
-            for_good = isinstance(status, int) and _FIRST_REFUSAL <= status < _FIRST_SERVER_ERROR
-            if for_good and status not in _MAY_PASS:
-                raise ModelRejectedError(told) from error
-            raise ModelUnavailableError(told) from error
+            text = f"{self.name} failed ({type(error).__name__}): {error}"
+            is_refusal = isinstance(status, int) and _FIRST_REFUSAL <= status < _FIRST_SERVER_ERROR
+            if is_refusal and status not in _TEMPORARY:
+                raise ModelRejectedError(text) from error
+            raise ModelUnavailableError(text) from error
 
 
-class ToldModel:
-    """Asks, and tells the host's callbacks before and after; behind it is the host's chat model or one of our own.
+class ObservedModel:
+    """A model with the host's callbacks before and after each call. Errors of the callbacks are only logged.
 
-    `watch` knows whose call it is. What callbacks raise is logged and changes nothing.
+    Args:
+        asked: The model that answers.
+        hooks: The host's hooks.
+        traces: The trace ids of conversations.
+        watch: Knows the scope and the thread of the present call.
     """
 
-    def __init__(self, asked: ChatModelPort | Model, hooks: Hooks, traces: Traces, watch: Watch) -> None:
+    def __init__(self, asked: ChatModelPort | Model, hooks: Hooks, traces: Traces, watch: CallObserver) -> None:
         self._asked = asked
         self._callbacks = hooks.callbacks
         self._traces = traces
@@ -85,7 +89,7 @@ class ToldModel:
 
     @property
     def name(self) -> str:
-        """The name of the model behind it."""
+        """The name of the model that answers."""
         return self._asked.name
 
     def ask(self, prompt: Prompt) -> Answer:
@@ -95,14 +99,14 @@ class ToldModel:
         messages = _messages(prompt)
         config: dict[str, object] = {"run_name": _RUN_NAME}
         with self._traces.bound(trace_id):
-            self._tell_before(config, call, trace_id)
+            self._notify_before(config, call, trace_id)
             begun = time.monotonic()
             try:
                 answer, response = self._answer(prompt, messages, config)
             except BaseException as error:
-                self._tell_after(config, messages, None, _beneath(error), begun)
+                self._notify_after(config, messages, None, _provider_error(error), begun)
                 raise
-            self._tell_after(config, messages, response, None, begun)
+            self._notify_after(config, messages, response, None, begun)
         return answer
 
     def _answer(self, prompt: Prompt, messages: list[object], config: dict[str, object]) -> tuple[Answer, object]:
@@ -112,7 +116,7 @@ class ToldModel:
         answer = self._asked.ask(prompt)
         return answer, _as_message(answer)
 
-    def _tell_before(self, config: dict[str, object], call: CallStarted | None, trace_id: str | None) -> None:
+    def _notify_before(self, config: dict[str, object], call: CallStarted | None, trace_id: str | None) -> None:
         if self._callbacks is None:
             return
         try:
@@ -123,10 +127,10 @@ class ToldModel:
                 trace_id=trace_id,
                 model_name=self.name,
             )
-        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's on_memory_llm_call failed; the model is asked all the same")
 
-    def _tell_after(
+    def _notify_after(
         self,
         config: dict[str, object],
         messages: list[object],
@@ -147,21 +151,21 @@ class ToldModel:
                 duration_ms=seconds * 1000,
                 model_name=self.name,
             )
-        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's on_memory_llm_result failed; the update goes on")
 
     def close(self) -> None:
-        """Close the connections of a model of our own."""
+        """Close the connections of the model, if it has a `close` method."""
         close = getattr(self._asked, "close", None)
         if callable(close):
             close()
 
 
 def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:
-    """Have LangChain make the chat model of a provider.
+    """Create the chat model of a provider with LangChain.
 
     Raises:
-        ConfigError: it cannot; the message names the provider and never the key.
+        ConfigError: LangChain fails; the message never contains the API key.
     """
     try:
         from langchain.chat_models import init_chat_model
@@ -171,13 +175,13 @@ def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:
     given: dict[str, Any] = {key: value for key, value in stated.items() if value is not None}
     try:
         return ChatModelPort(init_chat_model(foreign.model, model_provider=foreign.provider, **given))
-    except Exception as error:  # noqa: BLE001 whatever a provider's package makes of it
-        told = str(error).replace(foreign.api_key, "***") if foreign.api_key else str(error)
-        raise ConfigError(f"model {foreign} in backend_config cannot be made: {told}") from None
+    except Exception as error:  # noqa: BLE001 a provider's package can raise anything
+        text = str(error).replace(foreign.api_key, "***") if foreign.api_key else str(error)
+        raise ConfigError(f"model {foreign} in backend_config cannot be created: {text}") from None
 
 
 def _messages(prompt: Prompt) -> list[object]:
-    """The prompt as the host's tracing knows messages, or as pairs where LangChain is not there."""
+    """Return the prompt as LangChain messages, or as pairs without LangChain."""
     try:
         from langchain_core.messages import HumanMessage, SystemMessage
     except ImportError:
@@ -205,7 +209,7 @@ def _bill(response: object) -> Usage | None:
 
 
 def _as_message(answer: Answer) -> object:
-    """An answer of our own model, as the host knows answers."""
+    """Return an answer as a LangChain message, or as text without LangChain."""
     try:
         from langchain_core.messages import AIMessage
     except ImportError:
@@ -220,6 +224,6 @@ def _as_message(answer: Answer) -> object:
     )
 
 
-def _beneath(error: BaseException) -> BaseException:
-    """What the provider itself raised, where one of ours was raised from it."""
+def _provider_error(error: BaseException) -> BaseException:
+    """Return the provider's own error behind a model error."""
     return error.__cause__ or error if isinstance(error, ModelError) else error

@@ -1,4 +1,4 @@
-"""Which model memory asks: one that is named for it, else the host's."""
+"""Model selection: the model that is configured for memory, else the host's."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.hooks import Hooks
-from backstory.deerflow.model_port import ChatModelPort, ToldModel, foreign_chat_model
-from backstory.deerflow.observers import Traces, Watch
+from backstory.deerflow.model_port import ChatModelPort, ObservedModel, foreign_chat_model
+from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.extraction.model import Model
 
 __all__ = ["choose_model"]
@@ -16,16 +16,16 @@ __all__ = ["choose_model"]
 _log = logging.getLogger(__name__)
 
 
-def choose_model(configured: Configured, hooks: Hooks, traces: Traces, watch: Watch) -> ToldModel | None:
-    """Return the model that is asked, None where there is none.
+def choose_model(configured: Configured, hooks: Hooks, traces: Traces, watch: CallObserver) -> ObservedModel | None:
+    """Return the model for extraction; None if there is none.
 
-    A key that merely lies in the environment is taken only where there is no host that could have offered its own.
+    An API key in the environment is used only if the host has no hook for a model.
 
     Raises:
-        ConfigError: what is named, or what the host offers, is no model.
+        ConfigError: The configured or offered object is not a model.
     """
     asked = _named(configured) if configured.own_model else _offered(configured, hooks)
-    return None if asked is None else ToldModel(asked, hooks, traces, watch)
+    return None if asked is None else ObservedModel(asked, hooks, traces, watch)
 
 
 def _named(configured: Configured) -> ChatModelPort | Model | None:
@@ -34,7 +34,7 @@ def _named(configured: Configured) -> ChatModelPort | Model | None:
     named = as_model(None, configured.settings)
     if named is None:
         _log.warning(
-            "a model is named for memory, but neither a key nor an address is: nothing is learned until model.api_key, "
+            "a model is configured for memory, but no key or address: no facts are extracted until model.api_key, "
             "model.base_url, OPENAI_API_KEY or OPENAI_BASE_URL is set"
         )
     return named
@@ -47,6 +47,6 @@ def _offered(configured: Configured, hooks: Hooks) -> ChatModelPort | Model | No
     if offered is None and hooks.host_llm_factory is not None:
         offered = hooks.host_llm_factory()
     if offered is None:
-        _log.warning("the host has no model to offer: what is said is kept, and learned from once there is one")
+        _log.warning("the host offers no model: turns are recorded, and facts are extracted once there is one")
         return None
     return ChatModelPort(offered)

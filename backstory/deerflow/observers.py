@@ -1,4 +1,4 @@
-"""Which call of the model is whose, and what DeerFlow is told of each update."""
+"""Observers for DeerFlow: trace ids of conversations, and the metrics of each update."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backstory.ledger.core.events import CandidateRejected, Event
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, UpdateSettled
 
-__all__ = ["Traces", "Watch", "metrics_of"]
+__all__ = ["CallObserver", "Traces", "metrics_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -21,68 +21,68 @@ _MOST_TRACES = 4096
 _NEW_FACT = "newFact"
 _GATE = "gate"
 _GATED = {_NEW_FACT: "facts", "newSummary": "summaries", "removal": "removals", "consolidation": "consolidations"}
-"""Our kinds of candidates under DeerFlow's names; it has no gate for the others."""
+"""DeerFlow's names for the kinds of candidates that have a gate."""
 _REASONS = {
     "facts": ("missing", "scope", "durability", "authority"),
     "summaries": ("missing", "scope", "authority"),
     "removals": ("missing", "scope", "replacement"),
     "consolidations": ("missing", "scope", "durability", "authority"),
 }
-"""What DeerFlow counts of each; here a label that is missing refuses nothing."""
+"""The gate labels that DeerFlow counts for each kind."""
 
 
 class Traces:
-    """The trace ids that conversations were handed over with, the last of each; the oldest go where there are many.
-
-    Safe for threads.
-    """
+    """The last trace id of each conversation, for a bounded number of conversations. Safe for threads."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._bind = hooks.trace_context
         self._ids: Recent[tuple[Scope, str], str] = Recent(_MOST_TRACES)
 
     def note(self, scope: Scope, thread: str, trace_id: str | None) -> None:
-        """Remember the id of what is handed over now; without one the last stays."""
+        """Remember the trace id of a conversation; without one the last stays."""
         if trace_id is not None:
             self._ids.put((scope, thread), trace_id)
 
     def of(self, scope: Scope, thread: str) -> str | None:
-        """Return the id that a conversation was handed over with last, None where there was none."""
+        """Return the last trace id of a conversation; None if it has none."""
         return self._ids.get((scope, thread))
 
     @contextlib.contextmanager
     def bound(self, trace_id: str | None) -> Iterator[None]:
-        """Have the host bind an id for the length of a block; what its binding raises is logged and changes nothing."""
+        """Bind a trace id with the host's hook for the time of a block. Errors of the hook are only logged."""
         undo = contextlib.ExitStack()
         try:
             if trace_id is not None and self._bind is not None:
                 undo.enter_context(self._bind(trace_id))
-        except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's trace_context_manager failed; memory goes on without it")
         try:
             yield
         finally:
             try:
                 undo.close()
-            except Exception:  # noqa: BLE001 a host's hook must not be able to harm memory
+            except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
                 _log.exception("the host's trace_context_manager failed; memory goes on without it")
 
 
-class Watch(Observer):
-    """Knows what the thread it runs in is asking about, and tells the host's `extraction_callback` of each update.
+class CallObserver(Observer):
+    """Tracks the model call of each thread, and reports each update to the host's `extraction_callback`.
 
-    `events` gives the events of a commit, for what its numbers do not say.
+    Args:
+        hooks: The host's hooks.
+        traces: The trace ids of conversations.
+        events: Returns the events of a commit.
     """
 
     def __init__(self, hooks: Hooks, traces: Traces, events: Callable[[Scope, int], Sequence[Event]]) -> None:
-        self._tell = hooks.extraction
+        self._report = hooks.extraction
         self._traces = traces
         self._events = events
         self._here = threading.local()
 
     @property
     def current(self) -> CallStarted | None:
-        """The call that is being made in this thread."""
+        """The present model call of this thread."""
         call = getattr(self._here, "call", None)
         return call if isinstance(call, CallStarted) else None
 
@@ -96,24 +96,27 @@ class Watch(Observer):
 
     def on_update(self, update: UpdateSettled) -> None:
         """See `Observer`."""
-        if self._tell is None or not update.attempts:
-            # Nobody was asked: it is no extraction in DeerFlow's sense.
+        if self._report is None or not update.attempts:
+            # Without a model call it is no extraction in DeerFlow's sense.
             return
         trace_id = self._traces.of(update.scope, update.thread)
         refused_at_gate = any(refusal.rule == _GATE for refusal in update.refusals)
         events = self._events(update.scope, update.seq) if refused_at_gate else ()
         with self._traces.bound(trace_id):
-            # What it raises is logged by whoever tells observers.
-            self._tell(metrics_of(update, trace_id, events))
+            # The caller of the observers logs its errors.
+            self._report(metrics_of(update, trace_id, events))
 
 
 def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Event] = ()) -> Metrics:
-    """Return the numbers of an update under DeerFlow's names; of one that failed, only what it cost.
+    """Return the metrics of an update under DeerFlow's names; a failed one has only its cost.
 
-    `events` are those of its commit; they say which label it was that the gate refused a candidate for.
+    Args:
+        update: The update.
+        trace_id: The trace id of its conversation.
+        events: The events of its commit, which name the labels of refused candidates.
     """
     tokens = [count for count in (update.tokens_in, update.tokens_out) if count is not None]
-    told: Metrics = {
+    metrics: Metrics = {
         "thread_id": update.thread,
         "user_id": update.scope.user,
         "agent_name": update.scope.agent,
@@ -129,12 +132,12 @@ def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Eve
         else None,
     }
     if update.outcome == "failed":
-        return told
+        return metrics
     refused = {(refusal.kind, refusal.rule): refusal.count for refusal in update.refusals}
     of_facts = sum(count for (kind, _), count in refused.items() if kind == _NEW_FACT)
     extracted = update.accepted.get(_NEW_FACT, 0) + of_facts
     unsure = refused.get((_NEW_FACT, "threshold"), 0)
-    told |= {
+    metrics |= {
         "facts_extracted": extracted,
         "facts_passed_confidence": extracted - unsure,
         "rejected_low_confidence": unsure,
@@ -143,7 +146,7 @@ def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Eve
         "scope_gate_rejections": _by_label(events),
         "rejected_by_rule": update.refused,
     }
-    return told
+    return metrics
 
 
 def _by_label(events: Sequence[Event]) -> dict[str, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Where a DeerFlow without memory managers keeps its memory, and where ours lies beside it."""
+"""Paths of a DeerFlow without memory managers: its own memory files, and the home beside them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import msgspec
 
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["Places", "places_of"]
+__all__ = ["MemoryPaths", "find_paths"]
 
 _OURS = "backstory"
 
 
-class Places(msgspec.Struct, frozen=True):
-    """`home` is ours, None where configuration says it; `base` is the folder of DeerFlow's own files, if any.
+class MemoryPaths(msgspec.Struct, frozen=True):
+    """Paths of the home and of DeerFlow's files.
 
-    `file` is the one file that configuration names: a user without an agent has no other memory where it is `shared`,
-    and without a user it is the memory of nobody in particular.
+    Attributes:
+        home: The home folder; None for the configured one.
+        base: The folder of DeerFlow's files, if there is one.
+        file: The single memory file that DeerFlow's configuration names.
+        shared: Whether `file` is the memory of all users without an agent.
     """
 
     home: Path | None = None
@@ -28,32 +31,35 @@ class Places(msgspec.Struct, frozen=True):
     shared: bool = False
 
     def scope(self, scope: Scope) -> Scope:
-        """Tell whose memory a scope's is: users share one where DeerFlow is configured so."""
+        """Return the scope to use; users share the global one if DeerFlow is configured so."""
         return Scope() if self.shared and scope.agent is None else scope
 
     def source(self, scope: Scope) -> Path | None:
-        """Tell in what folder or file DeerFlow's own memory of a scope is; None where it has none."""
+        """Return the folder or file of DeerFlow's memory of a scope; None if it has none."""
         return self.file if scope == Scope() and self.file is not None else self.base
 
 
-def places_of(config: object) -> Places:
-    """Find out where everything lies; `config` is the storage's own, which newer versions hand over.
+def find_paths(config: object) -> MemoryPaths:
+    """Return the paths for a storage.
 
-    Ours is the folder `backstory` in DeerFlow's: that of a `storage_path` that is absolute, else its base folder.
+    The home is the folder `backstory` in the folder of an absolute `storage_path`, else in DeerFlow's base folder.
+
+    Args:
+        config: The configuration of the storage, which newer versions of DeerFlow pass.
     """
     stated = getattr(config, "storage_path", None)
     if isinstance(stated, str):
         root = Path(stated or os.environ.get("DEERMEM_DATA_DIR") or "~/.deermem").expanduser().absolute()
-        return Places(root / _OURS, root)
+        return MemoryPaths(root / _OURS, root)
     try:
         base = Path(import_module("deerflow.config.paths").get_paths().base_dir)
         stated = import_module("deerflow.config.memory_config").get_memory_config().storage_path
     except ModuleNotFoundError:
-        return Places()
+        return MemoryPaths()
     if not stated:
-        return Places(base / _OURS, base)
+        return MemoryPaths(base / _OURS, base)
     path = Path(stated)
     if not path.is_absolute():
-        return Places(base / _OURS, base, base / path)
+        return MemoryPaths(base / _OURS, base, base / path)
     folder = path if path.is_dir() else path.parent
-    return Places(folder / _OURS, base, path, shared=True)
+    return MemoryPaths(folder / _OURS, base, path, shared=True)

@@ -1,7 +1,7 @@
-"""LedgerMemoryStorage: the ledger under DeerFlow's own updater, which loads, changes and saves whole documents.
+"""Memory storage for DeerFlow: its own updater loads, changes and saves documents, and the ledger keeps the history.
 
-DeerFlow decides what is remembered, the ledger keeps how it came about. So nothing is decided twice: the policy of
-these memories has no threshold and no cap that matters, and only facts of exactly one text are the same.
+DeerFlow decides what to remember. So the policy of these memories has no threshold and practically no cap, and only
+facts with exactly the same text are duplicates.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.deerflow.home_import import agents_in, settle
-from backstory.deerflow.paths import Places, places_of
-from backstory.deerflow.tracked_document import TrackedDocument, is_very_one, lend, lent
+from backstory.deerflow.home_import import agents_in, import_if_due
+from backstory.deerflow.paths import MemoryPaths, find_paths
+from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.concurrency.recent import Recent
@@ -39,17 +39,17 @@ _CONTRACTS = (
     "deerflow.agents.memory.storage",
     "deerflow.agents.memory.backends.deermem.deermem.core.storage",
 )
-"""Where DeerFlow's versions keep the class that a storage has to be derived from; none has both."""
+"""Modules of the base class of a storage, in different versions of DeerFlow."""
 
-_LENT = 256
-"""So many documents are known again when they come back without a mark."""
-_MANY = 1_000_000
-"""As many facts as a ledger takes."""
+_MOST_LOADED = 256
+"""Number of loaded documents that are recognised when they come back without a mark."""
+_MOST_FACTS = 1_000_000
+"""The largest cap of a ledger."""
 
 if TYPE_CHECKING:
 
     class MemoryStorage(ABC):
-        """DeerFlow's contract, as far as all of its versions have it."""
+        """The part of DeerFlow's base class that all versions have."""
 
         @abstractmethod
         def load(self, agent_name: str | None = None, *, user_id: str | None = None) -> dict[str, object]:
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 
         @abstractmethod
         def reload(self, agent_name: str | None = None, *, user_id: str | None = None) -> dict[str, object]:
-            """Return it afresh."""
+            """Return a memory's document, read again."""
 
         @abstractmethod
         def save(
             self, memory_data: dict[str, object], agent_name: str | None = None, *, user_id: str | None = None
         ) -> bool:
-            """Keep a document."""
+            """Save a document."""
 
 else:
 
@@ -72,12 +72,12 @@ else:
             try:
                 return import_module(name).MemoryStorage
             except ModuleNotFoundError as error:
-                # One that is missing inside of DeerFlow's own is not ours to pass over.
+                # A missing dependency of DeerFlow itself is an error.
                 if error.name is None or not name.startswith(error.name):
                     raise
         raise ImportError(
             f"LedgerMemoryStorage needs DeerFlow, and none of {', '.join(_CONTRACTS)} is installed: "
-            "versions that have neither take backstory.deerflow:BackstoryMemoryManager"
+            "for versions with neither use backstory.deerflow:BackstoryMemoryManager"
         )
 
     MemoryStorage = _contract()
@@ -86,47 +86,47 @@ else:
 class LedgerMemoryStorage(MemoryStorage):
     """DeerFlow's memory storage, kept as a ledger in the folder `backstory` beside DeerFlow's own files.
 
-    A saved document becomes the events that lead to it from the one that was loaded: what others did meanwhile stays,
-    and where both changed one fact, what is saved later holds. A document that was not loaded here, as a cleared or an
-    imported one, is the memory from then on, but for what was added after the `lastUpdated` that it states. Facts keep
-    the ids that DeerFlow gives them. Categories other than ours are kept as `context`, and fields that we do not know
-    are not kept.
+    A save writes the difference between the loaded and the saved document. Changes that others made meanwhile stay; if
+    both changed one fact, the later save wins. A document that was not loaded here, such as a cleared or an imported
+    one, replaces memory, except for facts that were added after its `lastUpdated`. Facts keep DeerFlow's ids. Unknown
+    categories become `context`, and unknown fields are dropped.
 
-    For newer versions it has `clear_all` and `close` as well. What they keep beside the document is not kept here: what
-    facts were used, evidence of evictions, sets of changes (`apply_changes`), and a user's summaries shared by agents.
+    For newer versions of DeerFlow it also has `clear_all` and `close`. It does not keep what those versions store
+    beside the document: the use of facts, evidence of evictions, change sets (`apply_changes`), and a user's summaries
+    that agents share.
     """
 
     def __init__(self, config: object = None) -> None:
-        # Nothing may fail here: DeerFlow would take its files instead, and say so in its log alone.
+        # An error here would make DeerFlow use its own files, with no more than a log line.
         self._config = config
         self._lock = ForkLock()
-        self._opened: tuple[Backstory, Places] | None = None
-        self._lent: Recent[tuple[Scope, str], Document] = Recent(_LENT)
+        self._opened: tuple[Backstory, MemoryPaths] | None = None
+        self._loaded: Recent[tuple[Scope, str], Document] = Recent(_MOST_LOADED)
         self._saves: dict[Scope, int] = {}
-        """How often each memory was saved here."""
+        """The number of saves of each memory in this process."""
         _storages.add(self)
 
     def load(self, agent_name: str | None = None, *, user_id: str | None = None) -> dict[str, object]:
-        """Return a memory's document, as a copy of the caller's own.
+        """Return a copy of a memory's document.
 
         Raises:
-            ValueError: a name that DeerFlow would not take either.
-            BackstoryError, OSError: the memory is there and cannot be read. It is not empty, so nothing is returned.
+            ValueError: A name is invalid.
+            BackstoryError, OSError: The memory exists and cannot be read.
         """
-        bs, places = self._open()
-        scope = _scope(places, agent_name, user_id)
-        # Counted before the memory is read: what is saved meanwhile may be in it already, and is put back as it is.
+        bs, paths = self._open()
+        scope = _scope(paths, agent_name, user_id)
+        # Read the count before the memory: a save in between may or may not be in the document.
         saves = self._saved(scope)
         try:
-            document = _dated(self._own(bs, places, scope).document())
+            document = _dated(self._own(bs, paths, scope).document())
         except (BackstoryError, OSError) as error:
             bs.faults.note(scope, "load", error)
             raise
-        self._lent.put((scope, document.last_updated), document)
-        return lend(scope, document, saves)
+        self._loaded.put((scope, document.last_updated), document)
+        return track(scope, document, saves)
 
     def reload(self, agent_name: str | None = None, *, user_id: str | None = None) -> dict[str, object]:
-        """Return the same as `load`, which keeps nothing that could be out of date."""
+        """Return the document as `load`, which has no cache."""
         return self.load(agent_name, user_id=user_id)
 
     def save(
@@ -137,28 +137,35 @@ class LedgerMemoryStorage(MemoryStorage):
         user_id: str | None = None,
         expected_revision: int | None = None,
     ) -> bool:
-        """Keep a document, in one commit of what was changed in it; False, and why in the log, where that cannot be.
+        """Save the changes of a document in one commit.
 
-        `expected_revision` is not looked at: a save never undoes what it does not speak of.
+        Args:
+            memory_data: The document.
+            agent_name: The agent.
+            user_id: The user.
+            expected_revision: Ignored; a save never undoes changes that it does not contain.
+
+        Returns:
+            Whether it was saved. The reason of a failure is in the log.
 
         Raises:
-            ValueError: a name that DeerFlow would not take either.
+            ValueError: A name is invalid.
         """
         del expected_revision
         try:
-            bs, places = self._open()
+            bs, paths = self._open()
         except (BackstoryError, OSError):
             _log.exception("memory cannot be opened, so nothing was saved")
             return False
-        scope = _scope(places, agent_name, user_id)
+        scope = _scope(paths, agent_name, user_id)
         try:
-            own = self._own(bs, places, scope)
-            base = lent(memory_data, scope)
+            own = self._own(bs, paths, scope)
+            base = tracked(memory_data, scope)
             changes = self._changes(own, scope, memory_data, base)
             own.save(changes)
             saves = self._saved(scope, 1 if changes else 0)
             if base is not None:
-                base.go_on_from(memory_data, saves)
+                base.saved(memory_data, saves)
         except (BackstoryError, OSError) as error:
             _log.error("the memory of %s was not saved: %s", scope, error)
             bs.faults.note(scope, "save", error)
@@ -166,50 +173,50 @@ class LedgerMemoryStorage(MemoryStorage):
         return True
 
     def clear_all(self, *, user_id: str | None = None) -> dict[str, object]:
-        """Empty the memories of a user and of all the user's agents, and return the user's."""
-        bs, places = self._open()
-        scope = _scope(places, None, user_id)
-        # What is still in DeerFlow's own files is cleared with the rest, or it would come with the next use.
-        agents = () if places.base is None else agents_in(places.base, scope.user)
+        """Clear the memories of a user and of all the user's agents, and return the user's document."""
+        bs, paths = self._open()
+        scope = _scope(paths, None, user_id)
+        # Import DeerFlow's own files first; otherwise the next use would import them after the clear.
+        agents = () if paths.base is None else agents_in(paths.base, scope.user)
         for owner in (scope, *(Scope(scope.user, agent) for agent in agents)):
-            self._own(bs, places, owner)
+            self._own(bs, paths, owner)
         bs.memory(scope.user).clear(all_agents=True)
         for owner in {scope, *(one for one in tuple(self._saves) if one.user == scope.user)}:
             self._saved(owner, 1)
         return self.load(user_id=user_id)
 
     def close(self) -> None:
-        """Write what is on its way to memory.json; whoever loads again opens the memory again."""
+        """Close the home; the next load opens it again."""
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened[0].close()
 
-    def _open(self) -> tuple[Backstory, Places]:
+    def _open(self) -> tuple[Backstory, MemoryPaths]:
         with self._lock:
             if self._opened is None:
-                places = places_of(self._config)
+                paths = find_paths(self._config)
                 bs = Backstory.open(
-                    places.home,
+                    paths.home,
                     background=False,
                     actor="DeerFlow",
-                    max_facts=_MANY,
-                    max_facts_limit=_MANY,
+                    max_facts=_MOST_FACTS,
+                    max_facts_limit=_MOST_FACTS,
                     fact_confidence_threshold=0.0,
                     dedup_key="exact",
                 )
-                self._opened = bs, places
+                self._opened = bs, paths
             return self._opened
 
-    def _own(self, bs: Backstory, places: Places, scope: Scope) -> DocumentAccess:
-        """The memory itself, with what DeerFlow's own files held of it."""
-        source = places.source(scope)
+    def _own(self, bs: Backstory, paths: MemoryPaths, scope: Scope) -> DocumentAccess:
+        """Return the document access of a memory, after the import of DeerFlow's own files."""
+        source = paths.source(scope)
         if source is not None:
-            settle(bs, source, scope)
+            import_if_due(bs, source, scope)
         return bs.memory(scope.user, scope.agent).own
 
     def _saved(self, scope: Scope, more: int = 0) -> int:
-        """Count `more` saves of a memory, and return how many there were."""
+        """Add to the number of saves of a memory, and return it."""
         with self._lock:
             self._saves[scope] = saves = self._saves.get(scope, 0) + more
             return saves
@@ -219,15 +226,15 @@ class LedgerMemoryStorage(MemoryStorage):
     ) -> Sequence[Candidate]:
         if base is not None:
             changes = changes_since(base.said, document)
-            # DeerFlow works on copies. The very object that it was lent, handed back as it was after this process has
-            # saved something else, is a backup that is put back.
-            if changes or not is_very_one(document) or base.saves == self._saved(scope):
+            # DeerFlow changes copies. If it saves the loaded object itself, unchanged, after another save, it restores
+            # a backup.
+            if changes or not is_original(document) or base.saves == self._saved(scope):
                 return changes
             return changes_since(_read(own.document()), document)
         now = _read(own.document())
         stated = document.get("lastUpdated") if isinstance(document, Mapping) else None
-        then = self._lent.get((scope, stated)) if isinstance(stated, str) else None
-        # A copy of what was lent that says the same is a backup that is put back, and not work on an old state.
+        then = self._loaded.get((scope, stated)) if isinstance(stated, str) else None
+        # An unchanged copy of a loaded document is a restored backup, not a change of an old state.
         if then is None or not changes_since(_read(then), document):
             return changes_since(now, document)
         known = {fact.id for fact in then.facts}
@@ -244,7 +251,7 @@ def _close_all() -> None:
 
 
 def _dated(document: Document) -> Document:
-    """Give the time to a document that was never written, as DeerFlow does: what is made of it is known by that."""
+    """Set the time of a document that was never written, as DeerFlow does, so that it can be recognised."""
     if document.last_updated:
         return document
     return msgspec.structs.replace(document, last_updated=spell_moment(SystemClock().now()))
@@ -254,10 +261,10 @@ def _read(document: Document) -> tuple[Candidate, ...]:
     return read_document(msgspec.to_builtins(document))
 
 
-def _scope(places: Places, agent_name: str | None, user_id: str | None) -> Scope:
-    """Name a memory as DeerFlow does: agents in lower case, and nobody's agent of newer versions is none."""
+def _scope(paths: MemoryPaths, agent_name: str | None, user_id: str | None) -> Scope:
+    """Return the scope of DeerFlow's names: agents in lower case; `__default__` is no agent."""
     agent = None if agent_name in (None, "__default__") else agent_name.lower()
     try:
-        return places.scope(Scope.of(user_id, agent))
+        return paths.scope(Scope.of(user_id, agent))
     except ScopeError as error:
         raise ValueError(str(error)) from error

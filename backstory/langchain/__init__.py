@@ -1,15 +1,16 @@
-"""Memory for agents of LangChain and LangGraph, in one line: `middleware=[BackstoryMiddleware()]`.
+"""LangChain integration: memory for agents of LangChain and LangGraph with `middleware=[BackstoryMiddleware()]`.
 
-It comes with the extra: `pip install 'backstory[langchain]'`; docs/langchain.md tells what it does and when.
+It needs the extra `backstory[langchain]`; docs/langchain.md describes it. It may import everything but the other
+integrations and the command line.
 """
 
 from __future__ import annotations
 
 try:
-    import langchain.agents.middleware  # noqa: F401 whether it is there, and new enough
+    import langchain.agents.middleware  # noqa: F401 checks for a recent version
 except ImportError as missing:
     raise ImportError(
-        "backstory.langchain needs LangChain, 1.2.18 or newer, which is not there: pip install 'backstory[langchain]'"
+        "backstory.langchain needs LangChain 1.2.18 or newer: install it with pip install 'backstory[langchain]'"
     ) from missing
 
 from backstory.langchain.middleware import BackstoryMiddleware

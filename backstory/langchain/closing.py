@@ -1,4 +1,4 @@
-"""Closing what a middleware has opened: when it is told to, when nobody needs it any more, when the process ends."""
+"""Closing of a home that a middleware opened: on request, after the middleware is garbage collected, or at exit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """Closes a home, once; in a forked child it is the parent's to close."""
+    """Closes a home once, and only in the process that opened it."""
 
     def __init__(self, home: Backstory) -> None:
         self._home = home
@@ -22,16 +22,16 @@ class Closing:
         _open.add(self)
 
     def now(self) -> None:
-        """Close it, and wait for that; closing again does nothing."""
+        """Close the home and wait for it; a second call does nothing."""
         _open.discard(self)
         if os.getpid() == self._pid:
             self._home.close()
 
-    def unused(self) -> None:
-        """Close it beside everything else: whoever let go of its last user must not wait for what is learned then."""
+    def in_background(self) -> None:
+        """Close the home in a thread, since garbage collection must not wait for the last extraction."""
         try:
             threading.Thread(target=self.now, name="backstory-closing").start()
-        except RuntimeError:  # the interpreter is going down
+        except RuntimeError:  # the interpreter is exiting
             self.now()
 
 

@@ -1,8 +1,7 @@
-"""What this process knows of the conversations it has seen, beyond what a checkpointer keeps of them.
+"""Conversation tracker: recognises conversations that a host sends again with new ids or without a thread.
 
-A host may send the whole conversation with every run, under ids that are new each time, or under no thread at all. So
-conversations are known by their words: by a chain of digests, one for each message and all before it. Nothing of what
-was said is kept. All of it is bounded: what is forgotten costs a longer delivery, or a thread of its own.
+It identifies a conversation by a chain of digests, one for each message together with all before it. It keeps no
+content. All of its caches are bounded; a lost entry costs a longer delivery or a new thread.
 """
 
 from __future__ import annotations
@@ -23,23 +22,26 @@ __all__ = ["NOBODY", "Conversation", "Conversations"]
 _MESSAGES = 32_768
 _THREADS = 4_096
 NOBODY = "\0"
-"""In place of a user, where nobody knows any more whose words they are."""
+"""Owner of messages whose user is unknown."""
 _NEVER = b"never"
-"""In place of a digest, where not all of a conversation was recorded."""
+"""Digest of a conversation that was not recorded completely."""
 _NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
 
 
 class Conversation:
-    """What was said in a conversation, with the chain of its digests; tools' calls and results are left out.
+    """The spoken messages of a conversation and the chain of their digests, without tool calls and results.
 
-    From `asked` on it is a question without an answer yet.
+    Attributes:
+        said: The spoken messages.
+        asked: Index of the first message of the question, which has no answer yet.
+        latest: Index of the last message of a person.
+        chain: For each message the digest of it and all before it.
     """
 
     def __init__(self, messages: Sequence[object]) -> None:
         self.said: list[BaseMessage] = []
         self.asked = 0
         self.latest = 0
-        """Where the last words of a person stand."""
         for message in messages:
             if isinstance(message, HumanMessage):
                 self.latest = len(self.said)
@@ -50,12 +52,12 @@ class Conversation:
         self.chain = list(_chain(self.said))
 
     def upto(self, count: int) -> bytes:
-        """The digest of the first so many messages."""
+        """The digest of the first `count` messages."""
         return self.chain[count - 1] if 0 < count <= len(self.chain) else b""
 
     @property
     def whole(self) -> bytes:
-        """The digest of all of them."""
+        """The digest of all messages."""
         return self.upto(len(self.chain))
 
 
@@ -76,26 +78,26 @@ def _chain(messages: Sequence[BaseMessage]) -> Iterator[bytes]:
 
 
 def _id(message: BaseMessage, digest: bytes) -> str:
-    """An id of words at their place: a host's own may be places in what it sends, and of other words the next time."""
+    """Derive an id from the position and the host's id, since a host may give the same id to another message later."""
     if not digest or not message.id:
         return str(uuid4())
     return hashlib.sha256(digest + message.id.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 class Conversations:
-    """Remembers names, owners and what was delivered; one for each middleware, safe for threads."""
+    """Names, message owners and deliveries of the conversations of one middleware. Safe for threads."""
 
     def __init__(self) -> None:
         self._names: Recent[tuple[Scope | None, bytes], str] = Recent(_THREADS)
         self._owners: Recent[tuple[str, str | bytes], str] = Recent(_MESSAGES)
         self._users: Recent[str, frozenset[str]] = Recent(_THREADS)
         self._heard: Recent[tuple[Scope, str], bytes] = Recent(_THREADS)
-        """What each thread was when it was delivered last: one that is shown in part may look like an older one."""
+        """The digest of each thread at its last delivery."""
         self._ids: Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = Recent(_THREADS)
-        """The question each thread was asked last, and the ids under which it is recorded."""
+        """The digest of the last question of each thread, and the ids of its recorded messages."""
 
     def name(self, scope: Scope, talk: Conversation) -> str:
-        """Return the thread of a run that was given none: that of the conversation it goes on from, or a new one."""
+        """Return the thread of a run without one: the thread of the conversation that it continues, or a new one."""
         for count in range(talk.asked, 0, -1):
             found = self._names.use((scope, talk.upto(count))) or self._names.use((None, talk.upto(count)))
             if found is not None:
@@ -105,10 +107,16 @@ class Conversations:
     def owners(
         self, thread: str, talk: Conversation, kept: Mapping[str, str], user: str, *, earlier: str | None = None
     ) -> list[str]:
-        """Return whose each message is: as `kept` by id, as this process saw it first, or the user's who asks now.
+        """Return the owner of each message at the begin of a run.
 
-        The last one may have the words of an earlier one, and is none the less what is asked now. `earlier` owns what
-        nothing is known of and was said before that, if it is not the user who asks now.
+        The last message may repeat an earlier one, but it is still part of the question.
+
+        Args:
+            thread: The thread.
+            talk: The conversation.
+            kept: Owners by message id, as the state of the agent keeps them.
+            user: The user who asks now; owns unknown messages.
+            earlier: Owns unknown messages before the last one of a person. Default: `user`.
         """
         found = []
         for n, (message, digest) in enumerate(zip(talk.said, talk.chain, strict=True), 1):
@@ -123,7 +131,7 @@ class Conversations:
         return found
 
     def added(self, thread: str, talk: Conversation, known: Mapping[str, str], user: str) -> list[str]:
-        """Return whose each message is as a run ends: what is not `known` by id was said in it, so it is its user's."""
+        """Return the owner of each message at the end of a run: `user` owns those that are not `known` by id."""
         found = []
         for message, digest in zip(talk.said, talk.chain, strict=True):
             owner = known.get(message.id or "")
@@ -139,7 +147,7 @@ class Conversations:
             self._owners.put((thread, message.id), owner)
 
     def ids(self, scope: Scope, thread: str, talk: Conversation) -> list[str]:
-        """Return the ids under which a question is recorded: the same when a run is tried again."""
+        """Return the ids under which a question is recorded. A retried run gets the same ids."""
         asked = talk.said[talk.asked :]
         digest, known = self._ids.use((scope, thread)) or (b"", ())
         if digest != talk.whole or len(known) != len(asked):
@@ -154,23 +162,28 @@ class Conversations:
         return list(known)
 
     def heard(self, scope: Scope, thread: str, talk: Conversation) -> bool:
-        """Whether this process has delivered all that was said before the question, also when it was asked before."""
+        """Whether this process has delivered all messages before the question, including in an earlier try of it."""
         asked = self._ids.use((scope, thread))
         return self._heard.use((scope, thread)) == talk.upto(talk.asked) or (
             asked is not None and asked[0] == talk.whole and bool(asked[1])
         )
 
     def is_shared(self, thread: str, user: str) -> bool:
-        """Whether somebody else has spoken in a thread, as far as this process knows; from now on `user` has, too."""
+        """Note `user` as a speaker of a thread; return whether this process knows another one."""
         known = self._users.use(thread) or frozenset()
         if user not in known:
             self._users.put(thread, known | {user})
         return bool(known - {user})
 
     def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Conversation, *, heard: bool) -> None:
-        """Note that a run has ended; where all of its conversation was `heard`, it need not be delivered once more.
+        """Note the end of a run.
 
-        `question` is the digest of a question that stood alone: when it comes again, it is asked again.
+        Args:
+            scope: The scope.
+            thread: The thread.
+            question: The digest of a question without earlier messages; when it comes again it is a new question.
+            talk: The conversation.
+            heard: Whether all of it was recorded, so that it need not be delivered again.
         """
         self._heard.put((scope, thread), talk.whole if heard else _NEVER)
         self._names.put((scope, talk.whole), thread)

@@ -1,4 +1,4 @@
-"""Who an agent works for: user, agent and thread, out of what a run was given."""
+"""Identity of a run: its user, agent and thread, from its context and config."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ __all__ = ["Identity", "MemoryScope", "Who"]
 MemoryScope = Literal["user", "global"]
 
 _AUTHENTICATED = "langgraph_auth_user_id"
-"""Where a LangGraph server puts the user it has authenticated."""
+"""The key under which a LangGraph server puts the authenticated user."""
 
 
 class Who(msgspec.Struct, frozen=True):
-    """Whose memory a run uses, and its conversation; `thread` is None where the run was given none."""
+    """The scope and the thread of a run; `thread` is None if the run has none."""
 
     scope: Scope
     thread: str | None = None
 
 
 class Identity:
-    """Finds out who it is, the same way for every hook and tool.
+    """Finds the scope and the thread of a run.
 
-    User and thread are looked for in the run's context, then in its config, and `user_id` is for runs that say nothing.
-    An agent is what it is constructed as; without `agent_name` the run is asked for that, too.
+    The user and the thread come from the context of the run, then from its config.
+
+    Args:
+        scope: `global` for one memory of all users.
+        user_id: The user of runs that name none.
+        agent_name: The agent. Default: the one that the run names.
     """
 
     def __init__(self, scope: MemoryScope, user_id: str | None, agent_name: str | None) -> None:
@@ -43,10 +47,14 @@ class Identity:
         Scope.of(None, self._agent_name)
 
     def of(self, context: object, configurable: Mapping[str, object]) -> Who:
-        """Return who it is. `context` is the run's runtime context, `configurable` that part of its config.
+        """Return the scope and the thread of a run.
+
+        Args:
+            context: The runtime context of the run.
+            configurable: The part `configurable` of its config.
 
         Raises:
-            ScopeError: no user id where one is needed, or a name that cannot be one.
+            ScopeError: The run has no user id, or a name is invalid.
         """
         agent = self._agent_name or _first("agent_name", context, configurable)
         thread = _first("thread_id", context, configurable)
@@ -60,15 +68,14 @@ class Identity:
         )
         if user is None:
             raise ScopeError(
-                "this run has no user id, so nobody knows whose memory to use: give one in the context "
+                "this run has no user id: give one in the context "
                 '(agent.invoke(…, context={"user_id": …})) or in the config ({"configurable": {"user_id": …}}); '
-                'if all users are to share one memory, say BackstoryMiddleware(scope="global")'
+                'for one memory of all users use BackstoryMiddleware(scope="global")'
             )
         return Who(Scope.of(user, agent), named)
 
 
 def _first(name: str, context: object, configurable: Mapping[str, object]) -> str | None:
-    """The first that says something."""
     return next(filter(None, (_text(name, value) for value in _stated(name, context, configurable))), None)
 
 
@@ -78,9 +85,9 @@ def _stated(name: str, context: object, configurable: Mapping[str, object]) -> I
 
 
 def _text(name: str, value: object) -> str | None:
-    """An id as a text; numbers and UUIDs are ids, too, and an empty text is none."""
+    """Return an id as a string; None for an empty one."""
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
-    raise ScopeError(f"{name} is {type(value).__name__}; it is a text, a whole number or a UUID")
+    raise ScopeError(f"{name} must be a string, a whole number or a UUID, got {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""The middleware: memory goes into every call of the model, and what was said goes into memory."""
+"""LangChain middleware: adds the context block to each model call, and records the conversation of each run."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
-    """Gives an agent of `create_agent` a memory: `middleware=[BackstoryMiddleware()]`.
+    """Memory for an agent of `create_agent`: `middleware=[BackstoryMiddleware()]`.
 
-    Before every call of the model the block of memory is put at the end of the system message. What was said is
-    recorded when a run begins and when it ends; the answer never waits for what is learned from it. A fault of memory
-    is logged, counted, shown by `status`, and never breaks an answer. One serves any number of agents and threads.
+    It appends the context block to the system message of each model call. It records the conversation at the begin and
+    at the end of each run; extraction happens later, in the background. A fault of memory is logged, counted and shown
+    by `status`, and never breaks an answer. One instance serves any number of agents and threads.
     """
 
     state_schema = RunState
@@ -61,25 +61,31 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         config: str | Path | Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
-        """Take a home that is open, or open one.
+        """Use an open home, or open one.
 
-        `memory` is a Backstory, which stays the caller's to close, or the folder of a home, which is opened with
-        `model`, `config` and `settings` as by `Backstory.open`, and closed by `close` or when the process ends; without
-        it the home is where configuration says. `scope="global"` gives everybody one memory. `user_id` is for runs that
-        name no user; `agent_name` gives this agent a memory of its own. `mode` is "middleware", or "tool" for a model
-        that manages memory by itself; else configuration says. `max_tokens` bounds the block. Without `record` an agent
-        is given memory and nothing it is told goes there: for one whose prompts no person writes.
+        Args:
+            memory: An open Backstory, which the caller closes, or the folder of a home, which `close` or the end of the
+                process closes. Default: the home that the configuration names.
+            scope: "user" for one memory per user, "global" for one memory of all users.
+            user_id: The user of runs that name none.
+            agent_name: Gives this agent its own memory.
+            mode: "middleware", or "tool" for a model that manages memory with tools. Default: the configuration's.
+            max_tokens: Maximum size of the context block. Default: the configuration's.
+            record: Whether to record conversations. Turn it off for an agent whose prompts no person writes.
+            model: As for `Backstory.open`.
+            config: As for `Backstory.open`.
+            settings: As for `Backstory.open`.
 
         Raises:
-            ConfigError: as `Backstory.open`.
-            ScopeError: a user id or agent name that cannot be one.
-            UsageError: something else than a home, or settings for one that is open already.
+            ConfigError: As `Backstory.open`.
+            ScopeError: A user id or an agent name is invalid.
+            UsageError: `memory` has the wrong type, or is open and settings are given.
         """
         super().__init__()
         if scope not in ("user", "global"):
-            raise UsageError(f"scope is {scope!r}; it is user or global")
+            raise UsageError(f"scope must be user or global, got {scope!r}")
         if mode not in (None, "middleware", "tool"):
-            raise UsageError(f"mode is {mode!r}; it is middleware or tool")
+            raise UsageError(f"mode must be middleware or tool, got {mode!r}")
         if max_tokens is not None:
             checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
         self._identity = Identity(scope, user_id, agent_name)
@@ -93,30 +99,30 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             opening: Callable[..., Backstory] = Backstory.open
             self.memory = opening(memory, config=config, model=model, mode=mode, **settings)
             self._closing = Closing(self.memory)
-            weakref.finalize(self, self._closing.unused).atexit = False
+            weakref.finalize(self, self._closing.in_background).atexit = False
         else:
-            raise UsageError(f"memory is {type(memory).__name__}; it is a Backstory, or the folder of a home")
+            raise UsageError(f"memory must be a Backstory or the folder of a home, got {type(memory).__name__}")
         stated = self.memory.config.settings
         if scope == "global" and stated.strict_user_scope:
-            raise ScopeError('strict_user_scope is on, so nobody may share a memory: leave scope="global" out')
+            raise ScopeError('strict_user_scope is on and forbids a shared memory: leave out scope="global"')
         self._by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self._by_tools
-        self._deliveries = FailSafeMemory(self.memory)
-        self._recorder = Recorder(self._deliveries)
+        self._fail_safe = FailSafeMemory(self.memory)
+        self._recorder = Recorder(self._fail_safe)
         if self._by_tools and stated.enabled:
-            self.tools = memory_tools(self._deliveries, self._opens)
+            self.tools = memory_tools(self._fail_safe, self._opens)
         if self._records and stated.enabled and self.memory.model is None:
             _log.warning(
-                "what is said is recorded in %s and not learned from, for no model is configured: set OPENAI_API_KEY, "
-                "or give BackstoryMiddleware a model=, as the agent's own",
+                "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
+                "OPENAI_API_KEY, or give BackstoryMiddleware a model=, such as the agent's own",
                 self.memory.home,
             )
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
-        """Find out whose run it is, and record what its conversation says so far.
+        """Identify the run, and record its conversation so far.
 
         Raises:
-            ScopeError: nobody says who the user is.
+            ScopeError: The run names no user.
         """
         config = _config()
         who = self._identity.of(runtime.context, part_of(config, "configurable"))
@@ -125,7 +131,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         else:
             try:
                 run = self._recorder.begin(who, state, Run.within(state, self.name), config)
-            except Exception as error:  # noqa: BLE001 what is wrong with memory must not break an answer
+            except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
                 self.memory.faults.note(who.scope, "record", error)
                 run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
         return run.put(state, self.name)
@@ -139,7 +145,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], ModelResponse],
     ) -> ModelResponse:
-        """Put the block of memory into the system message, in place of any that is there."""
+        """Put the context block into the system message; it replaces an earlier block."""
         return handler(self._with_memory(request))
 
     async def awrap_model_call(
@@ -151,13 +157,13 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         return await handler(await run_in_thread(self._with_memory, request))
 
     def after_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:  # noqa: ARG002 the run says
-        """Record what the run has said."""
+        """Record the messages that the run added."""
         run = Run.within(state, self.name)
         if run is None or not run.records:
             return None
         try:
             return self._recorder.end(run, state).put(state, self.name)
-        except Exception as error:  # noqa: BLE001 what is wrong with memory must not break an answer
+        except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
             self.memory.faults.note(run.scope, "record", error)
             return None
 
@@ -167,7 +173,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         run = self._run(request.state, request.runtime.context, _config())
-        # Whatever else there is says nothing about what the talk is about, and may be something nobody can read.
+        # Other messages do not show the topic, and may be unreadable.
         talk = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
@@ -175,12 +181,12 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             thread = run.thread or None
             return memory.context(talk, self._max_tokens, thread=thread, facts=not self._by_tools).text
 
-        text = self._deliveries.guarded(run.scope, "inject", block, None)
+        text = self._fail_safe.guarded(run.scope, "inject", block, None)
         message = request.system_message if text is None else with_block(request.system_message, text)
         return request if message is request.system_message else request.override(system_message=message)
 
     def _run(self, state: Mapping[str, object], context: object, config: Mapping[str, object]) -> Run:
-        """The run that is going on: as it began, or, where nothing is known of that, as whoever calls says."""
+        """Return the present run from the state; without one, a run identified by the call."""
         run = Run.within(state, self.name)
         if run is None:
             who = self._identity.of(context, part_of(config, "configurable"))
@@ -194,15 +200,15 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         return run.scope, lambda: self.memory.memory(run.user, run.agent).by(actor, run.thread or None)
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Record what waits because memory failed; True when nothing waits any more, within `timeout` seconds."""
-        return self._deliveries.flush(timeout)
+        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
+        return self._fail_safe.flush(timeout)
 
     def close(self) -> None:
-        """Record what waits, and close the home if this middleware has opened it; closing again does nothing."""
+        """Retry queued deliveries, and close the home if this middleware opened it. A second call does nothing."""
         if self._closing is not None:
             self._closing.now()
         else:
-            self._deliveries.close(self.memory.config.settings.shutdown_flush_timeout_seconds)
+            self._fail_safe.flush(self.memory.config.settings.shutdown_flush_timeout_seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,7 @@
-"""What of an agent's conversation goes into whose memory, and when.
+"""Recorder of agent runs: writes the messages of a run to the memory of the user who owns them.
 
-The question is recorded when a run begins, so that it is safe whatever a summary, a crash or an interrupt does later,
-and the answer when it ends. Each message belongs to the user in whose run it was first seen, and goes into no other
-user's memory, whoever takes part in the thread.
+The question is recorded at the begin of a run, before a summary, a crash or an interrupt can lose it; the answer at the
+end. A message belongs to the user of the run in which it first appeared, and goes to no other user's memory.
 """
 
 from __future__ import annotations
@@ -27,14 +26,24 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Takes in the conversations of an agent's runs; safe for threads."""
+    """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, deliveries: FailSafeMemory) -> None:
-        self._deliveries = deliveries
+    def __init__(self, fail_safe: FailSafeMemory) -> None:
+        self._fail_safe = fail_safe
         self._conversations = Conversations()
 
     def begin(self, who: Who, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
-        """Record what stands in an agent's state as a run begins; `before` is the run that the state keeps."""
+        """Record the conversation at the begin of a run.
+
+        Args:
+            who: The scope and the thread of the run.
+            state: The state of the agent.
+            before: The earlier run that the state keeps.
+            config: The config of the run.
+
+        Returns:
+            The run, to be kept in the state.
+        """
         talk = Conversation(state.get("messages", []))
         scope, user = who.scope, _owner(who.scope.user)
         if from_tool(config):
@@ -42,8 +51,8 @@ class Recorder:
         thread = who.thread or self._conversations.name(scope, talk)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
-        # To a node of a larger graph LangGraph gives nothing that it kept of the run before; and where several users
-        # have spoken in a thread that nobody keeps, words that this process does not know may be anybody's.
+        # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
+        # users, the owner of an unknown message cannot be known.
         shared = not kept and self._conversations.is_shared(thread, user)
         earlier = NOBODY if shared or (kept and before is None and is_node(config)) else None
         owners = self._conversations.owners(thread, talk, known, user, earlier=earlier)
@@ -69,20 +78,20 @@ class Recorder:
         if kept:
             came = self._deliver(run, [*before_it, *question])
         else:
-            # Ids are new in every run: what was said before is known by its words alone.
+            # Ids are new in each run, so earlier messages are recognised by their text alone.
             came = self._deliver(run, [_under(message, None) for message in before_it], sent_before=True)
             came = self._deliver(run, question) and came
         return run if came else msgspec.structs.replace(run, missed=True)
 
     def end(self, run: Run, state: RunState) -> Run:
-        """Record what a run has added, and the question again: something may have changed its words."""
+        """Record the messages that a run added, and the question again, since its text may have changed."""
         if not run.records:
             return run
         messages = state.get("messages", [])
         talk = Conversation(messages)
         user, known = _owner(run.user), run.by_id()
         owners = self._conversations.added(run.thread, talk, known, user)
-        # Their ids may have changed, where another run was given the same objects.
+        # The ids may have changed if another run got the same objects.
         began = run.said if talk.upto(run.said).hex() == run.began else 0
         added = [
             message
@@ -100,17 +109,17 @@ class Recorder:
     def _deliver(
         self, run: Run, messages: Sequence[object], *, immediate: bool = False, sent_before: bool = False
     ) -> bool:
-        """Hand messages over; False where they are not recorded yet, and may never be."""
+        """Record messages; return False if they are queued or lost."""
         if not messages:
             return True
         return (
-            self._deliveries.record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before)
+            self._fail_safe.record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before)
             is not None
         )
 
 
 def _owner(user: str | None) -> str:
-    """Whose a message is, in a state that streams show: one user of a thread is not told the others' names."""
+    """Return a digest of a user: streams show the state, and it must not reveal the names of other users."""
     return "" if user is None else hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -127,13 +136,13 @@ def _by_user(talk: Conversation, owners: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _structured(messages: Sequence[BaseMessage], answer: object) -> list[dict[str, object]]:
-    """The answer of an agent that answers in a structure by a call of a tool: as JSON, for nothing else says it."""
+    """Return a structured answer that was given as a tool call, as a JSON message."""
     last = messages[-1] if messages else None
     asked = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     if answer is None or asked is None or not isinstance(last, ToolMessage):
         return []
     call = next((call for call in asked.tool_calls if call["id"] == last.tool_call_id), None)
-    # An answer may be left from an earlier run; a structure without a class of its own has any name.
+    # The state may hold the answer of an earlier run. A dict has no class to compare with the name of the tool.
     if call is None or (not isinstance(answer, dict) and type(answer).__name__ != call["name"]):
         return []
     return [{"role": "assistant", "id": asked.id, "content": _as_json(answer)}]

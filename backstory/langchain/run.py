@@ -1,6 +1,6 @@
-"""What the middleware keeps of a run in the agent's state, so that it survives a checkpointer, an interrupt, a restart.
+"""Run state: what the middleware keeps about a run in the agent's state, to survive interrupts and restarts.
 
-It is private: nobody can send it in, it does not come out with the answer, and no model is shown it.
+It is private to the graph: it is no part of the input, of the answer or of a prompt.
 """
 
 from __future__ import annotations
@@ -19,54 +19,57 @@ __all__ = ["Run", "RunState", "RunUpdate", "from_tool", "is_kept", "is_node", "p
 _TOOLS = "tools:"
 _WITHIN = "|"
 _CHECKPOINTER = "__pregel_checkpointer"
-"""The key LangGraph itself keeps the checkpointer of a run under, in its config."""
+"""LangGraph's config key for the checkpointer of a run."""
 
 Plain: TypeAlias = "dict[str, dict[str, object]]"
 
 
 class RunState(AgentState[object]):
-    """An agent's state with what the middleware of each name keeps of its run."""
+    """The state of an agent, with the run of each middleware by its name."""
 
     backstory_runs: NotRequired[Annotated[Plain, PrivateStateAttr]]
 
 
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One run of an agent, from a question to its answer; it is whose question it is, whoever resumes it."""
+    """One run of an agent, from a question to its answer. It belongs to the user who asked, even if another resumes it.
+
+    Attributes:
+        records: Whether the run is recorded.
+        owners: Message ids by a digest of their owner; "" for the global memory.
+        asked: The ids of the question's messages, each with the id under which it is recorded.
+        said: The number of messages at the begin.
+        began: The digest of these messages, in hexadecimal.
+        alone: Whether the question has no earlier messages.
+        missed: Whether some messages could not be recorded.
+    """
 
     thread: str
     user: str | None = None
     agent: str | None = None
     records: bool = True
-    """Whether what is said in it goes into memory."""
     owners: dict[str, list[str]] = {}
-    """Whose message each id is, by a digest of the user; the global memory's are under ""."""
     asked: dict[str, str] = {}
-    """The ids of the question's messages, and those under which they are recorded."""
     said: int = 0
-    """How many messages it began with."""
     began: str = ""
-    """The digest of these, in hexadecimal digits."""
     alone: bool = False
-    """Whether they are a question before which nothing was said."""
     missed: bool = False
-    """Whether memory failed to record some of them."""
 
     @property
     def scope(self) -> Scope:
-        """Whose memory it uses."""
+        """The scope of the run."""
         return Scope(self.user, self.agent)
 
     def by_id(self) -> dict[str, str]:
-        """Whose each message is."""
+        """Return the owner of each message id."""
         return {key: user for user, ids in self.owners.items() for key in ids}
 
     def put(self, state: RunState, name: str) -> RunUpdate:
-        """Return the change of the state that keeps this run, under the name of its middleware."""
+        """Return the state update that keeps this run under the name of its middleware."""
         return {"backstory_runs": {**state.get("backstory_runs", {}), name: msgspec.to_builtins(self)}}
 
     @classmethod
     def within(cls, state: Mapping[str, object], name: str) -> Run | None:
-        """Return the run that a state keeps; None where there is none, or none that can be read."""
+        """Return the run that a state keeps; None if there is none or it cannot be read."""
         runs = state.get("backstory_runs")
         kept = runs.get(name) if isinstance(runs, Mapping) else None
         if kept is None:
@@ -81,15 +84,15 @@ RunUpdate: TypeAlias = "dict[str, Plain]"
 
 
 def part_of(config: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return one part of a run's config: "configurable" or "metadata"."""
+    """Return a part of a run's config, such as "configurable" or "metadata"."""
     stated = config.get(name)
     return stated if isinstance(stated, Mapping) else {}
 
 
 def from_tool(config: Mapping[str, object]) -> bool:
-    """Whether an agent was called by another one's tool: what it is told then are no person's words.
+    """Whether a tool of another agent called this one, so that its input is not from a person.
 
-    LangGraph names the steps around a run; a run that was given a config of its own has them in what it inherits.
+    LangGraph names the enclosing steps in the config; a run with its own config inherits them in the metadata.
     """
     for part in ("configurable", "metadata"):
         steps = part_of(config, part).get("checkpoint_ns")
@@ -105,5 +108,5 @@ def is_node(config: Mapping[str, object]) -> bool:
 
 
 def is_kept(config: Mapping[str, object]) -> bool:
-    """Whether a checkpointer keeps the conversation, so that its messages have the same ids in every run."""
+    """Whether a checkpointer keeps the conversation, so that message ids are stable across runs."""
     return part_of(config, "configurable").get(_CHECKPOINTER) is not None

@@ -1,4 +1,4 @@
-"""The block of memory in a system message: put at its end, so that what stands before it stays in a prompt's cache."""
+"""Context block in a system message. It goes to the end, so that the text before it stays in the prompt cache."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from backstory.projections.context.fact_lines import CLOSING, OPENING, PARTS
 __all__ = ["with_block"]
 
 _GAP = "\n\n"
-# What a block says holds no `<`, so this is ours and nothing else: a prompt may speak of `<memory>` as it likes.
+# The text of a block contains no `<`, so this matches only our block, even if a prompt mentions `<memory>`.
 _OURS = rf"{re.escape(OPENING)}(?:{'|'.join(map(re.escape, PARTS))}):\n[^<]*{re.escape(CLOSING)}"
 _BLOCK = re.compile(rf"{_GAP}{_OURS}|{_OURS}\n*")
 
 
 def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None:
-    """Return the system message with this block and no other of ours; the same object where nothing changes."""
+    """Return a system message with this context block instead of an earlier one; the same object if nothing changes."""
     if message is None:
         return SystemMessage(content=text) if text else None
     content = message.content
@@ -35,7 +35,7 @@ def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None
 
 
 def _bare_blocks(content: list[str | dict[str, object]]) -> Iterator[str | dict[str, object]]:
-    """The blocks of a content without ours; one in which nothing else stood goes."""
+    """Yield the blocks of a content without the context block; drop a block that becomes empty."""
     for block in content:
         said = block if isinstance(block, str) else block.get("text")
         if not isinstance(said, str) or (bare := _without(said)) == said:

@@ -1,7 +1,6 @@
-"""Doing what may wait for a disk or a lock beside an event loop, on threads of our own.
+"""Thread pool for blocking calls from an event loop.
 
-A loop's own few threads serve everything else of the host as well: memories whose locks are held elsewhere would keep
-all of that waiting.
+It is separate from the loop's own pool: calls that wait for a locked memory must not block the other work of the host.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _THREADS = 64
 
 
 class _Pool:
-    """Threads for this process; a forked child has none of its parent's, and makes its own."""
+    """The executor of this process; a forked child creates its own."""
 
     def __init__(self) -> None:
         self.renew()
@@ -33,7 +32,7 @@ class _Pool:
 
 
 async def run_in_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Return what a call returns, made beside the event loop in the context of whoever asks."""
+    """Run a blocking call in the pool, with the context variables of the caller."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool.executor, lambda: context.run(call, *args, **kwargs))

@@ -1,7 +1,7 @@
-"""The tools of a model that manages its memory by itself.
+"""Memory tools for a model that manages its own memory: search, add, update, delete and why.
 
-Answers are JSON texts in the shapes of DeerFlow's tools. What a model asks for wrongly, and what memory cannot do now,
-it is told as `{"error": …}`: a tool that raised would end the agent's run.
+They answer with JSON in the shapes of DeerFlow's tools. Errors are answers, too (`{"error": …}`), since a tool that
+raises would end the agent's run.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Opens(Protocol):
     """Finds the memory that a tool was called for."""
 
     def __call__(self, runtime: Calls) -> tuple[Scope, Callable[[], MemoryHandle]]:
-        """Return whose it is, and what opens it.
+        """Return the scope, and a function that opens its memory.
 
         Raises:
-            ScopeError: nobody says who the user is.
+            ScopeError: The run names no user.
         """
 
 
-def memory_tools(deliveries: FailSafeMemory, opens: Opens) -> list[BaseTool]:
-    """Return memory_search, memory_add, memory_update, memory_delete and memory_why."""
+def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
+    """Return the five memory tools."""
 
     def answer(runtime: Calls, work: Callable[[MemoryHandle], Json]) -> str:
-        def told() -> Json:
+        def result() -> Json:
             try:
                 return work(opening())
             except (UsageError, RefusedError) as error:
@@ -60,7 +60,7 @@ def memory_tools(deliveries: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         except UsageError as error:
             return orjson.dumps({"error": str(error)}).decode()
         not_now: Json = {"error": _NOT_NOW}
-        return orjson.dumps(deliveries.guarded(scope, "tool", told, not_now)).decode()
+        return orjson.dumps(fail_safe.guarded(scope, "tool", result, not_now)).decode()
 
     @tool
     def memory_search(
@@ -137,17 +137,17 @@ def _found(hits: Iterable[Hit]) -> Json:
     return {"results": results, "count": len(results)}
 
 
-def _origin(told: Why) -> Json:
-    cause = told.added.cause
+def _origin(why: Why) -> Json:
+    cause = why.added.cause
     return {
-        "fact_id": told.id,
-        "content": None if told.fact is None else told.fact.content,
-        "live": told.live,
-        "added": {"at": told.added.at, "by": cause.model or cause.actor, "kind": cause.kind, "thread": cause.thread},
+        "fact_id": why.id,
+        "content": None if why.fact is None else why.fact.content,
+        "live": why.live,
+        "added": {"at": why.added.at, "by": cause.model or cause.actor, "kind": cause.kind, "thread": cause.thread},
         "evidence": [
             {"role": one.role, "content": safe_json(one.content, 500), "at": one.at, "thread": one.thread}
-            for one in told.evidence[:_EVIDENCE]
+            for one in why.evidence[:_EVIDENCE]
         ],
-        "history": [{"at": one.at, "what": safe_json(one.detail, 500)} for one in told.history[-_HISTORY:]],
-        "removed": None if told.removed is None else {"at": told.removed.at, "reason": told.removed.reason},
+        "history": [{"at": one.at, "what": safe_json(one.detail, 500)} for one in why.history[-_HISTORY:]],
+        "removed": None if why.removed is None else {"at": why.removed.at, "reason": why.removed.reason},
     }

@@ -1,4 +1,4 @@
-"""One delivery of a conversation: as it was handed over, or read and ready to wait, whatever its host does to it."""
+"""Outbox entry: one delivery of a conversation, either as the host's own objects or copied for a later attempt."""
 
 from __future__ import annotations
 
@@ -19,15 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["OutboxEntry"]
 
 _OVERHEAD_BYTES = 500
-"""What is kept of a message takes about so much beside its text."""
+"""Approximate size of a kept message without its text."""
 
 
 class OutboxEntry:
-    """Messages on their way to one thread of one memory.
+    """Messages to record in one thread of one memory.
 
-    `memory` opens it, which may fail as well; `on_unreadable` gets each message that cannot be read, once. `size` is
-    in bytes once it is packed, `number` its rank among all that wait, `attempts` how often it failed for an unforeseen
-    reason. `sent_before`: it may have been recorded already.
+    Args:
+        scope: The scope of the memory.
+        memory: Opens the memory; may fail.
+        thread: The thread.
+        messages: The messages.
+        immediate: Whether the turns are due for extraction at once.
+        keep_hidden: Decides which hidden messages are kept.
+        on_unreadable: Called once with the error of each message that cannot be read.
+        sent_before: Whether the messages may have been recorded already.
+
+    Attributes:
+        size: Bytes of the packed messages; 0 before.
+        number: Rank among all queued entries, by age.
+        attempts: How often it failed for an unexpected reason.
     """
 
     def __init__(
@@ -57,24 +68,27 @@ class OutboxEntry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it to keep; it is packed."""
+        """Whether a packed entry has no message to record."""
         return not self._kept
 
     @property
     def is_whole(self) -> bool:
-        """Whether every message of it could be read."""
+        """Whether every message could be read."""
         return not self._left_out
 
     def record(self, *, look_first: bool = False) -> RecordResult:
-        """Record it now; `look_first` whether its memory is locked, which keeps nobody but the caller waiting.
+        """Record the messages now.
+
+        Args:
+            look_first: Wait until the lock of the memory is free before anything else, so that only this thread waits.
 
         Raises:
-            BackstoryError: as `MemoryHandle.record`, and as `Backstory.memory`.
+            BackstoryError: As `MemoryHandle.record` and `Backstory.memory`.
         """
         memory = self._memory()
         if look_first:
             memory.intake.wait_until_free()
-        # What fails may have been written all the same: tried again, it may stand already.
+        # A failed attempt may have been written, so the next one must look for the messages.
         tried, self._sent_before = self._sent_before, True
         if self._kept is None and not tried:
             return memory.record(
@@ -90,20 +104,20 @@ class OutboxEntry:
         return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:
-        """Read it, so that it can wait: whatever becomes of its messages, this is what will be recorded."""
+        """Copy the messages, so that later changes of the host's objects have no effect."""
         if self._kept is None:
             try:
                 self._kept = kept_of(self._messages, self._keep_hidden, self._leave_out)
-            except Exception as error:  # noqa: BLE001 the messages, and who is asked about hidden ones, are somebody else's
+            except Exception as error:  # noqa: BLE001 the host's messages and callback can raise anything
                 self._unreadable(error)
                 self._kept = []
             self._messages = ()
             self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self._kept)
 
     def goes_on_from(self, other: OutboxEntry) -> bool:
-        """Whether it says all that another one says, and perhaps more; both are packed, and of the same thread."""
-        mine, said = self._kept or [], other._kept or []
-        return mine[: len(said)] == said
+        """Whether it begins with all messages of another packed entry of the same thread."""
+        mine, earlier = self._kept or [], other._kept or []
+        return mine[: len(earlier)] == earlier
 
     def _leave_out(self, index: int, error: Exception) -> None:
         if index not in self._left_out:

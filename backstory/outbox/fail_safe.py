@@ -1,4 +1,4 @@
-"""The door between an agent and its memory: whatever memory does, the agent goes on."""
+"""Fail-safe access to memory for integrations: a fault of memory never reaches the agent."""
 
 from __future__ import annotations
 
@@ -31,36 +31,41 @@ _SCOPES = 1024
 
 
 class _Unread(msgspec.Struct, frozen=True):
-    """A memory that kept a reader waiting: nobody asks it until then, and what it is counted as meanwhile."""
+    """A slow memory that is not read before `until`; skipped reads are counted as faults of `kind`."""
 
     until: float
     kind: str
 
 
 class FailSafeMemory:
-    """Records what agents say and reads what they are given to read, without ever raising a fault of memory.
+    """Records conversations and reads memory without raising a fault of memory. Safe for threads.
 
-    Where memory fails, the fault is noted (`Backstory.faults`), and a delivery waits: at most 1,000 of them and 64 MiB
-    of text, tried again in the background after 1 second to 60, those of a thread in order. All doors of a home share
-    what waits. Memory may be named by a handle, or by its scope where to open it may fail as well. KeyboardInterrupt
-    and SystemExit pass. Safe for threads. `elapsed` is a monotonic clock in seconds, `waiting` is where deliveries wait
-    if not in the home's own line.
+    A failure is counted (`Backstory.faults`). A delivery that fails goes to the outbox: at most 1,000 deliveries and 64
+    MiB of text, retried in the background after 1 to 60 seconds, in order within a thread. All instances of a home
+    share its outbox. KeyboardInterrupt and SystemExit pass.
+
+    Methods take a memory as a handle, or as a scope if opening it may fail, too.
+
+    Args:
+        bs: The home.
+        outbox: Where failed deliveries go. Default: the outbox of the home.
+        elapsed: A monotonic clock in seconds.
     """
 
     def __init__(
-        self, bs: Backstory, *, waiting: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
+        self, bs: Backstory, *, outbox: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
         self._bs = bs
         self._faults = bs.faults
         self._elapsed = elapsed
-        self._waiting = waiting or bs.waiting
+        self._outbox = outbox or bs.waiting
         self._unread: dict[Scope, _Unread] = {}
         self._mutex = ForkLock()
 
     @property
     def waiting(self) -> int:
-        """How many deliveries wait."""
-        return self._waiting.count
+        """The number of deliveries in the outbox."""
+        return self._outbox.count
 
     def record(
         self,
@@ -72,16 +77,26 @@ class FailSafeMemory:
         keep_hidden: KeepHidden | None = None,
         sent_before: bool = False,
     ) -> RecordResult | None:
-        """Record what of a conversation is new, as `MemoryHandle.record`; None where it waits or can never be recorded.
+        """Record the new messages of a conversation, as `MemoryHandle.record`.
 
-        What waits of the same thread is recorded first. A message nobody can read is left out and noted as a fault. A
-        memory that has just kept a recorder waiting is not tried, until the background has succeeded in it once.
-        `sent_before` says that the messages may have been recorded already.
+        Queued deliveries of the same thread are recorded first. A message that cannot be read is left out and counted
+        as a fault. A memory that was slow to fail is left to the background until it works again.
+
+        Args:
+            memory: The memory.
+            thread: The thread.
+            messages: The messages.
+            immediate: Whether the turns are due for extraction at once.
+            keep_hidden: Decides which hidden messages are kept.
+            sent_before: Whether the messages may have been recorded already.
+
+        Returns:
+            The result; None if the delivery was queued, or can never be recorded.
         """
         scope = scope_of(memory)
         try:
             sent = messages_in(messages)
-        except Exception as error:  # noqa: BLE001 the list is somebody else's
+        except Exception as error:  # noqa: BLE001 the host's list can raise anything
             self._faults.note(scope, "record", error)
             return None
         entry = OutboxEntry(
@@ -94,17 +109,22 @@ class FailSafeMemory:
             on_unreadable=lambda error: self._faults.note(scope, "record", error),
             sent_before=sent_before,
         )
-        return self._waiting.hand_over(entry)
+        return self._outbox.hand_over(entry)
 
     def _opening(self, memory: MemoryHandle | Scope) -> Callable[[], MemoryHandle]:
         bs = self._bs
         return (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory
 
     def guarded(self, memory: MemoryHandle | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
-        """Return what a call says that reads memory; where it fails note a fault of `doing`, and return `otherwise`.
+        """Return the result of a call that reads memory.
 
-        A memory that has kept a reader waiting in vain is not asked for 30 seconds: `otherwise` comes at once, and is
-        counted all the same.
+        A memory that was slow to fail is not read for the next 30 seconds.
+
+        Args:
+            memory: The memory.
+            doing: Names the fault if the call fails, such as `inject`.
+            call: Reads memory.
+            otherwise: The result if the call fails or is skipped.
         """
         scope = scope_of(memory)
         begun = self._elapsed()
@@ -114,7 +134,7 @@ class FailSafeMemory:
             return otherwise
         try:
             result = call()
-        except Exception as error:  # noqa: BLE001 memory's faults are not the agent's
+        except Exception as error:  # noqa: BLE001 no fault of memory reaches the agent
             self._faults.note(scope, doing, error)
             now = self._elapsed()
             slow = now - begun >= SLOW_SECONDS and not isinstance(error, UsageError)
@@ -131,9 +151,5 @@ class FailSafeMemory:
                 self._unread = {scope: known for scope, known in self._unread.items() if known.until > now}
 
     def flush(self, timeout: float) -> bool:
-        """Try what waits now, once; True when nothing waits any more, within `timeout` seconds."""
-        return self._waiting.flush(timeout)
-
-    def close(self, timeout: float) -> bool:
-        """Flush, as `flush`; what still waits goes on being tried until the home is closed, which gives it up."""
-        return self.flush(timeout)
+        """Retry all queued deliveries once; return whether the outbox is empty within `timeout` seconds."""
+        return self._outbox.flush(timeout)

@@ -1,8 +1,8 @@
-"""Memory's faults: an agent goes on without it, so each is logged once, counted, and shown by `status`.
+"""Faults of memory: failures that an agent survived. Each kind is logged once, counted, and shown by `status`.
 
-They are kept in `faults.json` beside memory.json, so that another process sees them too. Whoever loses that file loses
-counts and nothing else: so it is never synced, and what goes wrong with it is logged and not raised; the counts then
-stay in this process. Nothing in it holds content: names of classes, times, and our own words about files.
+Counts are in `faults.json` beside memory.json, shared by all processes. The file holds only counts, so it is never
+synced, and an error with it is logged, not raised; the counts then stay in this process. It holds no content: only
+names of error classes, times and our own messages about files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST = 2**53
 _EVERY_SECONDS = 1.0
 _PATIENCE_SECONDS = 0.05
 _PURGE_SECONDS = 5.0
-"""What is to be forgotten may be waited for; to count must not keep an agent waiting."""
+"""An erasure may wait longer for the lock than a count, which must not delay an agent."""
 _VERSION = 1
 
 _Key = tuple[str, str]
@@ -52,33 +52,37 @@ _Counts = dict[_Key, FaultCount]
 
 
 class _File(msgspec.Struct, frozen=True):
-    """What faults.json says."""
+    """The content of faults.json."""
 
     version: int
     faults: tuple[FaultCount, ...]
 
 
 class _State:
-    """What this process knows of one scope's faults."""
+    """The faults of one scope in this process."""
 
     def __init__(self) -> None:
         self.fresh: _Counts = {}
-        """Counted and not written yet."""
+        """Counts that are not written yet."""
         self.filed: set[_Key] = set()
-        """Kinds that it has written before."""
+        """Kinds that this process has written before."""
         self.told: set[_Key] = set()
-        """Kinds that were logged since the same thing last went well."""
+        """Kinds that were logged since the last success."""
         self.written: datetime | None = None
-        """When it was last tried to write."""
+        """The time of the last attempt to write."""
 
 
 class Faults:
-    """What failed in each scope, and how often; safe for threads, processes and forks.
+    """Fault counts of each scope. Safe for threads, processes and forks.
 
-    `document` says where a scope's memory.json lies. A kind of fault is named by what memory was about to do and by the
-    class of the error. A count is forgotten 7 days after its last fault; of many kinds the newest 50 are kept. `every`
-    so many seconds a count that is known already is written at most; `patience` is how many seconds to wait for another
-    process.
+    The action and the class of the error name a kind of fault. A count expires 7 days after its last fault. The newest
+    50 kinds are kept.
+
+    Args:
+        document: Returns the path of a scope's memory.json.
+        clock: Dates the faults.
+        every: Minimum seconds between two writes of known kinds.
+        patience: Seconds to wait for the lock of the file.
     """
 
     def __init__(
@@ -99,24 +103,35 @@ class Faults:
         register(self)
 
     def note(self, memory: MemoryHandle | Scope, doing: str, error: BaseException) -> None:
-        """Count a fault, and log it if it is the first of its kind since the same thing last went well.
+        """Count a fault, and log it if it is the first of its kind since the last success.
 
-        `doing` is what memory was about to do; the fault's kind is the class of the error.
+        Args:
+            memory: The memory that failed.
+            doing: The action that failed, such as `record`.
+            error: The error; its class is the kind of the fault.
         """
         scope, kind = scope_of(memory), type(error).__name__
         if self.count(scope, doing, kind, _detail(error), log=False):
             ours = isinstance(error, BackstoryError | OSError)
-            said = str(error) if ours else "nobody foresaw this, please report it"
+            said = str(error) if ours else "this error is unexpected, please report it"
             if isinstance(error, InputError) and doing in ("record", "inject"):
-                # It quotes what it could not read, and that may be what somebody said.
+                # The error may quote a message, and a log must not contain content.
                 said = "a message cannot be read; give it to `record` by itself to be told what is wrong with it"
-            # Where nobody did, only the traceback tells what to do.
+            # Only the traceback explains an unexpected error.
             self._tell(scope, doing, kind, said, None if ours else error)
 
     def count(self, memory: MemoryHandle | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
-        """Count a fault that there is no error for; True if it is the first of its kind, which is logged then.
+        """Count a fault without an error object.
 
-        `detail` says what is wrong and what to do, without content.
+        Args:
+            memory: The memory that failed.
+            doing: The action that failed.
+            kind: The kind of the fault.
+            detail: What is wrong and what to do, without content.
+            log: Whether to log the first fault of its kind.
+
+        Returns:
+            Whether it is the first of its kind since the last success.
         """
         scope, key = scope_of(memory), (doing, clip(kind, MAX_NAME))
         at = spell_moment(self._clock.now())
@@ -130,22 +145,22 @@ class Faults:
         return first
 
     def recovered(self, memory: MemoryHandle | Scope, doing: str, *, still: Collection[str] = ()) -> None:
-        """Take note that something went well, so that its next fault is logged again, but for the kinds `still`."""
-        # Nearly always nothing was wrong, and nobody is to wait for that.
+        """Note a success, so that the next fault is logged again, except for the kinds in `still`."""
+        # Without a fault, the usual case, this takes no lock.
         state = self._states.get(scope_of(memory))
         if state is not None and state.told:
             with self._mutex:
                 state.told = {(done, kind) for done, kind in state.told if done != doing or kind in still}
 
     def of(self, memory: MemoryHandle | Scope) -> tuple[FaultCount, ...]:
-        """Return what failed in a scope, other processes' faults included; the newest first."""
+        """Return the faults of a scope, from all processes, newest first."""
         scope = scope_of(memory)
         with self._mutex:
             state = self._states.get(scope)
             return self._newest(self._stored(scope), () if state is None else state.fresh.values())
 
     def flush(self, memory: MemoryHandle | Scope) -> None:
-        """Write what is not written yet."""
+        """Write the pending counts of a scope."""
         scope = scope_of(memory)
         with self._mutex:
             state = self._states.get(scope)
@@ -153,7 +168,7 @@ class Faults:
                 self._write(scope, state)
 
     def close(self) -> None:
-        """Write everything that is not written yet."""
+        """Write all pending counts."""
         with self._mutex:
             for scope in list(self._states):
                 self.flush(scope)
@@ -161,10 +176,11 @@ class Faults:
         self._purging.close()
 
     def purge(self, memory: MemoryHandle | Scope) -> None:
-        """Forget what failed in a scope, and take faults.json away.
+        """Delete the counts of a scope, and its faults.json.
 
         Raises:
-            StoreError: it cannot be removed. LockTimeoutError: another process keeps it.
+            StoreError: The file cannot be removed.
+            LockTimeoutError: Another process holds its lock.
         """
         scope = scope_of(memory)
         path = self._path(scope)
@@ -172,14 +188,14 @@ class Faults:
             self._states.pop(scope, None)
         if not path.exists() and not unfinished(path).exists():
             return
-        # The file first: who asks what failed must not wait until another process lets go of it.
+        # The file lock first: readers of the counts must not wait for another process.
         with self._purging.held(lock_beside(path)), translated(path, "remove"), self._mutex:
             self._states.pop(scope, None)
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
     def renew(self) -> None:
-        """Begin anew in a child of this process; what is not written is the parent's to write."""
+        """Start empty in a forked child; the parent writes its own pending counts."""
         self._mutex = threading.RLock()
         self._states = OrderedDict()
 
@@ -204,7 +220,7 @@ class Faults:
         return state
 
     def _write(self, scope: Scope, state: _State) -> None:
-        """Add what this process counted to what is in the file; where that fails it stays here for another time."""
+        """Add the pending counts to the file; if that fails they stay pending."""
         path = self._path(scope)
         try:
             with self._locks.held(lock_beside(path)), translated(path, "write"):
@@ -226,7 +242,7 @@ class Faults:
         return () if stored is None else stored.faults
 
     def _newest(self, *many: Iterable[FaultCount]) -> tuple[FaultCount, ...]:
-        """Put counts together: no kind twice, none too old, not too many."""
+        """Merge counts: one per kind, without expired ones, limited to the newest 50."""
         now = self._clock.now()
         merged: _Counts = {}
         for faults in many:
@@ -244,7 +260,7 @@ class Faults:
             scope,
             doing,
             kind,
-            # The path of a file need be no text, and a log is one.
+            # A file path may contain bytes that are not text.
             safe_text(said),
             exc_info=trace,
         )
@@ -254,16 +270,16 @@ class Faults:
 
 
 class ModelFaults(Observer):
-    """Counts calls of a model that failed while it was to learn, as faults of `extract`."""
+    """Counts failed model calls of extractions, as faults of `extract`."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._told: set[str] = set()
 
     def on_call_ended(self, ended: CallEnded) -> None:
-        """Count a call that failed; one that went well says that the model is there again.
+        """Count a failed call; a successful one ends the outage.
 
-        A model that is down is down for everybody: so only the first memory that meets it logs it.
+        An outage concerns all memories, so only the first one is logged.
         """
         scope = ended.call.scope
         if ended.error is None:
@@ -272,18 +288,18 @@ class ModelFaults(Observer):
         elif ended.error != "interrupted":
             kind = ended.error_type or ended.error
             what = "refused to answer" if ended.error == "rejected" else "could not be reached"
-            said = f"the model {ended.call.model} {what}; what was said waits on disk, and `retry` asks again"
+            said = f"the model {ended.call.model} {what}; its turns stay pending on disk, and `retry` tries again"
             self._faults.count(scope, "extract", kind, said, log=kind not in self._told)
             self._told.add(kind)
 
 
 def scope_of(memory: MemoryHandle | Scope) -> Scope:
-    """Return whose memory it is."""
+    """Return the scope of a memory."""
     return memory if isinstance(memory, Scope) else memory.scope
 
 
 def _detail(error: BaseException) -> str:
-    """What an error says, where it cannot quote what was said: only our own words about files and logs."""
+    """Return the text of an error if it is about files or logs, so that it cannot quote content."""
     if isinstance(error, LockTimeoutError | CorruptLogError) or (
         isinstance(error, StoreError) and isinstance(error.__cause__, OSError | None)
     ):
@@ -294,7 +310,7 @@ def _detail(error: BaseException) -> str:
 
 
 def _sum(one: FaultCount, other: FaultCount) -> FaultCount:
-    """Put two counts of one kind together; the later one's words are kept."""
+    """Add two counts of one kind; the detail of the later one wins."""
     later = max(one, other, key=lambda fault: fault.last)
     return FaultCount(
         one.doing,
@@ -307,11 +323,11 @@ def _sum(one: FaultCount, other: FaultCount) -> FaultCount:
 
 
 def _dated(fault: FaultCount, now: datetime) -> FaultCount | None:
-    """Return a count with times that can be; None where it is too old, or none."""
+    """Return a count with valid times; None if it has expired or is invalid."""
     first, last = parse_moment(fault.first), parse_moment(fault.last)
     if first is None or last is None or fault.count < 1:
         return None
-    # A time to come says that a clock was set back since.
+    # A time in the future means that the clock was set back.
     last = min(last, now)
     if now - last >= _AGE:
         return None

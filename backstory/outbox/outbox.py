@@ -1,8 +1,8 @@
-"""Where deliveries wait that could not be recorded, and are tried again.
+"""Outbox of a home: queues deliveries that could not be recorded, and retries them in a background thread.
 
-One thread in the background does that, with growing pauses; it is there as long as anything waits. A memory that makes
-whoever records wait, as where another process keeps its lock, is left to that thread alone until it has succeeded once:
-so an agent waits once and not at every turn.
+The thread retries with growing pauses and ends when the queue is empty. A memory that was slow to fail, such as one
+whose lock another process holds, is left to this thread until it works again. So an agent waits once, not at every
+turn.
 """
 
 from __future__ import annotations
@@ -19,26 +19,31 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, Usage
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
-from backstory.outbox.retry_queue import Key, Limits, RetryLine, RetryQueue
+from backstory.outbox.retry_queue import Key, Limits, RetryQueue, ThreadQueue
 from backstory.results import RecordResult
 
 __all__ = ["LOST", "SLOW_SECONDS", "Outbox"]
 
 LOST = "DeliveryLost"
-"""The kind of fault under which deliveries are counted that are given up."""
+"""The kind of fault that counts dropped deliveries."""
 
 SLOW_SECONDS = 1.0
-"""Whoever fails after so long has kept an agent waiting."""
+"""An attempt that fails after this time has made an agent wait."""
 
 _LAST_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 
 
 class Outbox:
-    """What waits of one home; safe for threads and forks: what waits in a parent is the parent's to record.
+    """Queue of failed deliveries of one home. Safe for threads and forks; a child does not get its parent's queue.
 
-    `elapsed` is a monotonic clock in seconds. Without `background` somebody has to `flush`. Where nobody closes it,
-    everything is tried once more when the interpreter ends.
+    An outbox that is not closed retries everything once at exit.
+
+    Args:
+        faults: Counts failures.
+        limits: Limits of the queue and of the attempts.
+        elapsed: A monotonic clock in seconds.
+        background: Whether to retry in a thread; otherwise only `flush` retries.
     """
 
     def __init__(
@@ -58,18 +63,18 @@ class Outbox:
         _all.add(self)
 
     def renew(self) -> None:
-        """Begin anew, as in a forked child."""
+        """Start empty, as in a forked child."""
         self._changed = threading.Condition()
         self._lines = RetryQueue(self._limits)
         self._thread: threading.Thread | None = None
 
     @property
     def count(self) -> int:
-        """How many deliveries wait."""
+        """The number of queued deliveries."""
         return self._lines.count
 
     def let_in(self, scope: Scope, timeout: float = _PATIENCE_SECONDS) -> int:
-        """Record what waits to come into a memory before something is done about all of it; return how much is left."""
+        """Record the queued deliveries of a memory before an operation on all of it; return how many are left."""
         with self._changed:
             waits = self._lines.count_of(scope)
         if not waits or self.flush(timeout):
@@ -80,101 +85,101 @@ class Outbox:
     # Handing over.
 
     def hand_over(self, entry: OutboxEntry) -> RecordResult | None:
-        """Record a delivery, behind those of its thread that wait; None where it has to wait itself, or was refused."""
-        # Whoever gives something else for a thread is told so, and that needs no name for a line.
+        """Record a delivery after the queued ones of its thread; None if it was queued itself, or refused."""
+        # A thread of a wrong type is refused further in; here it only needs a key.
         key = (entry.scope, str(entry.thread))
-        with self._entered(key) as (line, mine):
+        with self._entered(key) as (queue, mine):
             if not mine:
-                self._put(line, entry)
+                self._put(queue, entry)
                 return None
             try:
-                if not line.parcels:
-                    return self._directly(key, line, entry)
-                # Behind what waits, so that nothing that comes meanwhile can overtake it.
-                self._put(line, entry)
-                return self._work_off(key, line, entry)
+                if not queue.entries:
+                    return self._directly(key, queue, entry)
+                # At the end of the queue, so that no later delivery overtakes it.
+                self._put(queue, entry)
+                return self._work_off(key, queue, entry)
             finally:
-                self._leave(line)
+                self._leave(queue)
 
     @contextmanager
-    def _entered(self, key: Key) -> Iterator[tuple[RetryLine, bool]]:
-        """Lend a line out; with it, whether it is ours to record in."""
+    def _entered(self, key: Key) -> Iterator[tuple[ThreadQueue, bool]]:
+        """Yield the queue of a thread, and whether the caller may record its entries."""
         with self._changed:
-            line = self._lines.of(key)
-            line.guests += 1
+            queue = self._lines.of(key)
+            queue.users += 1
         try:
             with self._changed:
-                # Whoever records there directly is waited for; where something waits already, so does this.
-                self._changed.wait_for(lambda: not line.busy or line.parcels or self._lines.is_shut(key[0]))
-                mine = not line.busy and not self._lines.is_shut(key[0])
-                line.busy = line.busy or mine
-            yield line, mine
+                # Wait for a direct attempt to end; if entries are queued already, join them.
+                self._changed.wait_for(lambda: not queue.busy or queue.entries or self._lines.is_shut(key[0]))
+                mine = not queue.busy and not self._lines.is_shut(key[0])
+                queue.busy = queue.busy or mine
+            yield queue, mine
         finally:
             with self._changed:
-                line.guests -= 1
+                queue.users -= 1
                 self._lines.tidy(key)
 
-    def _leave(self, line: RetryLine) -> None:
+    def _leave(self, queue: ThreadQueue) -> None:
         with self._changed:
-            line.busy = False
+            queue.busy = False
             self._changed.notify_all()
 
-    def _directly(self, key: Key, line: RetryLine, entry: OutboxEntry) -> RecordResult | None:
+    def _directly(self, key: Key, queue: ThreadQueue, entry: OutboxEntry) -> RecordResult | None:
         try:
             done, result = self._try(key, entry)
         except BaseException:
-            # Whoever ends the program here cannot tell whether it was recorded.
-            self._put(line, entry, first=True)
+            # An interrupt leaves it unknown whether the delivery was recorded.
+            self._put(queue, entry, first=True)
             raise
         if not done:
-            # Others may have come while it was tried; they wait behind it.
-            self._put(line, entry, first=True)
+            # Deliveries that arrived during the attempt stay behind it.
+            self._put(queue, entry, first=True)
         return result
 
-    def _put(self, line: RetryLine, entry: OutboxEntry, *, first: bool = False) -> None:
-        """Have a delivery wait, and see that somebody tries it again; where too many wait the oldest are given up."""
+    def _put(self, queue: ThreadQueue, entry: OutboxEntry, *, first: bool = False) -> None:
+        """Queue a delivery and wake the background thread; drop the oldest ones over the limits."""
         entry.pack()
         if entry.is_empty:
             return
         with self._changed:
-            gone = self._lines.put(line, entry, first=first)
+            gone = self._lines.put(queue, entry, first=first)
             self._see_to_it()
-        self._lose(gone, "gave way to newer ones, since too many wait")
+        self._lose(gone, "was dropped for newer ones, since the outbox is full")
 
-    def _lose(self, parcels: Iterable[OutboxEntry], why: str) -> None:
-        for entry in parcels:
-            said = f"a delivery {why}: what it says is not recorded, unless its host sends it again"
-            self._faults.count(entry.scope, "record", LOST, said)
+    def _lose(self, entries: Iterable[OutboxEntry], why: str) -> None:
+        for entry in entries:
+            detail = f"a delivery {why}: its messages are not recorded unless the host sends them again"
+            self._faults.count(entry.scope, "record", LOST, detail)
 
     # Trying.
 
-    def _work_off(self, key: Key, line: RetryLine, until: OutboxEntry | None = None) -> RecordResult | None:
-        """Record what waits in a line that is ours, in order, up to a delivery; None where that is not reached."""
+    def _work_off(self, key: Key, queue: ThreadQueue, until: OutboxEntry | None = None) -> RecordResult | None:
+        """Record queued entries in order up to `until`; return its result, or None if it is not reached."""
         while True:
             with self._changed:
-                if not line.parcels:
+                if not queue.entries:
                     return None
-                entry = line.parcels[0]
+                entry = queue.entries[0]
             done, result = self._try(key, entry)
             if not done:
                 return None
             with self._changed:
-                self._lines.take(line, entry)
+                self._lines.take(queue, entry)
             if entry is until:
                 return result
 
     def _try(self, key: Key, entry: OutboxEntry) -> tuple[bool, RecordResult | None]:
-        """Try one delivery; True where it is done with, be it recorded or given up."""
+        """Try one delivery; return whether it is finished (recorded or dropped), and the result."""
         begun = self._elapsed()
         try:
             result = entry.record(look_first=self._lines.is_shut(entry.scope))
         except (KeyboardInterrupt, SystemExit):
             raise
         except UsageError as error:
-            # It would be refused for ever.
+            # Every retry would be refused, too.
             self._faults.note(entry.scope, "record", error)
             return True, None
-        except Exception as error:  # noqa: BLE001 memory's faults are not the agent's
+        except Exception as error:  # noqa: BLE001 no fault of memory reaches the agent
             self._faults.note(entry.scope, "record", error)
             return self._failed(key, entry, error, self._elapsed() - begun), None
         with self._changed:
@@ -184,17 +189,17 @@ class Outbox:
         return True, result
 
     def _failed(self, key: Key, entry: OutboxEntry, error: Exception, took: float) -> bool:
-        """Say when it is tried again; True where it never is."""
+        """Schedule the next attempt; return whether the delivery was dropped instead."""
         outage = _is_outage(error)
         if not outage:
             entry.attempts += 1
             if entry.attempts >= self._limits.attempts:
-                self._lose([entry], f"was tried {entry.attempts} times")
+                self._lose([entry], f"failed {entry.attempts} times")
                 return True
         with self._changed:
             if isinstance(error, LockTimeoutError) or took >= SLOW_SECONDS:
                 self._lines.shut(entry.scope)
-            # An outage keeps all threads of a memory from being recorded.
+            # An outage affects all threads of a memory.
             self._lines.failed(key, self._elapsed(), alone=not outage)
             self._changed.notify_all()
         return False
@@ -202,7 +207,7 @@ class Outbox:
     # In the background.
 
     def _see_to_it(self) -> bool:
-        """See that somebody tries again what waits; False where no thread may start, as when the interpreter ends."""
+        """Wake or start the background thread; False if none can start, as at the exit of the interpreter."""
         if not self._background:
             return False
         self._changed.notify_all()
@@ -215,7 +220,7 @@ class Outbox:
             self._retry(key)
 
     def _wait(self) -> Key | None:
-        """Wait for a line that is to be tried; None once nothing waits, when the thread ends."""
+        """Wait for a thread whose retry is due; None if the queue is empty."""
         with self._changed:
             while self._lines.count:
                 now = self._elapsed()
@@ -228,26 +233,26 @@ class Outbox:
 
     def _retry(self, key: Key) -> None:
         with self._changed:
-            line = self._lines.find(key)
-            if line is None or line.busy:
+            queue = self._lines.find(key)
+            if queue is None or queue.busy:
                 return
-            line.busy = True
+            queue.busy = True
         try:
-            self._work_off(key, line)
+            self._work_off(key, queue)
         except (KeyboardInterrupt, SystemExit) as error:
-            # What ends the program is raised in the main thread; here somebody's code asked for it.
+            # Only the host's own code raises these here; real interrupts arrive in the main thread.
             self._faults.note(key[0], "record", error)
             with self._changed:
                 self._lines.failed(key, self._elapsed(), alone=True)
         finally:
-            self._leave(line)
+            self._leave(queue)
             with self._changed:
                 self._lines.tidy(key)
 
     # The end.
 
     def flush(self, timeout: float) -> bool:
-        """Try everything that waits now, once; True when nothing waits any more, within `timeout` seconds."""
+        """Retry all queued deliveries once; return whether the queue is empty within `timeout` seconds."""
         with self._changed:
             if not self._lines.count:
                 return True
@@ -263,20 +268,20 @@ class Outbox:
             return not self._lines.count
 
     def close(self, timeout: float) -> bool:
-        """Flush, and give up what is left then; what comes later may wait again. True: nothing was left."""
+        """Flush, then drop what is left; return whether nothing was. Later deliveries can be queued again."""
         if self.flush(timeout):
             return True
         with self._changed:
             left = self._lines.clear()
             self._changed.notify_all()
-        self._lose(left, "still waited at the end")
+        self._lose(left, "was still queued at the end")
         for scope in {entry.scope for entry in left}:
             self._faults.flush(scope)
         return False
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether it passes, however long it lasts: a store or a disk does not do its work."""
+    """Whether an error is a temporary failure of the store or the disk."""
     import sqlite3
 
     return isinstance(error, BackstoryError | OSError | sqlite3.Error)

@@ -1,6 +1,6 @@
-"""What waits: a line for each thread of a conversation, the oldest first, and when each is to be tried again.
+"""Retry queue: the queued entries of each thread, oldest first, and the time of the next attempt.
 
-Nothing here locks: whoever uses it does.
+It does not lock; its user does.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ import msgspec
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
 
-__all__ = ["Key", "Limits", "RetryLine", "RetryQueue"]
+__all__ = ["Key", "Limits", "RetryQueue", "ThreadQueue"]
 
 Key = tuple[Scope, str]
-"""A memory, and a thread in it."""
+"""A memory and a thread in it."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many deliveries wait at most, and how many bytes of text; the pauses between two attempts, in seconds.
+    """Limits of an outbox.
 
-    `attempts` is how often a delivery is tried that fails for a reason nobody foresaw, before it is given up.
+    Attributes:
+        deliveries: Maximum number of queued deliveries.
+        bytes: Maximum size of all queued messages.
+        shortest_pause: Seconds until the first retry.
+        longest_pause: Maximum seconds between two attempts.
+        attempts: Attempts before a delivery with an unexpected error is dropped.
     """
 
     deliveries: int = 1000
@@ -32,86 +37,89 @@ class Limits(msgspec.Struct, frozen=True):
     attempts: int = 8
 
 
-class RetryLine:
-    """What waits in one thread; `busy` while somebody records there, `guests` are those who have it in hand."""
+class ThreadQueue:
+    """The queued entries of one thread.
+
+    `busy` while a thread of the process records its entries; `users` is how many hold a reference to the queue.
+    """
 
     def __init__(self) -> None:
-        self.parcels: deque[OutboxEntry] = deque()
+        self.entries: deque[OutboxEntry] = deque()
         self.busy = False
-        self.guests = 0
+        self.users = 0
         self.round = 0
-        """The last round of attempts that it had its turn in."""
+        """The last round of attempts that included it."""
 
 
-class _Rest(msgspec.Struct, frozen=True):
-    """A pause between two attempts: until when, by a monotonic clock, and how many seconds it is."""
+class _Pause(msgspec.Struct, frozen=True):
+    """A pause between two attempts: its end on a monotonic clock, and its length."""
 
     until: float
     seconds: float
 
 
 class RetryQueue:
-    """All that waits; `count` are deliveries."""
+    """All queued entries of a home; `count` is their number."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lines: dict[Key, RetryLine] = {}
-        self._rests: dict[Scope | Key, _Rest] = {}
+        self._queues: dict[Key, ThreadQueue] = {}
+        self._pauses: dict[Scope | Key, _Pause] = {}
         self._shut: set[Scope] = set()
         self._round = 0
         self._number = 0
         self._bytes = 0
         self.count = 0
 
-    def of(self, key: Key) -> RetryLine:
-        """Return the line of a thread, which may be a new one."""
-        return self._lines.setdefault(key, RetryLine())
+    def of(self, key: Key) -> ThreadQueue:
+        """Return the queue of a thread; create it if there is none."""
+        return self._queues.setdefault(key, ThreadQueue())
 
-    def find(self, key: Key) -> RetryLine | None:
-        """Return the line of a thread, if there is one."""
-        return self._lines.get(key)
+    def find(self, key: Key) -> ThreadQueue | None:
+        """Return the queue of a thread; None if there is none."""
+        return self._queues.get(key)
 
     def count_of(self, scope: Scope) -> int:
-        """How many deliveries to a memory wait."""
-        return sum(len(line.parcels) for (owner, _), line in self._lines.items() if owner == scope)
+        """Count the queued entries of a memory."""
+        return sum(len(queue.entries) for (owner, _), queue in self._queues.items() if owner == scope)
 
     def tidy(self, key: Key) -> None:
-        """Let go of a line with nothing in it, and of what is known of a scope in which nothing waits."""
-        line, scope = self._lines.get(key), key[0]
-        if line is None or line.parcels or line.guests or line.busy:
+        """Remove the queue of a thread if it is empty and unused, and the state of a scope without queues."""
+        queue, scope = self._queues.get(key), key[0]
+        if queue is None or queue.entries or queue.users or queue.busy:
             return
-        del self._lines[key]
-        self._rests.pop(key, None)
-        troubled = scope in self._shut or scope in self._rests
-        if troubled and not any(other == scope for other, _ in self._lines):
+        del self._queues[key]
+        self._pauses.pop(key, None)
+        troubled = scope in self._shut or scope in self._pauses
+        if troubled and not any(other == scope for other, _ in self._queues):
             self._shut.discard(scope)
-            self._rests.pop(scope, None)
+            self._pauses.pop(scope, None)
 
     # Deliveries.
 
-    def put(self, line: RetryLine, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
-        """Have a packed delivery wait, behind the others or before them; return what has to go for it, the oldest."""
-        last = line.parcels[-1] if line.parcels and not first else None
+    def put(self, queue: ThreadQueue, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
+        """Add a packed entry as the last or the `first`; return the oldest entries, dropped to make room."""
+        last = queue.entries[-1] if queue.entries and not first else None
         if last is not None and entry.goes_on_from(last):
-            # A host that sends the whole conversation each time says it all once more. It keeps its age: of what gives
-            # way this is the first that will be sent again.
+            # The entry repeats the last one, as from a host that always sends the whole conversation. It replaces it
+            # and keeps its age, since the host will send these messages again if they are dropped.
             entry.immediate = entry.immediate or last.immediate
             entry.number = last.number
-            self._take_off(line.parcels.pop())
+            self._take_off(queue.entries.pop())
         else:
             self._number += 1
             entry.number = self._number
-        if not line.parcels:
-            line.round = self._round
-        (line.parcels.appendleft if first else line.parcels.append)(entry)
+        if not queue.entries:
+            queue.round = self._round
+        (queue.entries.appendleft if first else queue.entries.append)(entry)
         self.count += 1
         self._bytes += entry.size
         return self._make_room()
 
-    def take(self, line: RetryLine, entry: OutboxEntry) -> None:
-        """Take the first of a line away: it is done with; unless it was given up meanwhile."""
-        if line.parcels and line.parcels[0] is entry:
-            self._take_off(line.parcels.popleft())
+    def take(self, queue: ThreadQueue, entry: OutboxEntry) -> None:
+        """Remove the first entry of a queue, unless it was dropped meanwhile."""
+        if queue.entries and queue.entries[0] is entry:
+            self._take_off(queue.entries.popleft())
 
     def _take_off(self, entry: OutboxEntry) -> None:
         self.count -= 1
@@ -124,24 +132,24 @@ class RetryQueue:
             if oldest is None:
                 break
             key, entry = oldest
-            self._lines[key].parcels.remove(entry)
+            self._queues[key].entries.remove(entry)
             self._take_off(entry)
             self.tidy(key)
             gone.append(entry)
         return gone
 
     def _movable(self) -> Iterator[tuple[Key, OutboxEntry]]:
-        """The oldest of each line, but what is being recorded."""
-        for key, line in self._lines.items():
-            place = 1 if line.busy else 0
-            if len(line.parcels) > place:
-                yield key, line.parcels[place]
+        """Yield the oldest entry of each queue that is not being recorded."""
+        for key, queue in self._queues.items():
+            index = 1 if queue.busy else 0
+            if len(queue.entries) > index:
+                yield key, queue.entries[index]
 
     def clear(self) -> list[OutboxEntry]:
-        """Take everything away and return it, also what is being recorded: how that ends nobody may live to see."""
-        gone = [entry for line in self._lines.values() for entry in line.parcels]
-        for key, line in list(self._lines.items()):
-            line.parcels.clear()
+        """Remove and return all entries, including those being recorded."""
+        gone = [entry for queue in self._queues.values() for entry in queue.entries]
+        for key, queue in list(self._queues.items()):
+            queue.entries.clear()
             self.tidy(key)
         self.count = self._bytes = 0
         return gone
@@ -149,51 +157,51 @@ class RetryQueue:
     # When.
 
     def is_shut(self, scope: Scope) -> bool:
-        """Whether a memory has kept somebody waiting, so that only the background tries it."""
+        """Whether a memory was slow to fail, so that only the background retries it."""
         return scope in self._shut
 
     def shut(self, scope: Scope) -> None:
-        """Leave a memory to the background, as long as anything waits there."""
+        """Leave a memory to the background while it has queued entries."""
         self._shut.add(scope)
 
     def failed(self, key: Key, now: float, *, alone: bool) -> None:
-        """Have a thread pause, longer each time; unless it failed `alone`, its whole memory does."""
-        resting: Scope | Key = key if alone else key[0]
-        known = self._rests.get(resting)
+        """Pause a thread that failed, longer each time; unless it failed `alone`, pause the whole memory."""
+        paused: Scope | Key = key if alone else key[0]
+        known = self._pauses.get(paused)
         seconds = self._limits.shortest_pause if known is None else known.seconds * 2
         seconds = min(seconds, self._limits.longest_pause)
-        self._rests[resting] = _Rest(now + seconds, seconds)
-        for other, line in self._lines.items():
+        self._pauses[paused] = _Pause(now + seconds, seconds)
+        for other, queue in self._queues.items():
             if other == key or (not alone and other[0] == key[0]):
-                line.round = self._round
+                queue.round = self._round
 
     def recovered(self, key: Key) -> None:
-        """Take note that a memory can be recorded in again."""
+        """End the pauses of a memory and of a thread that worked."""
         self._shut.discard(key[0])
-        self._rests.pop(key[0], None)
-        self._rests.pop(key, None)
+        self._pauses.pop(key[0], None)
+        self._pauses.pop(key, None)
 
     def begin_round(self) -> list[Key]:
-        """Have all that waits tried once, whenever it was due; return which lines that are."""
+        """Make all queued threads due for one attempt, and return their keys."""
         self._round += 1
-        return [key for key, line in self._lines.items() if line.parcels]
+        return [key for key, queue in self._queues.items() if queue.entries]
 
     def is_to_do(self, key: Key) -> bool:
-        """Whether something waits that had no turn yet in the round."""
-        line = self._lines.get(key)
-        return line is not None and bool(line.parcels) and line.round < self._round
+        """Whether a thread still waits for its attempt in this round."""
+        queue = self._queues.get(key)
+        return queue is not None and bool(queue.entries) and queue.round < self._round
 
     def next(self, now: float) -> tuple[float, Key | None]:
-        """Say when which line is to be tried next; None where all are busy."""
+        """Return the time of the next attempt and the key of its thread; None if all are busy."""
         best: tuple[float, Key | None] = (now + self._limits.longest_pause, None)
-        for key, line in self._lines.items():
-            if line.busy or not line.parcels:
+        for key, queue in self._queues.items():
+            if queue.busy or not queue.entries:
                 continue
-            moment = now if line.round < self._round else max(self._until(key), self._until(key[0]))
+            moment = now if queue.round < self._round else max(self._until(key), self._until(key[0]))
             if best[1] is None or moment < best[0]:
                 best = (moment, key)
         return best
 
-    def _until(self, resting: Scope | Key) -> float:
-        rest = self._rests.get(resting)
-        return 0.0 if rest is None else rest.until
+    def _until(self, paused: Scope | Key) -> float:
+        pause = self._pauses.get(paused)
+        return 0.0 if pause is None else pause.until

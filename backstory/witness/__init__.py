@@ -1,5 +1,5 @@
-"""The witness: sends the heads of a home's streams to a file, a command or an address outside of the log.
+"""Witness: sends the heads of a home's streams to a file, a command or a URL outside of the home.
 
-`worker` queues and sends in the background, `destinations` knows the places that heads go to, `sent` remembers what was
-sent, `door` is what a home uses. It may import `ledger` and `projections`.
+`witness` is what a home uses, `sender` sends in the background, `destinations` has the kinds of destinations,
+`sent_heads` remembers what was sent, and `signing` signs heads. It may import `ledger`, `projections` and `outbox`.
 """

@@ -1,7 +1,7 @@
 """Destinations of witnessed heads: a file, a command, or an http(s) address.
 
-Each takes a batch of lines whole, or says that it did not. What a destination is called, in logs and errors, holds no
-user name, password, path of an address, query or argument, since any of these may be a secret.
+Each takes a batch of lines completely, or raises an error. Logs and errors name a destination without user name,
+password, path of a URL, query and arguments, since any of these may be a secret.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ __all__ = ["COMMAND", "SECONDS", "CommandWitness", "Destination", "FileWitness",
 
 COMMAND = "command:"
 SECONDS = 5.0
-"""How long a command or an address may take for one batch."""
+"""Maximum time of a command or a URL for one batch."""
 
 _SUCCESS = range(200, 300)
 _REDIRECTS = range(300, 400)
 
 
 class Destination(Protocol):
-    """A place that heads are appended to."""
+    """A destination to which heads are appended."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs and errors, without secrets."""
+        """The name for logs and errors, without secrets."""
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines, so that they outlast this process.
+        """Append whole lines durably.
 
         Raises:
-            WitnessError: that did not happen, or is not known to have happened.
+            WitnessError: The lines are not appended, or that is not known.
         """
 
 
@@ -49,11 +49,11 @@ def destination_of(witness: str, *, seconds: float = SECONDS) -> Destination:
     """Return the destination that the key `witness` names.
 
     Args:
-        witness: A path in full, `command:` and a command line, or an http or https address.
-        seconds: How long a command or an address may take.
+        witness: An absolute path, `command:` and a command line, or an http or https URL.
+        seconds: Maximum time of a command or a URL.
 
     Raises:
-        ValueError: it names none; the message does not quote it.
+        ValueError: It names no destination; the message does not quote it.
     """
     if witness.startswith(COMMAND):
         return CommandWitness(_words(witness.removeprefix(COMMAND)), seconds)
@@ -65,9 +65,9 @@ def destination_of(witness: str, *, seconds: float = SECONDS) -> Destination:
         try:
             path = path.expanduser()
         except RuntimeError as error:
-            raise ValueError("it names the home of a user that there is not") from error
+            raise ValueError("it names the home folder of an unknown user") from error
     if scheme or not path.is_absolute() or "\0" in witness:
-        raise ValueError("it is a path in full, command:… or an http(s) address")
+        raise ValueError("it must be an absolute path, command:… or an http(s) address")
     return FileWitness(path)
 
 
@@ -75,9 +75,9 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ValueError("its command line cannot be read: a quotation mark is not closed") from error
+        raise ValueError("its command line has an unclosed quotation mark") from error
     if not words:
-        raise ValueError("it is command: without a command; write command:PROGRAM ARGUMENT …")
+        raise ValueError("it must have a command: write command:PROGRAM ARGUMENT …")
     return words
 
 
@@ -88,12 +88,12 @@ def _address(url: str) -> SplitResult:
     except ValueError:
         named = False
     if not named or any(char.isspace() for char in url):
-        raise ValueError("it is no http(s) address: write https://HOST/PATH")
+        raise ValueError("it must be a valid http(s) address: write https://HOST/PATH")
     return parts
 
 
 class FileWitness:
-    """A file, made with mode 0600; several processes may append to it at once."""
+    """A file with mode 0600, to which several processes may append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,16 +104,16 @@ class FileWitness:
         return str(self.path)
 
     def append(self, lines: bytes) -> None:
-        """Append with one write, and sync. A folder that is missing is not made: its disk may not be mounted."""
+        """Append with one write, and sync. A missing folder is not created, since its disk may not be mounted."""
         try:
             born = not self.path.exists()
-            # Without waiting for a reader, should it be a pipe.
+            # O_RDWR does not wait for a reader if the file is a pipe.
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 write_whole(descriptor, b"\n" + lines if _is_torn(descriptor) else lines)
                 os.fsync(descriptor)
             except OSError as error:
-                # A pipe or a device knows no sync.
+                # A pipe or a device cannot be synced.
                 if error.errno != errno.EINVAL:
                     raise
             finally:
@@ -121,14 +121,14 @@ class FileWitness:
             if born:
                 sync_folder(self.path.parent)
         except FileNotFoundError as error:
-            told = f"cannot append heads to {self.path}: its folder is not there; mount its disk, or make the folder"
-            raise WitnessError(told, kind="FileNotFoundError") from error
+            text = f"cannot append heads to {self.path}: its folder is missing; mount its disk, or create the folder"
+            raise WitnessError(text, kind="FileNotFoundError") from error
         except OSError as error:
             raise WitnessError(str(refused(self.path, "append heads to", error)), kind=type(error).__name__) from error
 
 
 def _is_torn(descriptor: int) -> bool:
-    """Whether the last line has no end: what was cut short must stay a line of its own."""
+    """Whether the last line is incomplete, so that the next line must begin with a line break."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return False
@@ -136,7 +136,7 @@ def _is_torn(descriptor: int) -> bool:
 
 
 class CommandWitness:
-    """A command that is given the lines on standard input, without a shell; exit code 0 says that it has them."""
+    """A command that gets the lines on standard input, without a shell. Exit code 0 confirms them."""
 
     def __init__(self, words: list[str], seconds: float) -> None:
         self._words = words
@@ -149,11 +149,11 @@ class CommandWitness:
 
     @property
     def program(self) -> str:
-        """What is run."""
+        """The program."""
         return self._words[0]
 
     def append(self, lines: bytes) -> None:
-        """Run the command, for a bounded time."""
+        """Run the command with a timeout."""
         import signal
         import subprocess
 
@@ -166,14 +166,14 @@ class CommandWitness:
                 start_new_session=True,
             )
         except (OSError, RuntimeError) as error:
-            told = error.strerror if isinstance(error, OSError) else str(error)
-            raise WitnessError(f"{self.name} cannot be run: {told}", kind=type(error).__name__) from error
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise WitnessError(f"{self.name} cannot be run: {reason}", kind=type(error).__name__) from error
         try:
             process.communicate(lines, timeout=self._seconds)
         except subprocess.TimeoutExpired:
             self._kill(process.pid, signal.SIGKILL)
             process.communicate()
-            # Without a cause: subprocess quotes the arguments in its errors.
+            # No cause, since errors of subprocess quote the arguments.
             raise WitnessError(
                 f"{self.name} took longer than {self._seconds:g} s and was ended", kind="TimeoutExpired"
             ) from None
@@ -188,7 +188,7 @@ class CommandWitness:
 
     @staticmethod
     def _kill(pid: int, signal: int) -> None:
-        """End it and all that it started."""
+        """End the process and its children."""
         import contextlib
 
         with contextlib.suppress(ProcessLookupError):
@@ -196,10 +196,9 @@ class CommandWitness:
 
 
 class UrlWitness:
-    """An address that the lines are posted to; any status from 200 to 299 says that it has them.
+    """A URL to which the lines are posted. A status from 200 to 299 confirms them.
 
-    Written on the standard library's client: it follows no redirects, logs nothing of the address, and needs nothing
-    installed.
+    It uses the standard library's client, which follows no redirects and does not log the URL.
     """
 
     def __init__(self, parts: SplitResult, seconds: float) -> None:
@@ -212,7 +211,7 @@ class UrlWitness:
         parts = self._parts
         port = f":{parts.port}" if parts.port else ""
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        # A path may be a secret as well: those of webhooks are.
+        # The path of a webhook is a secret.
         path = "/…" if parts.path.strip("/") else parts.path
         return f"{parts.scheme}://{host}{port}{path}"
 
@@ -228,9 +227,9 @@ class UrlWitness:
             connection.request("POST", target, lines, self._headers())
             status = connection.getresponse().status
         except (OSError, HTTPException, ValueError) as error:
-            # Without a cause, and in our own words: the library may quote the whole address.
-            told = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-            raise WitnessError(f"{self.name} cannot be reached: {told}", kind=type(error).__name__) from None
+            # No cause, since errors of the library may quote the whole URL.
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+            raise WitnessError(f"{self.name} cannot be reached: {reason}", kind=type(error).__name__) from None
         finally:
             connection.close()
         if status in _REDIRECTS:

@@ -1,4 +1,4 @@
-"""Is the witness up to date, and does it stand apart from the logs? For `doctor`, which sends nothing."""
+"""Witness check for `doctor`: whether the witness is up to date and separate from the logs. It sends nothing."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["examine_witness"]
 
 
 def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:
-    """Say how many of some memories have a newest head that the witness does not have, and why.
+    """Count the memories whose newest head the witness does not have, with a reason.
 
     Args:
-        home: The home folder, in which files keep the logs.
-        witness: What the key `witness` says; it names a destination.
-        scopes: Memories whose logs are sound.
-        clock: Tells which faults are too old to count.
+        home: The home folder.
+        witness: The value of the key `witness`, which names a destination.
+        scopes: Memories with intact logs.
+        clock: Decides which faults have expired.
     """
     destination = destination_of(witness)
-    place = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
-    store, sent, faults = JsonlStore(home), SentHeads(place, destination.name), Faults(place, clock)
+    document = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
+    store, sent, faults = JsonlStore(home), SentHeads(document, destination.name), Faults(document, clock)
     behind, why = 0, ""
     for scope in scopes:
         with suppress(BackstoryError):
             head, last = store.head(scope.stream(LEDGER)), sent.of(scope)
             if head.seq and (last is None or last.ledger != head):
                 behind += 1
-                told = (fault.detail for fault in faults.of(scope) if fault.doing == "witness")
-                why = why or next(told, "")
+                details = (fault.detail for fault in faults.of(scope) if fault.doing == "witness")
+                why = why or next(details, "")
     if behind:
         memories = counted(behind, "memory", "memories")
         hint = f"{destination.name} does not have the newest head of {memories} yet: the next use of one sends it"
@@ -49,10 +49,10 @@ def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Cl
 def _remark(destination: Destination, home: Path) -> str:
     if isinstance(destination, FileWitness):
         if _are_together(destination.path.parent, home):
-            return "it is on the same disk as the logs, where who can change them may reach it, too"
+            return "it is on the same disk as the logs, so an attacker who changes the logs may change it, too"
         return "`verify --all` compares the logs with it"
     if isinstance(destination, CommandWitness) and shutil.which(destination.program) is None:
-        return f"{destination.program} is not found now: install it, or name it by its path in full"
+        return f"{destination.program} is not found: install it, or name it by its absolute path"
     return "it was not tried, and `verify` cannot read it"
 
 

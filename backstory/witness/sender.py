@@ -1,9 +1,9 @@
-"""Witness worker: sends the newest heads of a home's scopes in the background, off the path of the commits.
+"""Head sender: sends the newest heads of a home's scopes to the witness in a background thread.
 
-A commit only notes its scope. One thread per home, started by the first note, waits a little, so that a burst of
-commits is one line, and sends one batch for all scopes that were noted. What a destination did not take stays noted: it
-is tried a few times with growing pauses, then once a minute, and at the end. Only the newest heads are sent then, since
-each hash covers every commit before it. Nothing here blocks or fails a commit.
+A commit only notes its scope. The thread of the home gathers notes for a moment, so that a burst of commits is one
+line, and sends one batch for all noted scopes. A batch that fails stays noted; it is retried a few times with growing
+pauses, then once a minute, and at exit. Only the newest heads are sent, since each hash covers all commits before it.
+Nothing here blocks a commit or makes it fail.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ __all__ = ["AGAIN_SECONDS", "DELAY_SECONDS", "HeadSender"]
 _log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 0.5
-"""How long commits are gathered into one batch."""
+"""Time for which commits are gathered into one batch."""
 AGAIN_SECONDS = 60.0
-"""How long after a batch that failed for good the next one is tried."""
+"""Pause after a batch whose retries all failed."""
 
 _ATTEMPTS = 3
 _PAUSE_SECONDS = (1.0, 8.0)
 _MOST_SCOPES = 1_000
 _READERS_SECONDS = 2.0
-"""How long a process waits at its end for heads that other processes left."""
+"""Time that a process waits at exit for heads of other processes."""
 _FORK_PATIENCE_SECONDS = 1.0
 _DOING = "witness"
 
 
 class HeadSender:
-    """Sends heads to a destination; safe for threads and forks. One that is never closed is told so when it is lost.
+    """Sends heads to a destination. Safe for threads and forks. Its thread ends when it is garbage collected.
 
     Args:
-        store: Where the streams are kept.
-        destination: Where heads are sent to.
-        sent: Remembers what was sent.
-        faults: Where an outage is counted.
+        store: The store of the streams.
+        destination: Where heads are sent.
+        sent: Remembers sent heads.
+        faults: Counts outages.
         clock: Dates the lines.
         delay: Seconds for which commits are gathered.
-        again: Seconds until a batch that failed is tried again.
+        again: Seconds until a failed batch is retried.
     """
 
     def __init__(
@@ -78,35 +78,35 @@ class HeadSender:
         weakref.finalize(self, self._worker.end).atexit = False
 
     def watch(self, writer: Writer) -> None:
-        """Look after a scope that was opened: a process that died may not have sent its last head."""
+        """Note an opened scope, since a killed process may not have sent its last head."""
         self._worker.watch(writer)
 
-    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 a listener's words
+    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the signature of a Listener
         """Note a commit; a `Listener`."""
-        # Where one is noted and not sent yet, this one goes along with it.
+        # A scope that is noted already sends this head, too.
         if self._worker.noted.get(scope) is None:
             self._worker.note(scope, commit.head)
 
     def flush(self, timeout: float) -> bool:
-        """Send what is to be sent, now.
+        """Send all noted heads now.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Maximum seconds to wait.
 
         Returns:
-            Whether the destination has the newest heads of all scopes that are open here.
+            Whether the destination has the newest heads of all open scopes.
         """
         return self._worker.flush(timeout)
 
     def close(self, timeout: float) -> bool:
-        """As `flush`, and end the thread; for what other processes left it is waited 2 seconds at most."""
+        """Flush and end the thread; wait at most 2 seconds for heads of other processes."""
         done = self._worker.flush(timeout, for_others=_READERS_SECONDS)
         self._worker.end()
         return done
 
 
 class _Worker:
-    """What the thread works on; it knows nothing of the sender, so that one that is not held any more can go."""
+    """The state of the thread. It has no reference to the sender, so that an unused sender is garbage collected."""
 
     def __init__(
         self,
@@ -132,30 +132,30 @@ class _Worker:
         _workers.add(self)
 
     def renew(self) -> None:
-        """Begin anew, as in a forked child: what was noted in its parent is the parent's to send."""
+        """Start empty, as in a forked child; the parent sends its own notes."""
         self._changed = threading.Condition()
         self._busy = threading.RLock()
-        """Held while files are read or written, and not while a destination is waited for."""
+        """Held while files are read or written, but not while a destination is called."""
         self._thread: threading.Thread | None = None
         self.noted: dict[Scope, Head | None] = {}
-        """Scopes to look at, each with the head that a commit of this process made, if one did."""
+        """Scopes to check, each with the head of a commit of this process, if there is one."""
         self._begun = 0
-        """The number of the batch that was begun last."""
+        """The number of the last started batch."""
         self._failed = 0
-        """The number of the last batch that failed."""
+        """The number of the last failed batch."""
         self._wanted = 0
-        """The batch that a flush waits for; up to it there are no delays and no further attempts."""
+        """The batch that a flush waits for; up to it there are no delays and no retries."""
         self._sending = False
         self._out = False
-        """Whether the last batch failed, for whatever reason."""
-        self._told = False
-        """Whether it was logged that the destination is out."""
+        """Whether the last batch failed."""
+        self._logged = False
+        """Whether the present outage was logged."""
         self.ending = False
 
-    # Forks: a child has none of its parent's threads, but whatever lock one of them held.
+    # Forks: a child has no threads of its parent, but its locks in the state that they had.
 
     def pause(self) -> bool:
-        """Wait until nothing is half done; False where that takes too long."""
+        """Wait until no file is being used; return False if that takes too long."""
         return self._busy.acquire(timeout=_FORK_PATIENCE_SECONDS)
 
     def resume(self) -> None:
@@ -165,22 +165,22 @@ class _Worker:
     # Noting.
 
     def watch(self, writer: Writer) -> None:
-        """Look after a scope."""
+        """Note an opened scope."""
         with self._changed:
             self._watched[writer.scope] = writer
         self.note(writer.scope, None)
 
     def note(self, scope: Scope, head: Head | None) -> None:
-        """Note a scope, and see that the thread is there."""
+        """Note a scope, and wake the thread."""
         with self._changed:
             self._put(scope, head)
-            self._see_to_it()
+            self._wake()
 
     def _put(self, scope: Scope, head: Head | None) -> None:
         self.noted[scope] = head or self.noted.get(scope)
 
-    def _see_to_it(self) -> bool:
-        """Wake the thread, or start it; False where none can start, as when the interpreter ends."""
+    def _wake(self) -> bool:
+        """Wake the thread, or start it; False if none can start, as at the exit of the interpreter."""
         self._changed.notify_all()
         self._thread = self._thread or start_thread("backstory-witness", self._run)
         return self._thread is not None
@@ -192,8 +192,8 @@ class _Worker:
             done = False
             try:
                 done = self._deliver(batch)
-            except Exception:  # noqa: BLE001 the thread outlives whatever a store does to it
-                _log.exception("heads were not sent to the witness, which is safe; please report this")
+            except Exception:  # noqa: BLE001 an error of a store must not end the thread
+                _log.exception("heads were not sent to the witness; the commits are safe; please report this")
             finally:
                 self._settle(batch, done)
 
@@ -238,7 +238,7 @@ class _Worker:
     # Flushing.
 
     def flush(self, timeout: float, *, for_others: float | None = None) -> bool:
-        """Send everything; `for_others` bounds the seconds where this process made none of the commits."""
+        """Send everything; `for_others` limits the seconds if all notes are about commits of other processes."""
         end = time.monotonic() + timeout
         with self._changed:
             for scope in list(self._watched):
@@ -247,7 +247,7 @@ class _Worker:
                 end = min(end, time.monotonic() + for_others)
             while self.noted or self._sending:
                 wanted = self._wanted = self._begun + 1
-                if not self._see_to_it():
+                if not self._wake():
                     return self._inline()
                 left = end - time.monotonic()
                 self._changed.wait_for(lambda: self._is_idle() or self._failed >= wanted, left)  # noqa: B023
@@ -265,7 +265,7 @@ class _Worker:
         return done
 
     def end(self) -> None:
-        """Have the thread end once it has tried what it has, without waiting for it."""
+        """Make the thread end after its present notes, without waiting for it."""
         with self._changed:
             self.ending = True
             self._changed.notify_all()
@@ -273,7 +273,7 @@ class _Worker:
     # Sending.
 
     def _deliver(self, batch: Mapping[Scope, Head | None]) -> bool:
-        """Send a batch; True where nothing of it is left to be sent."""
+        """Send a batch; return whether nothing of it is left."""
         done = True
         heads: dict[Scope, tuple[Head, Head]] = {}
         for scope, head in batch.items():
@@ -281,11 +281,11 @@ class _Worker:
                 with self._busy:
                     found = self._newest(scope, head)
             except CorruptLogError as error:
-                # Nothing of a damaged log is sent. Its users are told of the damage, and `verify` says where.
+                # A damaged log sends nothing. Its users get an error, and `verify` shows the damage.
                 _log.debug("the head of %s cannot be sent: %s", scope, error)
                 continue
             except (BackstoryError, OSError) as error:
-                # A reader of a home that cannot be written has made no commit, and need not send one.
+                # A process without a commit of its own need not send one.
                 _log.debug("the head of %s cannot be read: %s", scope, error)
                 done = done and head is None
                 continue
@@ -294,7 +294,7 @@ class _Worker:
         return (not heads or self._send(heads)) and done
 
     def _newest(self, scope: Scope, noted: Head | None) -> tuple[Head, Head] | None:
-        """Return the heads of both streams, as far as they are durable; None where they were sent, or are none."""
+        """Return the durable heads of both streams; None if they were sent already or the streams are empty."""
         ledger, transcript = (self._store.head(scope.stream(kind)) for kind in (LEDGER, TRANSCRIPT))
         last = self._sent.of(scope)
         known = {noted} if last is None else {noted, last.ledger, last.transcript}
@@ -302,7 +302,7 @@ class _Worker:
             ledger.seq or transcript.seq
         ):
             return None
-        # What is being written may be cut off again if its sync fails: it must not be witnessed before.
+        # A line whose sync fails may be cut off again, so a head must be durable before it is sent.
         if ledger.seq and ledger not in known:
             ledger = self._store.settled_head(scope.stream(LEDGER))
         if transcript.seq and transcript not in known:
@@ -324,11 +324,11 @@ class _Worker:
         )
         try:
             retrying(self._destination.append, lines)
-        except Exception as error:  # noqa: BLE001 the thread outlives whatever a destination does to it
+        except Exception as error:  # noqa: BLE001 an error of a destination must not end the thread
             with self._busy:
-                self._tell(error, heads)
+                self._report(error, heads)
             return False
-        self._told = False
+        self._logged = False
         with self._busy:
             for scope, (ledger, transcript) in heads.items():
                 self._sent.put(scope, ledger, transcript)
@@ -339,16 +339,16 @@ class _Worker:
         with self._changed:
             self._changed.wait_for(self._is_tried_once, seconds)
 
-    def _tell(self, error: Exception, heads: Mapping[Scope, tuple[Head, Head]]) -> None:
-        """Count an outage in each scope, and log it once: a witness that is out is out for all of them."""
+    def _report(self, error: Exception, heads: Mapping[Scope, tuple[Head, Head]]) -> None:
+        """Count an outage in each scope, and log it once."""
         if isinstance(error, WitnessError):
-            kind, told = error.kind, f"{error}; the commits are safe, and their head is sent later"
+            kind, detail = error.kind, f"{error}; the commits are safe, and their head is sent later"
         else:
-            kind, told = type(error).__name__, "the commits are safe; please report this"
-            _log.debug("the witness failed in a way that was not foreseen", exc_info=error)
+            kind, detail = type(error).__name__, "the commits are safe; please report this"
+            _log.debug("the witness failed unexpectedly", exc_info=error)
         for scope in heads:
-            self._faults.count(scope, _DOING, kind, told, log=not self._told)
-            self._told = True
+            self._faults.count(scope, _DOING, kind, detail, log=not self._logged)
+            self._logged = True
 
 
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()

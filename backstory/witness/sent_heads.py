@@ -1,7 +1,7 @@
 """Sent heads: which heads of a scope the witness has, kept in `witness.json` beside memory.json.
 
-So the next process sends what a killed one did not, and sends nothing twice without need. Losing the file costs one
-more line at the witness and nothing else: it is not synced. It holds hashes and no content, so it outlasts an erasure.
+With it the next process sends what a killed one did not, and avoids duplicates. The file is not synced: losing it only
+sends one head again. It holds hashes and no content, so an erasure keeps it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The heads that were sent last; `to` is the name of the destination."""
+    """The last sent heads; `to` is the name of the destination."""
 
     version: int
     to: str
@@ -31,14 +31,14 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class SentHeads:
-    """The witness.json of each scope of a home; `document` says where a scope's memory.json lies."""
+    """The witness.json of each scope; `document` returns the path of a scope's memory.json."""
 
     def __init__(self, document: Callable[[Scope], Path], to: str) -> None:
         self._document = document
         self._to = to
 
     def of(self, scope: Scope) -> Sent | None:
-        """Return what was sent last to this destination; None where that is nothing, or is not known."""
+        """Return the last heads sent to this destination; None if there are none or the file cannot be read."""
         path = self._path(scope)
         try:
             sent = msgspec.json.decode(path.read_bytes(), type=Sent)
@@ -50,7 +50,7 @@ class SentHeads:
         return sent if sent.to == self._to else None
 
     def put(self, scope: Scope, ledger: Head, transcript: Head) -> None:
-        """Remember what was sent."""
+        """Remember sent heads."""
         path = self._path(scope)
         try:
             put_in_place(path, msgspec.json.encode(Sent(1, self._to, ledger, transcript)))

@@ -1,4 +1,4 @@
-"""Signed notes over heads: Ed25519, in the C2SP signed-note form that transparency logs use.
+"""Signed notes of heads: Ed25519 in the C2SP signed-note format of transparency logs.
 
 A note is a text, an empty line, and signature lines. The text of a head's note has the lines of a C2SP checkpoint:
 
@@ -9,8 +9,8 @@ A note is a text, an empty line, and signature lines. The text of a head's note 
 
     — example.com/ada Az3grlgt…                      key name, and base64 of the 4-byte key id and the signature
 
-The hash is the hash of a chain, not the root of a Merkle tree: it has no inclusion proofs. The library behind it is
-`cryptography`, which comes with the extra [signing] and is loaded when it is needed.
+The hash is the hash of a chain, not the root of a Merkle tree, so there are no inclusion proofs. The extra [signing]
+installs the library `cryptography`, which is loaded on first use.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _TRANSCRIPT = re.compile(r"transcript (\S+) (\S+)")
 
 
 class KeyPair(msgspec.Struct, frozen=True):
-    """A key to sign with, which is secret, and the one to verify with, both as notes spell them."""
+    """A private key to sign with and a public key to verify with, in the spelling of notes."""
 
     private: str
     public: str
 
 
 class HeadNote(msgspec.Struct, frozen=True):
-    """What the text of a head's note says; `transcript` is None where it names none."""
+    """The content of a head's note; `transcript` is None if it has none."""
 
     origin: str
     ledger: Head
@@ -62,14 +62,11 @@ def new_key(name: str) -> KeyPair:
     """Make a new Ed25519 key pair.
 
     Args:
-        name: Who signs, as a URL without its scheme: `example.com/ada`. No spaces and no plus signs.
-
-    Returns:
-        Both keys.
+        name: The signer, as a URL without its scheme: `example.com/ada`. No spaces and no plus signs.
 
     Raises:
-        InputError: the name is empty, or holds a space, a plus sign or a control character.
-        ConfigError: the extra [signing] is not installed.
+        InputError: The name is empty, or holds a space, a plus sign or a control character.
+        ConfigError: The extra [signing] is not installed.
     """
     _must_be_name(name)
     private = _ed25519().generate()
@@ -84,15 +81,15 @@ def sign_text(text: str, private: str) -> str:
     """Sign a text.
 
     Args:
-        text: What is signed; it ends in a line feed.
-        private: The key, `PRIVATE+KEY+name+id+base64`.
+        text: The text, which ends in a line feed.
+        private: The private key, `PRIVATE+KEY+name+id+base64`.
 
     Returns:
         The note.
 
     Raises:
-        InputError: the key is none, or the text is none that a note can have.
-        ConfigError: the extra [signing] is not installed.
+        InputError: The key or the text is invalid.
+        ConfigError: The extra [signing] is not installed.
     """
     name, key = _private_key(private)
     _must_be_text(text, "the text")
@@ -105,14 +102,14 @@ def open_note(note: str, public: str) -> str | None:
 
     Args:
         note: The note.
-        public: The key that is trusted, `name+id+base64`.
+        public: The trusted key, `name+id+base64`.
 
     Returns:
-        The text that was signed; None where the key has not signed it, or not this text.
+        The signed text; None if the key has no valid signature of it.
 
     Raises:
-        InputError: the note or the key is none.
-        ConfigError: the extra [signing] is not installed.
+        InputError: The note or the key is invalid.
+        ConfigError: The extra [signing] is not installed.
     """
     name, key = _public_key(public)
     text, signatures = _parted(note)
@@ -121,7 +118,7 @@ def open_note(note: str, public: str) -> str | None:
     known = _key_id(name, key.public_bytes_raw())
     mine = [made[_ID_BYTES:] for signer, made in signatures if signer == name and made[:_ID_BYTES] == known]
     try:
-        # A note with one signature of a known key that does not hold is refused whole, as the format asks.
+        # The format requires that one invalid signature of a known key refuses the whole note.
         for signature in mine:
             key.verify(signature, text.encode())
     except InvalidSignature:
@@ -130,7 +127,7 @@ def open_note(note: str, public: str) -> str | None:
 
 
 def head_text(scope: Scope, ledger: Head, transcript: Head) -> str:
-    """Spell the heads of a scope's two streams as the text of a note."""
+    """Return the heads of a scope's two streams as the text of a note."""
     lines = [origin_of(scope), str(ledger.seq), _base64(bytes.fromhex(ledger.hash))]
     if transcript.seq:
         lines.append(f"transcript {transcript.seq} {_base64(bytes.fromhex(transcript.hash))}")
@@ -138,10 +135,10 @@ def head_text(scope: Scope, ledger: Head, transcript: Head) -> str:
 
 
 def read_head_text(text: str) -> HeadNote:
-    """Read the text of a head's note; extension lines that are not known are passed over.
+    """Read the text of a head's note; unknown extension lines are ignored.
 
     Raises:
-        InputError: it is not the text of a checkpoint.
+        InputError: It is not the text of a checkpoint.
     """
     lines = text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines):  # noqa: PLR2004 origin, size, hash
@@ -151,7 +148,7 @@ def read_head_text(text: str) -> HeadNote:
 
 
 def origin_of(scope: Scope) -> str:
-    """The origin line of a scope's notes: no two scopes have the same."""
+    """Return the origin line of a scope's notes, which is unique to the scope."""
     return f"backstory/{scope.folder or 'global'}"
 
 
@@ -166,7 +163,7 @@ def _head(seq: str, digest: str) -> Head:
 
 
 def _parted(note: str) -> tuple[str, list[tuple[str, bytes]]]:
-    """Part a note into its text and its signatures."""
+    """Split a note into its text and its signatures."""
     _must_be_text(note, "the note")
     text, gap, rest = note.rpartition("\n\n")
     lines = rest.removesuffix("\n").split("\n")
@@ -189,7 +186,7 @@ def _must_be_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{what} holds a lone surrogate, which no note can") from error
+        raise InputError(f"{what} must not contain a lone surrogate") from error
 
 
 # Keys.
@@ -203,7 +200,7 @@ def _must_be_name(name: str) -> None:
 
 
 def _private_key(spelled: str) -> tuple[str, Ed25519PrivateKey]:
-    # What is wrong with it is not quoted: it is a secret.
+    # The messages do not quote the key, which is a secret.
     wrong = "this is not a private key for notes, PRIVATE+KEY+name+id+base64: make one with `keygen`"
     spelled = spelled.strip()
     if not spelled.startswith(_PRIVATE):
@@ -218,8 +215,8 @@ def _private_key(spelled: str) -> tuple[str, Ed25519PrivateKey]:
 def _public_key(spelled: str) -> tuple[str, Ed25519PublicKey]:
     spelled = spelled.strip()
     if spelled.startswith(_PRIVATE):
-        # It is not quoted: it is a secret.
-        raise InputError("this is a private key: notes are verified with the public one, which `keygen` printed")
+        # The message does not quote the key, which is a secret.
+        raise InputError("this is a private key: verify notes with the public one, which `keygen` printed")
     wrong = f"{spelled[:80]!r} is not a key to verify notes with, name+id+base64: see `keygen`"
     name, digits, raw = _key_parts(spelled, wrong)
     if _key_id(name, raw).hex() != digits:

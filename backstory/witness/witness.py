@@ -1,4 +1,4 @@
-"""A home's witness: where heads are sent, and what of them can be read back."""
+"""Witness of a home: sends heads, and reads them back for `verify`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Witness:
     """The witness of one home.
 
     Args:
-        witness: What the key `witness` says.
-        store: Where the streams are kept.
-        document: Says where a scope's memory.json lies.
-        faults: Where an outage is counted.
+        witness: The value of the key `witness`.
+        store: The store of the streams.
+        document: Returns the path of a scope's memory.json.
+        faults: Counts outages.
         clock: Dates the lines.
 
     Raises:
@@ -41,16 +41,16 @@ class Witness:
         self.sender = HeadSender(store, self.destination, self._sent, faults, clock)
 
     def sent(self, scope: Scope) -> Head | None:
-        """Return the last head of a scope's ledger that was sent; None where none was."""
+        """Return the last head of a scope's ledger that was sent; None if none was."""
         sent = self._sent.of(scope)
         return None if sent is None else sent.ledger
 
     def read(self, scope: Scope) -> Witnessed:
-        """Return what the witness has of a scope, for `verify`; a command or an address cannot be read."""
-        # Before the file is read: what is sent meanwhile may be missing in it.
+        """Return the heads that the witness has of a scope; only a file can be read."""
+        # Read this before the file, since a head that is sent in between may be missing in the file.
         sent = self.sent(scope)
         if self._file is not None:
             return self._file.read(scope, sent)
         name = self.destination.name
-        note = f"heads are sent to {name}, which verify cannot read: give it one from there with --expect-head"
+        note = f"heads are sent to {name}, which verify cannot read: pass one from there with --expect-head"
         return Witnessed(name, Heads(), Heads(), (), (note,))

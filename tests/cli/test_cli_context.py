@@ -44,7 +44,7 @@ def test_what_the_talk_is_about_comes_first_and_the_rest_is_told_of(story: Cli) 
     assert found["facts"] == ["fact_2_0"]
     assert found["tokens"] <= found["max_tokens"] == fewer
     told = story.run("context", "--for", "Rust", "--max-tokens", fewer).stderr
-    assert told.strip().endswith(f"found no room in {fewer} tokens: 1 fact")
+    assert told.strip().endswith(f"did not fit into {fewer} tokens: 1 fact")
 
 
 def test_whatever_found_no_room_is_told_of(cli: Cli) -> None:
@@ -58,7 +58,7 @@ def test_whatever_found_no_room_is_told_of(cli: Cli) -> None:
         )
     assert cli.run("context", "--thread", "t1").stderr == ""
     told = cli.run("context", "--thread", "t1", "--max-tokens", "1").stderr
-    assert told.strip().endswith("found no room in 1 tokens: 1 fact, 1 section, 1 summary")
+    assert told.strip().endswith("did not fit into 1 tokens: 1 fact, 1 section, 1 summary")
     found = cli.json("context", "--thread", "t1", "--max-tokens", "1")
     assert [found[key] for key in ("left_out", "sections_left_out", "summaries_left_out")] == [1, 1, 1]
     assert cli.json("context", "--max-tokens", "1")["summaries_left_out"] == 0

@@ -12,7 +12,7 @@ from commandline import Cli, fact
 from typer.testing import CliRunner, Result
 
 from backstory.cli.app import app
-from backstory.cli.demo import _surroundings
+from backstory.cli.demo import _environment
 from backstory.config.loading import load_settings
 from backstory.handle import MemoryHandle
 from backstory.home import Backstory
@@ -52,7 +52,7 @@ def test_it_tells_the_story_and_says_that_it_is_recorded(tmp_path: Path) -> None
         "$ backstory --user ada revert 3",
         "+ Ada is severely allergic to peanuts",
         "$ backstory --user ada why fact_2_0",
-        "came back",
+        "restored",
         "- [context | 0.98] Ada is severely allergic to peanuts",
         "$ backstory --user ada verify",
         "ok: 4 commits and 8 turns",
@@ -129,7 +129,7 @@ def test_live_with_a_model_that_understands(model) -> None:
     out = demo("demo", "--live").stdout
     assert "$ backstory --user ada fact remove fact_2_1" in out
     assert "$ backstory --user ada revert 4" in out
-    assert "came back" in out
+    assert "restored" in out
 
 
 def test_live_with_a_model_that_learns_nothing_says_so(model) -> None:
@@ -181,6 +181,6 @@ def test_the_heads_of_the_story_go_to_nobodys_witness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, live: bool
 ) -> None:
     monkeypatch.setenv("BACKSTORY_WITNESS", str(tmp_path / "heads.jsonl"))
-    with _surroundings(tmp_path / "home", live=live):
+    with _environment(tmp_path / "home", live=live):
         assert not load_settings({"memory": {"witness": str(tmp_path / "heads.jsonl")}}).settings.witness
     assert os.environ["BACKSTORY_WITNESS"] == str(tmp_path / "heads.jsonl")

@@ -62,7 +62,7 @@ def test_nothing_of_others_is_written_over_unless_that_is_wanted(story: Cli, her
     notes.write_text("my notes")
     (here / "empty.svg").touch()
     message = story.error("graph", "--out", "notes.html", code=2)
-    assert "notes.html is there already" in message
+    assert "notes.html exists and is not" in message
     assert "--force" in message
     assert notes.read_text() == "my notes"
     story.run("graph", "--out", "empty.svg")

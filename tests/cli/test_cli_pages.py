@@ -14,9 +14,9 @@ import pytest
 from commandline import Cli, fact, reply, said
 from rich.console import Console
 
+from backstory.cli.pages.history import refusal_table, why_page
 from backstory.cli.pages.labels import cause_in_words
 from backstory.cli.pages.page import Column, PlainPage, RichPage, clean, one_line
-from backstory.cli.pages.stories import refusal_table, why_story
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import Fact
 from backstory.projections.history.audit import Birth, Evidence, Why
@@ -122,8 +122,8 @@ def test_the_log_says_when_why_and_by_whom(story: Cli) -> None:
     [
         (Cause(kind="import"), "import"),
         (Cause(kind="import", action="save"), "saved document"),
-        (Cause(kind="import", action="home", origin="/deer/users/ada"), "taken over from /deer/users/ada"),
-        (Cause(kind="import", action="home"), "taken over"),
+        (Cause(kind="import", action="home", origin="/deer/users/ada"), "imported from /deer/users/ada"),
+        (Cause(kind="import", action="home"), "imported"),
         (Cause(kind="manual", action="save"), "by hand: save"),
     ],
 )
@@ -138,17 +138,17 @@ def test_why_is_a_story(story: Cli) -> None:
     assert "| Noted." not in live
     gone = story.run("why", "fact_2_1").stdout
     for part in (
-        "No words were cited",
+        "The model cited no evidence",
         "| Noted.",
         "removed",
         "model (moved)",
-        "Gone since commit 3",
+        "Removed with commit 3",
         "backstory revert 3",
     ):
         assert part in gone
     story.run("revert", "3")
     back = story.run("why", "fact_2_1").stdout
-    assert "came back" in back
+    assert "restored" in back
     assert "in memory now" in back
 
 
@@ -190,19 +190,19 @@ def test_the_pages_say_what_a_review_did(upkeep: Cli) -> None:
     assert "~ User likes tea: without a lifetime of its own, instead of 551 days" in upkeep.run("diff", "3", "2").stdout
     page = upkeep.run("why", "fact_2_0").stdout
     assert "removed after review  extraction: moved away" in page
-    assert "Gone since commit 3" in page
+    assert "Removed with commit 3" in page
 
 
 def test_why_of_a_merged_fact_names_its_sources_and_their_words_and_theirs_name_it(upkeep: Cli) -> None:
     merged = upkeep.run("why", "fact_4_10000").stdout
-    for part in ("Merged from fact_2_1, fact_2_2.", "The words behind those; where none were cited", "words of t1"):
+    for part in ("Merged from fact_2_1, fact_2_2.", "Evidence of those; all turns", "words of t1"):
         assert part in merged
     assert "that update read these" not in merged
     assert "words of t3" not in merged
     source = upkeep.run("why", "fact_2_2").stdout
     assert "confirmed once" in source
     assert "merged into fact_4_10000  extraction\n" in source
-    assert "Merged into fact_4_10000 with commit 4; `backstory revert 4` would undo that." in source
+    assert "Merged into fact_4_10000 with commit 4; `backstory revert 4` undoes that." in source
     assert "consolidated" not in source
 
 
@@ -211,8 +211,8 @@ def test_the_words_that_the_sources_of_a_merged_fact_cited_are_said_to_be_theirs
 ) -> None:
     words = (Evidence("1", "t1", "user", "I like tea.", ""),)
     born = Birth(4, "", Cause(kind="extraction"))
-    for sources, heading in (("f", "The words behind those:"), ("", "From these words:")):
-        why_story(PlainPage(), Why("f4", tea(consolidated_from=tuple(sources)), True, born, words, True, (), None))
+    for sources, heading in (("f", "Evidence of those:"), ("", "Evidence:")):
+        why_page(PlainPage(), Why("f4", tea(consolidated_from=tuple(sources)), True, born, words, True, (), None))
         assert heading in capsys.readouterr().out.splitlines()
 
 
@@ -234,7 +234,7 @@ def test_the_policy_is_spelled_as_configuration_spells_it(story: Cli) -> None:
 
 def test_what_is_remembered_is_named_where_it_is_asked_why_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     refusal_table(PlainPage(), (), [tea()])
-    assert capsys.readouterr().out == "This is remembered: User likes tea  fact_2\n"
+    assert capsys.readouterr().out == "This is in memory: User likes tea  fact_2\n"
 
 
 def test_a_difference_has_its_signs(story: Cli) -> None:
@@ -286,10 +286,10 @@ def test_the_other_pages(story: Cli) -> None:
     file = story.file("doc", {"facts": [{"content": "User likes tea", "confidence": 0.9}]})
     assert "1 fact in memory now" in story.run("import", file).stdout
     assert story.run("scopes").stdout.splitlines()[1].split() == ["-", "-", "8", "1"]
-    assert story.run("retry", "--replies", os.devnull).stdout == "nothing was tried again\n"
+    assert story.run("retry", "--replies", os.devnull).stdout == "nothing was retried\n"
     assert story.run("extract", "--replies", os.devnull).stdout == "nothing was pending\n"
     assert "There would be" in story.run("what-if", "--threshold", "0.1").stdout
-    assert "Nothing like it" in story.run("why-not", "zzz", code=1).stdout
+    assert "No fact like it" in story.run("why-not", "zzz", code=1).stdout
     for words in (["--user", "new", "log"], ["--user", "new", "threads"], ["--user", "new", "show"]):
         assert story.run(*words).stdout.strip()
 

@@ -24,7 +24,7 @@ def made(cli: Cli) -> tuple[Path, Path, Path]:
 
 def test_a_head_is_signed_and_verified_from_files(story: Cli) -> None:
     _, public, note = made(story)
-    assert "both chains hold" in story.run("verify", "--note", note, "--key", public).stdout
+    assert "both hash chains are intact" in story.run("verify", "--note", note, "--key", public).stdout
     assert story.json("verify", "--note", note, "--key", public.read_text().strip())["ok"]
     assert story.json("verify", "--note", "-", "--key", public, piped=note.read_bytes())["ok"]
     text = open_note(note.read_text(encoding="utf-8"), public.read_text())
@@ -54,7 +54,7 @@ def test_a_key_is_private_new_and_not_printed(cli: Cli) -> None:
     assert file.read_text().startswith(f"PRIVATE+KEY+{NAME}+")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = file.read_text()
-    assert "not overwritten" in cli.error("keygen", NAME, file, code=2)
+    assert "never overwritten" in cli.error("keygen", NAME, file, code=2)
     assert file.read_text() == before
     assert "cannot write the key" in cli.error("keygen", NAME, cli.folder / "no" / "such", code=3)
     assert "example.com/ada" in cli.error("keygen", "a b", cli.folder / "other.key", code=2)

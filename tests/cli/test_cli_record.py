@@ -19,8 +19,8 @@ def contents(cli: Cli, thread: str = "t") -> list[str]:
     ("line", "told"),
     [
         ('{"role":', "no JSON"),
-        ("[1]", "no object"),
-        ('"words"', "no object"),
+        ("[1]", "must be an object"),
+        ('"words"', "must be an object"),
         ('{"thread_id":"t","role":"boss","content":"x"}', "boss"),
         ('{"thread_id":"t","content":"x"}', "role"),
         ('{"thread_id":"t","role":"user","content":7}', "content"),

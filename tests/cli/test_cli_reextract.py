@@ -54,7 +54,7 @@ def test_reextract_shows_both_side_by_side(story: Cli, model: Model) -> None:
     assert rows["refused: threshold"] == ["1", "0"]
     assert rows["facts"] == ["2", "1"]
     assert "+ User drinks tea" in page
-    assert "Not all was asked: the cap was reached; both are as of commit 2." in page
+    assert "Stopped at the limit: both columns are as of commit 2." in page
     assert "There would be 1 fact. Nothing was written." in page
 
 
@@ -120,8 +120,8 @@ def sets(settings: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("gate_enabled=0", "it is true or false"),
-        ("gate_enabled=", "it is true or false"),
+        ("gate_enabled=0", "must be true or false"),
+        ("gate_enabled=", "must be true or false"),
         ("max_facts=many", "a whole number"),
         ("max_facts=2.5", "a whole number"),
         ("eviction_access_half_life_days=long", "a number"),
@@ -147,7 +147,7 @@ def test_a_model_that_fails_is_told_of_with_its_reason_and_exit_code(
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("BACKSTORY_MAX_ATTEMPTS", "1")
     page = story.run("reextract", code=1).stdout
-    assert "No update came through" in page
+    assert "No update succeeded" in page
     assert "No difference" not in page
     assert "the last call that failed said: " in page
     told = json.loads(story.run("--json", "reextract", code=1).stdout)

@@ -53,7 +53,7 @@ def test_search_in_turns_gives_the_hosts_ids_and_where_they_were_said(talk: Cli)
 @pytest.mark.parametrize("query", ["zebra", ""])
 def test_where_nothing_is_alike_the_answer_is_no(story: Cli, query: str) -> None:
     assert story.json("search", query, code=1) == []
-    assert "Nothing like that" in story.run("search", query, code=1).stdout
+    assert "Nothing was found" in story.run("search", query, code=1).stdout
 
 
 def test_nothing_is_made_by_looking(cli: Cli) -> None:
@@ -154,7 +154,7 @@ def test_search_says_how_far_meaning_is_until_it_is_there(story: Cli) -> None:
     assert len(json.loads(before.stdout)) == 1
     assert "0 of 4 turns" in story.run("search", "Bergen", "--in", "turns").stderr
     assert story.json("embed") == {"model": "all-alike", "embedded": 6, "total": 6, "new": 6}
-    assert "has read 6 of 6 facts and turns, 0 now" in story.run("embed").stdout
+    assert "has embedded 6 of 6 facts and turns, 0 now" in story.run("embed").stdout
     after = story.run("search", "Bergen", "--explain")
     assert after.stderr == ""
     assert "1. by meaning, similarity 1.000" in after.stdout
@@ -173,7 +173,7 @@ def test_what_meaning_alone_brought_in_is_marked(story: Cli) -> None:
     first, second = story.json("search", "Bergen")
     assert "byMeaning" not in first
     assert second["byMeaning"] is True
-    assert "the nearest by meaning always come" in " ".join(story.run("search", "--help").stdout.split())
+    assert "the nearest results by meaning always appear" in " ".join(story.run("search", "--help").stdout.split())
 
 
 @pytest.mark.usefixtures("embedder")
@@ -186,8 +186,8 @@ def test_a_query_that_says_nothing_finds_nothing_with_a_model_too(story: Cli) ->
 def test_embed_may_stop_and_go_on(story: Cli) -> None:
     stopped = story.run("--json", "embed", "--timeout", "0")
     assert json.loads(stopped.stdout) == {"model": "all-alike", "embedded": 0, "total": 6, "new": 0}
-    assert stopped.stderr == "backstory: stopped after 0 s with 0 of 6 read; run it again\n"
-    assert "stopped after 0 s with 0 of 6 read" in story.run("embed", "--timeout", "0", "--all").stderr
+    assert stopped.stderr == "backstory: stopped after 0 s with 0 of 6 embedded; run it again\n"
+    assert "stopped after 0 s with 0 of 6 embedded" in story.run("embed", "--timeout", "0", "--all").stderr
     done = story.run("--json", "embed", "--timeout", "60")
     assert json.loads(done.stdout)["new"] == 6
     assert done.stderr == ""
@@ -216,7 +216,7 @@ def test_all_of_a_home_shares_the_time(story: Cli, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Model, "passages", passages)
     monkeypatch.setattr("backstory.cli.verbs.search.time", SimpleNamespace(monotonic=lambda: now[0]))
     told = story.run("embed", "--all", "--timeout", "70").stderr
-    assert "stopped after 70 s with 6 of 7 read" in told
+    assert "stopped after 70 s with 6 of 7 embedded" in told
     assert len(given) == 2
 
 

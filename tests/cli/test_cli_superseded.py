@@ -17,7 +17,7 @@ def test_turns_on_the_command_line(cli: Cli) -> None:
     assert cli.json("record", file, "--thread", "t")["turns"] == 4
     less = cli.file("less", *TALK[:2])
     told = cli.run("record", less, "--thread", "t", "--replace").stdout
-    assert "2 turns stand no longer" in told
+    assert "2 turns superseded" in told
     assert [turn["id"] for turn in cli.json("turns", "t")] == ["t1", "t2"]
     gone = cli.json("turns", "t", "--superseded")
     assert [(turn["id"], turn["n"], turn["reason"], turn["proven"]) for turn in gone] == [

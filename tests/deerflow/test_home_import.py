@@ -17,7 +17,7 @@ import yaml
 from fakes import FakeClock, open_home
 from older import Installed, created, empty, fact, open_storage
 
-from backstory.deerflow.home_import import bring_over, settle
+from backstory.deerflow.home_import import import_if_due, import_once
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, StoreError
 from backstory.ledger.core.events import CandidateRejected, FactAdded
@@ -103,7 +103,7 @@ def faults(bs: Backstory, user: str | None = None, agent: str | None = None) -> 
 )
 def test_each_memory_gets_its_own_part_in_one_commit_that_says_from_where(bs, deer, user, agent, expected):
     before = seen(deer)
-    assert bring_over(bs, deer, user, agent) is True
+    assert import_once(bs, deer, user, agent) is True
     assert contents(bs, user, agent) == expected
     newest, genesis = bs.memory(user, agent).log()
     assert genesis.cause.kind == "genesis"
@@ -112,7 +112,7 @@ def test_each_memory_gets_its_own_part_in_one_commit_that_says_from_where(bs, de
 
 
 def test_sections_ids_and_times_come_along(bs, deer):
-    bring_over(bs, deer, "ada", None)
+    import_once(bs, deer, "ada", None)
     document = bs.memory("ada").document()
     assert document.user.work_context.summary == "Builds compilers."
     assert [(one.id, one.created_at, one.source) for one in document.facts] == [
@@ -121,7 +121,7 @@ def test_sections_ids_and_times_come_along(bs, deer):
 
 
 def test_for_an_agent_the_users_memory_comes_too_since_it_is_read_until_there_is_another(bs, deer):
-    assert bring_over(bs, deer, "ada", "idle") is False
+    assert import_once(bs, deer, "ada", "idle") is False
     assert [one.content for one in bs.memory("ada", "idle").facts()] == ["Likes tea", "Lives in Oslo"]
     assert contents(bs, "ada", "idle") == []
     assert bs.memory("ada", "idle").head().seq == 0
@@ -132,15 +132,15 @@ def test_a_user_without_a_folder_does_not_get_what_was_said_to_nobody_in_particu
     write(old / "memory.json", "Nobody's.", fact("fact_root", "Said to nobody"))
     (old / "users").mkdir()
     for user in ("eve", "users", "..", "memory.json", "x" * 900):
-        assert bring_over(bs, old, user, None) is False
+        assert import_once(bs, old, user, None) is False
         assert contents(bs, user) == []
         assert faults(bs, user) == {}
-    assert bring_over(bs, old, None, None) is True
+    assert import_once(bs, old, None, None) is True
 
 
 def test_a_folder_that_is_another_persons_by_deerflows_spelling_is_not_taken_for_ours(bs, deer):
     write(deer / "users/_41/memory.json", "Somebody else.", fact("fact_x", "Not A's"))
-    assert bring_over(bs, deer, "A", None) is False
+    assert import_once(bs, deer, "A", None) is False
     assert contents(bs, "A") == []
 
 
@@ -148,31 +148,31 @@ def test_a_name_that_deerflow_had_to_change_is_found_under_what_it_made_of_it(bs
     name = "ada@example.com"
     folder = f"ada-example-com-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     write(deer / "users" / folder / "memory.json", "Mails.", RUST)
-    assert bring_over(bs, deer, name, None) is True
+    assert import_once(bs, deer, name, None) is True
     assert contents(bs, name) == ["Writes Rust"]
 
 
 def test_our_own_home_is_never_taken_for_deerflows(bs, deer):
-    bring_over(bs, deer, "ada", None)
+    import_once(bs, deer, "ada", None)
     bs.memory("ada").flush()
     with open_home(deer / "other") as other:
-        assert bring_over(other, bs.home, "ada", None) is True
+        assert import_once(other, bs.home, "ada", None) is True
     with open_home(deer / "backstory") as again:
-        assert bring_over(again, again.home / "users/ada", None, None) is False
-        assert bring_over(again, again.home, None, None) is False
+        assert import_once(again, again.home / "users/ada", None, None) is False
+        assert import_once(again, again.home, None, None) is False
         assert contents(again, None) == []
 
 
 def test_one_file_can_be_all_that_deerflow_has(bs, tmp_path):
     path = write(tmp_path / "one/mine.json", "Works.", TEA)
-    assert bring_over(bs, path, None, None) is True
+    assert import_once(bs, path, None, None) is True
     assert contents(bs, None) == ["Likes tea"]
     assert bs.memory().log()[0].cause.origin == str(path)
 
 
 def test_empty_documents_are_nothing_to_take_over(bs, tmp_path):
     write(tmp_path / "none/memory.json", "")
-    assert bring_over(bs, tmp_path / "none", None, None) is False
+    assert import_once(bs, tmp_path / "none", None, None) is False
     assert bs.memory().head().seq == 0
 
 
@@ -180,30 +180,30 @@ def test_empty_documents_are_nothing_to_take_over(bs, tmp_path):
 
 
 def test_it_comes_once_and_what_was_emptied_or_cleared_stays_so(bs, deer):
-    assert bring_over(bs, deer, "ada", None) is True
-    assert bring_over(bs, deer, "ada", None) is False
+    assert import_once(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is False
     memory = bs.memory("ada")
     for one in memory.facts():
         memory.remove_fact(one.id)
-    bring_over(bs, deer, "bob", None)
+    import_once(bs, deer, "bob", None)
     bs.memory("bob").clear()
     bs.memory("bob", "coder").clear()
     bs.close()
     with open_home(deer / "backstory") as again:
         for user, agent in (("ada", None), ("bob", None), ("bob", "coder")):
-            assert bring_over(again, deer, user, agent) is False
+            assert import_once(again, deer, user, agent) is False
             assert contents(again, user, agent) == []
 
 
 def test_a_memory_that_was_used_before_is_left_alone(bs, deer):
     bs.memory("ada").add_fact("By hand")
-    assert bring_over(bs, deer, "ada", None) is False
+    assert import_once(bs, deer, "ada", None) is False
     assert contents(bs, "ada") == ["By hand"]
 
 
 def test_rules_that_were_set_before_the_first_use_are_no_use(bs, deer):
     bs.memory("ada").set_policy(max_facts=1)
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
     assert len(contents(bs, "ada")) == 1
 
 
@@ -211,7 +211,7 @@ def test_a_crash_after_the_first_line_of_the_ledger_does_not_lose_it(bs, deer):
     own = bs.memory("ada").own
     own._writer.put_policy_in_force()
     assert bs.memory("ada").head().seq == 1
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
 
 
 def test_where_there_is_nothing_the_disk_is_looked_at_once(bs, tmp_path, monkeypatch):
@@ -221,9 +221,9 @@ def test_where_there_is_nothing_the_disk_is_looked_at_once(bs, tmp_path, monkeyp
     monkeypatch.setattr(module, "read_home_if_any", lambda *args: looked.append(args))
     (tmp_path / "none").mkdir()
     for _ in range(3):
-        assert bring_over(bs, tmp_path / "none", None, None) is False
+        assert import_once(bs, tmp_path / "none", None, None) is False
     assert len(looked) == 1
-    assert bring_over(bs, tmp_path / "absent", "ada", None) is False
+    assert import_once(bs, tmp_path / "absent", "ada", None) is False
     assert len(looked) == 1
 
 
@@ -232,7 +232,7 @@ def test_threads_that_come_at_once_take_it_over_once(bs, deer):
 
     def work() -> None:
         ready.wait(20)
-        came.append(bring_over(bs, deer, "ada", "coder"))
+        came.append(import_once(bs, deer, "ada", "coder"))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -253,7 +253,7 @@ def test_who_comes_second_between_reading_and_writing_writes_nothing(bs, deer):
         came = []
 
         def late(command, cause):
-            came.append(bring_over(other, deer, "ada", None))
+            came.append(import_once(other, deer, "ada", None))
             own._writer.commit = commit
             return commit(command, cause)
 
@@ -272,7 +272,7 @@ def _first_candidates(deer: Path) -> tuple[object, ...]:
 def _bring(deer: Path, started, came) -> None:
     with Backstory.open(deer / "backstory", background=False) as bs:
         started.wait(30)
-        came.put(bring_over(bs, deer, "ada", None))
+        came.put(import_once(bs, deer, "ada", None))
 
 
 @pytest.mark.slow
@@ -297,17 +297,17 @@ def test_what_of_the_files_is_broken_is_recorded_and_the_rest_comes(bs, deer, ca
     (deer / "users/bob/agents/__default__/facts/zz.md").write_bytes(b"\xff\xfe no fact")
     (deer / "users/bob/memory.json").write_text("{ torn", encoding="utf-8")
     with caplog.at_level(logging.WARNING):
-        assert bring_over(bs, deer, "bob", None) is True
+        assert import_once(bs, deer, "bob", None) is True
     assert contents(bs, "bob") == ["Bakes bread"]
     refused = [event for event in bs.memory("bob").log()[0].events if isinstance(event, CandidateRejected)]
     assert [event.rule for event in refused] == ["malformed"] * 3
     assert any("memory.json" in event.detail and "no JSON" in event.detail for event in refused)
-    assert "facts taken over: 1; refused: 3 malformed" in caplog.text
+    assert "facts imported: 1; refused: 3 malformed" in caplog.text
 
 
 def test_a_fact_that_deerflow_was_sure_enough_of_comes_whatever_our_threshold(bs, deer):
     write(deer / "users/ada/memory.json", "", TEA, fact("fact_low", "Maybe", confidence=0.5))
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
     assert {one.content: (one.confidence, one.by_hand) for one in bs.memory("ada").facts()} == {
         "Likes tea": (0.9, False),
         "Maybe": (0.5, True),
@@ -329,13 +329,13 @@ def test_a_home_that_cannot_be_read_is_a_fault_that_is_told_and_tried_again(bs, 
     sound = (bucket / "memory.json").read_bytes()
     spoil(bucket)
     for _ in range(2):
-        assert bring_over(bs, deer, "ada", None) is False
+        assert import_once(bs, deer, "ada", None) is False
     assert faults(bs, "ada") == {("import", "InputError"): 2}
     assert str(bucket) in caplog.text
     assert bs.memory("ada").head().seq == 0
     (bucket / "memory.json").write_bytes(sound)
     (bucket / ".memory.journal.json").unlink(missing_ok=True)
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
     assert contents(bs, "ada") == ["Likes tea", "Lives in Oslo"]
 
 
@@ -343,14 +343,14 @@ def test_what_could_not_be_read_at_first_comes_after_what_was_learned_meanwhile(
     path = deer / "users/ada/memory.json"
     sound = path.read_bytes()
     path.write_text("{ torn", encoding="utf-8")
-    assert bring_over(bs, deer, "ada", None) is False
+    assert import_once(bs, deer, "ada", None) is False
     bs.memory("ada").add_fact("Likes tea.")
     bs.memory("ada").add_fact("Learned meanwhile")
     path.write_bytes(sound)
     bs.close()
     for expected in (True, False, False):
         with open_home(deer / "backstory") as again:
-            assert bring_over(again, deer, "ada", None) is expected
+            assert import_once(again, deer, "ada", None) is expected
             assert [entry.cause.action for entry in again.memory("ada").log()] == ["home", "add", "add", None]
             assert contents(again, "ada") == ["Likes tea.", "Learned meanwhile", "Lives in Oslo"]
         # As a process leaves it that is killed right after its commit.
@@ -362,11 +362,11 @@ def test_what_could_not_be_read_at_first_does_not_fill_what_was_cleared_or_forgo
     path = deer / "users/ada/memory.json"
     sound = path.read_bytes()
     path.write_text("{ torn", encoding="utf-8")
-    bring_over(bs, deer, "ada", None)
+    import_once(bs, deer, "ada", None)
     bs.memory("ada").add_fact("Likes tea")
     emptied(bs.memory("ada"))
     path.write_bytes(sound)
-    assert bring_over(bs, deer, "ada", None) is False
+    assert import_once(bs, deer, "ada", None) is False
     assert contents(bs, "ada") == []
 
 
@@ -377,9 +377,9 @@ def test_what_our_own_disk_kept_out_at_first_comes_after_what_was_learned_meanwh
     with monkeypatch.context() as patch:
         patch.setattr("backstory.operations.document_access.DocumentAccess.taken_over", refused)
         with pytest.raises(StoreError):
-            settle(bs, deer, Scope("ada"))
+            import_if_due(bs, deer, Scope("ada"))
     bs.memory("ada").add_fact("Was learned meanwhile")
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
     assert {"Was learned meanwhile", "Likes tea"} <= set(contents(bs, "ada"))
 
 
@@ -389,9 +389,9 @@ def test_a_fault_of_our_own_store_is_told_and_nobody_falls_over_it(bs, deer, mon
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fdatasync", full)
-        assert bring_over(bs, deer, "ada", None) is False
+        assert import_once(bs, deer, "ada", None) is False
     assert ("import", "StoreError") in faults(bs, "ada")
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
 
 
 def test_a_damaged_ledger_of_long_ago_is_not_filled_once_it_is_mended(bs, deer):
@@ -403,11 +403,11 @@ def test_a_damaged_ledger_of_long_ago_is_not_filled_once_it_is_mended(bs, deer):
     for index in log.parent.glob("index.sqlite*"):
         index.unlink()
     with open_home(deer / "backstory") as again:
-        assert bring_over(again, deer, "ada", None) is False
+        assert import_once(again, deer, "ada", None) is False
         assert ("import", "CorruptLogError") in faults(again, "ada")
     log.write_bytes(sound)
     with open_home(deer / "backstory") as again:
-        assert bring_over(again, deer, "ada", None) is False
+        assert import_once(again, deer, "ada", None) is False
         assert contents(again, "ada") == ["Long ago"]
 
 
@@ -426,10 +426,10 @@ def test_what_may_not_be_looked_into_is_a_fault_and_no_empty_home(bs, deer, monk
     with monkeypatch.context() as patch:
         for name in ("iterdir", "read_bytes"):
             patch.setattr(Path, name, refusing(getattr(Path, name)))
-        assert bring_over(bs, deer, "ada", None) is False
+        assert import_once(bs, deer, "ada", None) is False
     assert faults(bs, "ada") == {("import", "InputError"): 1}
     assert f"{shut}: Permission denied" in caplog.text
-    assert bring_over(bs, deer, "ada", None) is True
+    assert import_once(bs, deer, "ada", None) is True
 
 
 # The storage.

@@ -99,7 +99,7 @@ def test_what_stands_in_everybodys_file_warns_nobody(host, caplog):
 def test_a_storage_path_that_is_a_file_is_refused(host):
     host.folder.mkdir()
     (host.folder / "memory").write_text("x")
-    with pytest.raises(ConfigError, match="is a file"):
+    with pytest.raises(ConfigError, match="must be a folder, got the file"):
         host.manager(storage_path=str(host.folder / "memory"))
 
 

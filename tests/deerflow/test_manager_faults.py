@@ -150,7 +150,7 @@ def test_a_lock_that_somebody_keeps_is_a_conflict_and_what_was_said_waits(host):
 def test_a_store_that_hangs_does_not_hold_the_shutdown_up(host, monkeypatch):
     manager = host.manager(ChatModel())
     goes_on = threading.Event()
-    monkeypatch.setattr(manager._hosting._deliveries, "flush", lambda timeout: goes_on.wait(PATIENCE))
+    monkeypatch.setattr(manager._hosting._fail_safe, "flush", lambda timeout: goes_on.wait(PATIENCE))
     monkeypatch.setattr("backstory.deerflow.hosting._CLOSING_SECONDS", 0.1)
     close = manager._hosting.home.close
     monkeypatch.setattr(manager._hosting.home, "close", lambda: goes_on.wait(PATIENCE) and close())

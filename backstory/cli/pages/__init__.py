@@ -1,1 +1,1 @@
-"""Pages: results as text, for a pipe or a terminal. May import results only."""
+"""Pages: print results as text, for a pipe or a terminal. They may import result types only."""

@@ -1,4 +1,4 @@
-"""Answers that only the command line gives: results of several scopes side by side, values with their origin."""
+"""Results that only the command line has: those of several scopes, and configured values with their origin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ConfigValue", "Drawn", "EmbeddedIn", "ExtractedIn", "NewKey", "Verif
 
 
 class EmbeddedIn(msgspec.Struct, frozen=True):
-    """How far meaning is known in one scope of several."""
+    """The result of `embed` in one scope."""
 
     user: str | None
     agent: str | None
@@ -24,12 +24,12 @@ class EmbeddedIn(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, scope: Scope, result: Embedded) -> EmbeddedIn:
-        """Say whose a result is."""
+        """Add the scope to a result."""
         return cls(scope.user, scope.agent, result.model, result.embedded, result.total, result.new)
 
 
 class ExtractedIn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was learned in one scope of several."""
+    """The result of `extract` in one scope."""
 
     user: str | None
     agent: str | None
@@ -41,13 +41,13 @@ class ExtractedIn(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, scope: Scope, result: Extracted) -> ExtractedIn:
-        """Say whose a result is."""
-        told = (result.updates, result.failed, result.commits, result.summaries, result.summaries_failed)
-        return cls(scope.user, scope.agent, *told)
+        """Add the scope to a result."""
+        counts = (result.updates, result.failed, result.commits, result.summaries, result.summaries_failed)
+        return cls(scope.user, scope.agent, *counts)
 
 
 class VerifiedIn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found in one scope of several."""
+    """The result of `verify` in one scope."""
 
     user: str | None
     agent: str | None
@@ -59,26 +59,26 @@ class VerifiedIn(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, scope: Scope, result: Verification) -> VerifiedIn:
-        """Say whose a result is."""
+        """Add the scope to a result."""
         return cls(scope.user, scope.agent, result.ok, result.commits, result.turns, result.problems, result.notes)
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """A key to verify notes with, and the file that holds the private one."""
+    """A public key, and the file with the private one."""
 
     key: str
     file: str
 
 
 class ConfigValue(msgspec.Struct, frozen=True, rename={"origin": "from"}):
-    """A configured value, and where it comes from: default, file, environment or argument."""
+    """A configured value and its origin: default, file, environment or argument."""
 
     value: object
     origin: str
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """Where a picture was written, how much is in it, and what was left out for the limit."""
+    """The file of a picture, and how many items it shows and leaves out, by kind."""
 
     written: str
     format: str

@@ -1,4 +1,4 @@
-"""How things are called on every page."""
+"""Labels that all pages share: times, counts, sizes, scopes, authors and causes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _KIBI = 1024
 
 
 def moment(at: str) -> str:
-    """Spell a time for people: to the second, UTC."""
+    """Spell an ISO time to the second, in UTC."""
     return f"{at[:19].replace('T', ' ')}Z" if at else ""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Spell a number of things."""
+    """Spell a count with its noun, such as `2 facts`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def size(count: int) -> str:
-    """Spell a number of bytes."""
+    """Spell a number of bytes, such as `1.5 KiB`."""
     if count < _KIBI:
         return f"{count} B"
     amount = float(count)
@@ -34,26 +34,26 @@ def size(count: int) -> str:
 
 
 def whose(user: str | None, agent: str | None) -> str:
-    """Say whose memory it is."""
+    """Name the memory of a scope."""
     return "the global memory" if user is None and agent is None else f"the memory of {Scope(user, agent)}"
 
 
 def author(cause: Cause) -> str:
-    """Say who made a commit: a model, a recorded reply, a person."""
+    """Name the author of a commit: a model, a recorded reply, or a person."""
     if cause.model == RECORDED:
         return "a recorded reply"
     return cause.model or cause.actor or ""
 
 
 def cause_in_words(cause: Cause) -> str:
-    """Say what kind of commit it is, and what it was about."""
+    """Name the kind of a commit and its object, such as `revert of 7`."""
     match cause.kind:
         case "manual":
             return f"by hand: {cause.action or 'change'}"
         case "import" if cause.action == "save":
             return "saved document"
         case "import" if cause.action == "home":
-            return f"taken over from {cause.origin}" if cause.origin else "taken over"
+            return f"imported from {cause.origin}" if cause.origin else "imported"
         case "revert":
             return f"revert of {cause.target}"
         case "rollback":

@@ -1,6 +1,6 @@
-"""What people read: plain and unwrapped for a pipe or a file, with colour and fitted to the width for a terminal.
+"""Page writer: plain lines for a pipe or a file, colours and wrapping for a terminal.
 
-Every text passes `clean` here, so that nothing that was said to an agent can steer the terminal it is read on.
+Every text passes `clean`, so that recorded words cannot send control sequences to the terminal.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = [
     "PlainPage",
     "RichPage",
     "Span",
-    "aside",
     "clean",
     "one_line",
     "page",
     "show_traceback",
-    "write_as_is",
     "write_json",
+    "write_message",
+    "write_raw",
 ]
 
 Span: TypeAlias = str | tuple[str, str]
@@ -43,48 +43,53 @@ _GAP = "  "
 
 
 def clean(text: str) -> str:
-    """Return a text without control characters and what turns the direction of writing; its lines stay."""
+    """Remove control characters and marks of text direction; keep line breaks."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
 def one_line(text: str) -> str:
-    """Return a clean text in one line."""
+    """Clean a text and join its lines."""
     return " ".join(clean(text).split("\n")).strip()
 
 
-def aside(text: str) -> None:
-    """Say something on standard error, in one line: a warning, an error."""
+def write_message(text: str) -> None:
+    """Write a warning or an error to standard error, in one line."""
     sys.stderr.write(f"backstory: {one_line(text)}\n")
 
 
 def show_traceback(error: BaseException) -> None:
-    """Show where an error comes from: for --debug."""
+    """Write the traceback of an error to standard error."""
     sys.stderr.write(clean("".join(traceback.format_exception(error))))
 
 
-def write_as_is(text: str) -> None:
-    """Write to standard output what other programs read to the byte, in UTF-8 whatever the terminal's encoding."""
+def write_raw(text: str) -> None:
+    """Write exact text for other programs to standard output, always in UTF-8."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 
 
 def write_json(value: object, *, indented: bool | None = None) -> None:
-    """Write one JSON value to standard output: unless told otherwise a line for a program, indented for a terminal."""
+    """Write a JSON value to standard output.
+
+    Args:
+        value: What to encode.
+        indented: Whether to indent it. Default: on a terminal only.
+    """
     import msgspec
 
     encoded = msgspec.json.encode(value)
     if sys.stdout.isatty() if indented is None else indented:
         encoded = msgspec.json.format(encoded, indent=2)
-    # Inside JSON these may stand bare, but a terminal may take them for commands.
+    # JSON allows these characters unescaped, but a terminal may interpret them.
     text = _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
     sys.stdout.write(text + "\n")
 
 
 class Column(NamedTuple):
-    """A column's heading and style, whether it may be folded or stands to the right.
+    """A column of a table: heading, style, and whether cells wrap (`folds`) or align `right`.
 
-    On a terminal narrower than `spare` it is left out.
+    A terminal narrower than `spare` characters does not show it.
     """
 
     name: str
@@ -95,16 +100,16 @@ class Column(NamedTuple):
 
 
 class Page(Protocol):
-    """What an answer is written on."""
+    """Writer of lines, quotes and tables."""
 
     def line(self, *spans: Span, indent: int = 0) -> None:
-        """Write one line, or an empty one."""
+        """Write one line; an empty one without spans."""
 
     def quote(self, text: str, *, indent: int = 0) -> None:
-        """Write somebody's words, as many lines as they are."""
+        """Write a quoted text with all of its lines."""
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """Write a table; without rows nothing is written."""
+        """Write a table; nothing if there are no rows."""
 
 
 def page() -> Page:
@@ -117,7 +122,7 @@ def page() -> Page:
 
 
 class PlainPage:
-    """One record a line, nothing cut, no colour: made for grep."""
+    """Page for a pipe or a file: one record per line, uncut and without colours."""
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """See `Page.line`."""
@@ -144,7 +149,7 @@ class PlainPage:
 
 
 class RichPage:
-    """For a terminal."""
+    """Page for a terminal, written with rich."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -201,7 +206,7 @@ def _print(line: str) -> None:
 
 
 def _joined(text: str) -> str:
-    """Return a clean text in one line, with the spaces at its ends."""
+    """Clean a text and join its lines; keep leading and trailing spaces."""
     return " ".join(clean(text).split("\n"))
 
 
@@ -210,7 +215,7 @@ def _pair(span: Span) -> tuple[str, str]:
 
 
 def _width(text: str) -> int:
-    """Count the places a text takes: East Asian wide characters take two, combining ones none."""
+    """Count terminal cells: East Asian wide characters take two, combining characters none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

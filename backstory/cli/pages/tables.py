@@ -1,4 +1,4 @@
-"""Pages of what is there: the document, facts, threads, status, scopes, settings."""
+"""Pages about the present state: document, facts, threads, turns, status, scopes and settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FACTS = (Column("id", "cyan"), Column("category", "green"), Column("conf", righ
 
 
 def document_page(page: Page, document: Document, title: str) -> None:
-    """Show a memory: its sections that say something, and its facts."""
+    """Print a memory: its sections that have text, and its facts."""
     updated = f", as of {moment(document.last_updated)}" if document.last_updated else ""
     page.line((title[:1].upper() + title[1:], "bold"), (updated, "dim"))
     user, history = document.user, document.history
@@ -73,43 +73,40 @@ def _sections(page: Page, sections: Iterable[tuple[str, DocumentSection]]) -> No
 
 
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
-    """Show facts, one a line."""
+    """Print facts, one per line."""
     if not facts:
-        page.line(("No facts are remembered.", "dim"))
-    page.table(_FACTS, ((f.id, f.category, f"{f.confidence:.2f}", _told(f)) for f in facts))
+        page.line(("No facts are in memory.", "dim"))
+    page.table(_FACTS, ((f.id, f.category, f"{f.confidence:.2f}", _content(f)) for f in facts))
 
 
-def _told(fact: Fact | DocumentFact) -> str:
+def _content(fact: Fact | DocumentFact) -> str:
     notes = ["by hand"] if fact.by_hand else []
     notes += [f"avoid: {fact.source_error}"] if fact.source_error else []
     return f"{fact.content} ({'; '.join(notes)})" if notes else fact.content
 
 
 def fact_lines(page: Page, fact: Fact) -> None:
-    """Show one fact."""
+    """Print one fact."""
     page.line((fact.content, "bold"))
     details = [fact.id, fact.category, f"confidence {fact.confidence:.2f}"]
     details += ["by hand" if fact.by_hand else f"from {fact.source}"]
     details += [f"avoid: {fact.source_error}"] if fact.source_error else []
-    details += [f"holds for {counted(fact.expected_valid_days, 'day')}"] if fact.expected_valid_days else []
+    details += [f"valid for {counted(fact.expected_valid_days, 'day')}"] if fact.expected_valid_days else []
     details += [f"confirmed {counted(fact.confirmations, 'time')}"] if fact.confirmations else []
     page.line((" · ".join(details), "dim"))
 
 
 def recorded_line(page: Page, result: RecordResult) -> None:
-    """Say what became of a conversation."""
-    skipped = f", {result.skipped} skipped (known already, or nothing to keep)" if result.skipped else ""
+    """Print the result of `record`."""
+    skipped = f", {result.skipped} skipped (recorded already, or without content)" if result.skipped else ""
     page.line(f"recorded {counted(result.turns, 'turn')} of {counted(result.threads, 'thread')}{skipped}")
     if result.superseded:
-        stand = "stands" if result.superseded == 1 else "stand"
-        superseded = (
-            f"{counted(result.superseded, 'turn')} {stand} no longer: this delivery edits or replaces what was said"
-        )
+        superseded = f"{counted(result.superseded, 'turn')} superseded: this delivery edits or replaces earlier turns"
         page.line((f"{superseded}; see `turns THREAD --superseded`", "yellow"))
 
 
 def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
-    """Say what was learned; `none` is said where there was nothing to do."""
+    """Print the result of `extract`; `none` if there was nothing to do."""
     if result.updates:
         numbers = ", ".join(map(str, result.commits))
         page.line(f"{counted(result.updates, 'update')}: commit {numbers}")
@@ -122,11 +119,11 @@ def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was p
         page.line(f"{counted(len(result.summaries), 'summary', 'summaries')} of long threads: commit {numbers}")
     if result.summaries_failed:
         failed = counted(result.summaries_failed, "summary", "summaries")
-        page.line((f"{failed} failed, and nothing changed: see `log`", "red"))
+        page.line((f"{failed} failed and changed nothing: see `log`", "red"))
 
 
 def extracted_table(page: Page, results: Sequence[ExtractedIn]) -> None:
-    """Say what was learned in each scope."""
+    """Print the result of `extract` in each scope."""
     columns = (*_OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
     summed = any(result.summaries for result in results)
     page.table(
@@ -146,7 +143,7 @@ _OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
 
 
 class _Owned(Protocol):
-    """A result that says whose it is."""
+    """A result with a scope."""
 
     @property
     def user(self) -> str | None: ...
@@ -160,17 +157,17 @@ def _owner(owned: _Owned) -> tuple[str, str]:
 
 
 def scope_table(page: Page, scopes: Sequence[ScopeSummary]) -> None:
-    """Show every scope of a home; the global one has neither user nor agent."""
+    """Print the scopes of a home; the global one has neither user nor agent."""
     if not scopes:
-        page.line(("No memory was kept here yet.", "dim"))
+        page.line(("This home has no memories yet.", "dim"))
     columns = (*_OWNER, Column("seq", right=True), Column("facts", right=True))
     page.table(columns, ((*_owner(s), str(s.seq), str(s.facts)) for s in scopes))
 
 
 def thread_table(page: Page, threads: Sequence[ThreadSummary]) -> None:
-    """Show the conversations."""
+    """Print the conversations."""
     if not threads:
-        page.line(("No conversation was recorded yet.", "dim"))
+        page.line(("No conversations are recorded yet.", "dim"))
     columns = (
         Column("last", "dim"),
         Column("turns", right=True),
@@ -181,7 +178,7 @@ def thread_table(page: Page, threads: Sequence[ThreadSummary]) -> None:
 
 
 def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
-    """Show what was said, as it was said."""
+    """Print turns with their full text."""
     for turn in turns:
         name = f" ({turn.name})" if turn.name else ""
         page.line((f"{turn.role}{name}", "bold"), (f"  {turn.id}  {moment(turn.at)}", "dim"))
@@ -189,9 +186,9 @@ def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
 
 
 def superseded_lines(page: Page, turns: Sequence[SupersededTurn]) -> None:
-    """Show turns that no longer stand, and why."""
+    """Print superseded turns, and why they were superseded."""
     if not turns:
-        page.line(("Every turn of this conversation stands, or is erased.", "dim"))
+        page.line(("This conversation has no superseded turns.", "dim"))
     for turn in turns:
         why = f"{turn.reason} on {moment(turn.since)}" + ("" if turn.proven else ", without proof")
         page.line((turn.role, "bold"), (f"  {turn.id}  {moment(turn.at)}  ", "dim"), (why, "yellow"))
@@ -199,16 +196,14 @@ def superseded_lines(page: Page, turns: Sequence[SupersededTurn]) -> None:
 
 
 def restored_lines(page: Page, result: Restored) -> None:
-    """Say which turns stand again."""
+    """Print which turns were restored."""
     ids = ", ".join(turn.id for turn in result.restored)
-    told = (
-        f"{counted(len(result.restored), 'turn')} of {result.thread} restored: {ids}" if ids else "nothing to restore"
-    )
-    page.line(told)
+    restored = f"{counted(len(result.restored), 'turn')} of {result.thread} restored: {ids}"
+    page.line(restored if ids else "nothing to restore")
 
 
 def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
-    """Show what a long conversation was about, with the turns and times that each part tells."""
+    """Print the summaries of a conversation, each with its range of turns and times."""
     if not summaries:
         page.line(("This conversation has no summary.", "dim"))
     for summary in summaries:
@@ -218,15 +213,15 @@ def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
 
 
 def status_page(page: Page, status: Status) -> None:
-    """Show where a scope stands."""
+    """Print the status of a scope."""
     owner = whose(status.user, status.agent)
     page.line((owner[:1].upper() + owner[1:], "bold"))
     lines = {
-        "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "nothing learned yet",
+        "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "no commits yet",
         "facts": str(status.facts),
         "said": f"{counted(status.turns, 'turn')} in {counted(status.threads, 'thread')}",
         "kept": f"ledger {size(status.ledger_bytes)}, transcript {size(status.transcript_bytes)}, {status.store}",
-        "model": status.model or "none; set OPENAI_API_KEY to learn from what is said",
+        "model": status.model or "none; set OPENAI_API_KEY to extract facts",
     }
     for name, text in lines.items():
         page.line((f"{name:<6} ", "green"), text)
@@ -254,10 +249,10 @@ def _due(seconds: float | None) -> str:
 
 
 def status_table(page: Page, states: Sequence[Status]) -> None:
-    """Show where every scope stands."""
+    """Print the status of each scope."""
     if not states:
-        page.line(("No memory was kept here yet.", "dim"))
-    # Nearly always nothing failed, and then nobody needs a column that says so.
+        page.line(("This home has no memories yet.", "dim"))
+    # Faults are rare, so the column appears only with one.
     failed = any(s.faults for s in states)
     numbers = ("seq", "facts", "turns", "pending", "parked", *(["faults"] * failed))
     columns = (*_OWNER, *(Column(name, right=True) for name in numbers))
@@ -270,12 +265,12 @@ def _numbers_of(status: Status) -> tuple[int, ...]:
 
 
 def head_line(page: Page, head: Head) -> None:
-    """Show where the ledger stands."""
+    """Print the last commit's number and hash."""
     page.line(f"{head.seq} {head.hash}")
 
 
 def policy_table(page: Page, result: PolicyResult) -> None:
-    """Show the policy in force."""
+    """Print the policy in force."""
     if result.commit is not None:
         page.line(f"in force since commit {result.commit}")
     rows = []
@@ -287,7 +282,7 @@ def policy_table(page: Page, result: PolicyResult) -> None:
 
 
 def config_table(page: Page, values: dict[str, ConfigValue], home: str) -> None:
-    """Show what is configured, and where each value comes from."""
+    """Print the settings and their origins."""
     page.line(("Home: ", "bold"), home)
     columns = (Column("key", "cyan"), Column("from", "dim"), Column("value", folds=True))
     page.table(columns, ((key, v.origin, "" if v.value is None else str(v.value)) for key, v in values.items()))

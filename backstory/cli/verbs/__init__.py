@@ -1,1 +1,1 @@
-"""Verbs: one function for each command. May import `pages` and the session."""
+"""Verbs of the command line, one function each. They may import `pages` and the session."""

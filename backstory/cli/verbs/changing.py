@@ -1,4 +1,4 @@
-"""Verbs that change memory by hand: revert, rollback, policy, clear, import, export."""
+"""Verbs that change or export a whole memory: revert, rollback, policy, clear, import, export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clear", "export", "import_", "policy", "revert", "rollback"]
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without writing them.")]
 
 
 def revert(
@@ -23,18 +23,18 @@ def revert(
     *,
     seq: Annotated[str, typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one.")],
     dry_run: _DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where later work conflicts.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Undo it even if later commits conflict.")] = False,
 ) -> None:
-    """Undo one update: what it superseded lives again; exit 1 where later work conflicts.
+    """Undo one commit and restore what it replaced. Exit 1 if later commits conflict.
 
     Example: backstory revert HEAD --dry-run
     """
-    from backstory.cli.pages.stories import undo_lines
+    from backstory.cli.pages.history import undo_lines
 
     session = session_of(ctx)
     with session.memory() as memory:
         result = memory.revert(seq, dry_run=dry_run, force=force)
-    session.answer(result, lambda page, told: undo_lines(page, told, dry_run=dry_run))
+    session.answer(result, lambda page, undone: undo_lines(page, undone, dry_run=dry_run))
     if result.conflicts and not force:
         raise typer.Exit(1)
 
@@ -42,66 +42,66 @@ def revert(
 def rollback(
     ctx: typer.Context,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="SEQ|TIME", help="The moment to go back to.")],
+    to: Annotated[str, typer.Option("--to", metavar="SEQ|TIME", help="The commit or time to go back to.")],
     dry_run: _DryRun = False,
 ) -> None:
-    """Bring memory back to what it was; that is a commit too, and can be reverted.
+    """Restore memory as it was at a commit or a time. The rollback is a commit and can be reverted.
 
     Example: backstory rollback --to 12
     """
-    from backstory.cli.pages.stories import undo_lines
+    from backstory.cli.pages.history import undo_lines
 
     session = session_of(ctx)
     with session.memory() as memory:
         result = memory.rollback(to, dry_run=dry_run)
-    session.answer(result, lambda page, told: undo_lines(page, told, dry_run=dry_run))
+    session.answer(result, lambda page, undone: undo_lines(page, undone, dry_run=dry_run))
 
 
 def policy(
     ctx: typer.Context,
     *,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put another rule in force; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a rule. May be repeated.")
     ] = None,
 ) -> None:
-    """Show the rules in force, or change them; values are those that configuration takes.
+    """Show the rules in force, or change them.
 
-    What is in force already is not written again. To try a rule beyond configuration's range, see `what-if`.
+    Values have the ranges of the configuration. To try a value outside of them, see `what-if`.
 
     Example: backstory policy --set max_facts=50
     """
-    from backstory.cli.inputs import configurable, policy_changes
+    from backstory.cli.inputs import check_policy_range, policy_changes
     from backstory.cli.pages.tables import policy_table
 
     session = session_of(ctx)
     changes = policy_changes(settings or ())
     with session.opened() as bs:
-        configurable(changes, bs.config.settings.max_facts_limit)
+        check_policy_range(changes, bs.config.settings.max_facts_limit)
         memory = bs.memory(session.user, session.agent)
         result = memory.set_policy(**changes) if changes else memory.policy()
 
-    def told(page: Page, result: PolicyResult) -> None:
+    def show(page: Page, result: PolicyResult) -> None:
         if changes and result.commit is None:
             page.line("nothing was changed: these rules are in force already")
         policy_table(page, result)
 
-    session.answer(result, told)
+    session.answer(result, show)
 
 
 def clear(
     ctx: typer.Context,
     *,
     all_agents: Annotated[
-        bool, typer.Option("--all-agents", help="The user's memory, and that of all the user's agents.")
+        bool, typer.Option("--all-agents", help="Clear the user's memory and the memory of each of the user's agents.")
     ] = False,
 ) -> None:
-    """Empty a memory; its history stays, so that it can be brought back."""
+    """Clear a memory. Its history stays, so `revert` can restore it."""
     from backstory.cli.pages.labels import counted, whose
     from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
     if all_agents and session.agent is not None:
-        raise UsageError("--all-agents is about all of a user's agents: leave out --agent")
+        raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
     with session.opened() as bs:
         agents = [owner.agent for owner in bs.owners() if owner.user == session.user and owner.agent is not None]
         others = agents if all_agents else []
@@ -109,17 +109,17 @@ def clear(
         document = memory.clear(all_agents=all_agents)
         entry = memory.log(limit=1)[0]
 
-    def told(page: Page, _: Document) -> None:
+    def show(page: Page, _: Document) -> None:
         owner = whose(session.user, session.agent)
         agents = f" that of {counted(len(others), 'agent')}"
         if entry.events:
-            beside = f", and so is{agents}" if others else ""
-            page.line(f"{owner} is empty now{beside}; `backstory revert {entry.seq}` brings it back")
+            also = f", and so is{agents}" if others else ""
+            page.line(f"{owner} is empty now{also}; `backstory revert {entry.seq}` restores it")
         else:
-            beside = f",{agents} is empty now" if others else ""
-            page.line(f"{owner} was empty already{beside}; what was said so far is not learned from again")
+            also = f",{agents} is empty now" if others else ""
+            page.line(f"{owner} was empty already{also}; no facts will be extracted from the turns so far")
 
-    session.answer(document, told)
+    session.answer(document, show)
 
 
 def import_(
@@ -129,14 +129,14 @@ def import_(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A memory.json, a JSON list of texts or facts, or a DeerFlow folder; - reads JSON that is piped in.",
+            help="A memory.json, a JSON list of texts or facts, or a DeerFlow folder; - is JSON on standard input.",
         ),
     ],
-    replace: Annotated[bool, typer.Option("--replace", help="Instead of what is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the facts that are there.")] = False,
 ) -> None:
-    """Take a memory in, beside what is remembered: a memory.json, a list of facts, or the folder of a DeerFlow home.
+    """Import a memory: a memory.json, a list of facts, or the folder of a DeerFlow home.
 
-    Of a DeerFlow home it is the part of --user and --agent; the folder may also be the user's or the agent's own.
+    From a DeerFlow home it imports the part of --user and --agent. The folder may also be that user's or agent's own.
 
     Example: backstory --user ada import ~/.deer-flow
     """
@@ -149,15 +149,15 @@ def import_(
         document = memory.import_document(given, replace=replace)
         entry = memory.log(limit=1)[0]
 
-    def told(page: Page, document: Document) -> None:
+    def show(page: Page, document: Document) -> None:
         page.line(f"commit {entry.seq}: {entry.summary}")
         page.line(f"{counted(len(document.facts), 'fact')} in memory now")
 
-    session.answer(document, told)
+    session.answer(document, show)
 
 
 def export(ctx: typer.Context) -> None:
-    """Print the memory as a memory.json.
+    """Print memory as a memory.json.
 
     Example: backstory export > memory.json
     """

@@ -1,4 +1,4 @@
-"""The verb that shows what an agent would be given to read: context."""
+"""Verb that prints the context block of an agent: context."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ def context(
     ctx: typer.Context,
     *,
     about: Annotated[
-        str | None, typer.Option("--for", metavar="TEXT", help="What the talk is about: facts like it come first.")
+        str | None, typer.Option("--for", metavar="TEXT", help="Topic of the conversation: relevant facts come first.")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="At most so many tokens; else as configured (max_injection_tokens).")
+        int | None, typer.Option(min=1, help="Maximum size in tokens. Default: max_injection_tokens.")
     ] = None,
-    thread: Annotated[str | None, typer.Option(help="Tell what was said before in this conversation, too.")] = None,
+    thread: Annotated[str | None, typer.Option(help="Include the summaries of this conversation.")] = None,
 ) -> None:
-    """Print the block that is put before an agent's model; --json says which facts it used.
+    """Print the context block that the model of an agent gets. --json lists the facts in it.
 
     Example: backstory context --for "which editor do I use?" --max-tokens 500
     """
     session = session_of(ctx)
     with session.opened() as bs:
-        # A command has time: it counts with the real vocabulary, where one is at hand.
+        # A command can wait for the vocabulary, so its token counts are exact where one is available.
         bs.warm()
         memory = bs.memory(session.user, session.agent)
         found = memory.context(about, max_tokens, thread=thread)
         if thread is not None and not (found.summaries or found.summaries_left_out):
-            # A host may ask for a block before there is a first turn; whoever types a name that is not there erred.
+            # A typed name of an unknown conversation is an error, which this raises.
             memory.summaries(thread)
         settings = bs.config.settings
     session.answer(found, _lines)
     if not (settings.enabled and settings.injection_enabled):
-        session.note("nothing is put before a model here: `enabled` or `injection_enabled` is off; see `config`")
+        session.note("agents get no context block: `enabled` or `injection_enabled` is off; see `config`")
     elif left := _left_out(found):
-        session.note(f"found no room in {found.max_tokens} tokens: {left}")
+        session.note(f"did not fit into {found.max_tokens} tokens: {left}")
 
 
 def _left_out(found: Context) -> str:

@@ -1,4 +1,4 @@
-"""Verbs that take conversations in: record, extract, retry, discard, threads, turns, status."""
+"""Verbs about conversations: record, extract, retry, discard, threads, turns, status."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["discard", "extract", "record", "retry", "status", "threads", "turns"
 _Replies = Annotated[
     str | None,
     typer.Option(
-        "--replies", metavar="FILE", help="Recorded answers instead of a model: JSONL of thread_id and reply."
+        "--replies", metavar="FILE", help="Use recorded replies instead of a model: JSONL of thread_id and reply."
     ),
 ]
-_All = Annotated[bool, typer.Option("--all", help="Do it for every user and agent of the home.")]
+_All = Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")]
 
 
-class Dating(StrEnum):
-    """Which time a commit carries."""
+class CommitClock(StrEnum):
+    """The time that a commit carries."""
 
     now = "now"
     turns = "turns"
@@ -40,18 +40,16 @@ def record(
     ctx: typer.Context,
     *,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A JSON array or JSONL of messages; - reads what is piped in.")
+        str, typer.Argument(metavar="FILE", help="A JSON array or JSONL of messages; - reads standard input.")
     ],
-    thread: Annotated[str | None, typer.Option(help="The conversation of messages that name no thread_id.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="All of it is new, even what was said before.")] = False,
+    thread: Annotated[str | None, typer.Option(help="Conversation of the messages without a thread_id.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Record all messages, without deduplication.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="It is the whole conversation: what it leaves out stands no longer.")
+        bool, typer.Option("--replace", help="Take FILE as the whole conversation, and supersede all other turns.")
     ] = False,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave broken messages out and record the rest.")
-    ] = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Skip broken messages and record the rest.")] = False,
 ) -> None:
-    """Keep what was said, durably; what is known already is skipped.
+    """Record messages durably. Messages that are recorded already are skipped.
 
     Example: backstory --user ada record chat.jsonl
     """
@@ -61,7 +59,7 @@ def record(
     from backstory.results import RecordResult
 
     if append and replace:
-        raise UsageError("--append and --replace exclude each other: say one of them")
+        raise UsageError("--append and --replace exclude each other: leave one of them out")
     mode: Mode = "append" if append else "replace" if replace else "conversation"
     session = session_of(ctx)
     found = read_conversation(file, user=session.user, agent=session.agent, thread=thread)
@@ -69,14 +67,14 @@ def record(
         more = len(found.broken) - 1
         others = f" (and {more} more)" if more else ""
         raise InputError(
-            f"{file}: {found.broken[0]}{others}; nothing was recorded: mend it, or leave it out with --keep-going"
+            f"{file}: {found.broken[0]}{others}; nothing was recorded: correct it, or skip it with --keep-going"
         )
     for broken in found.broken:
-        session.note(f"left out: {broken}")
+        session.note(f"skipped: {broken}")
     turns = skipped = superseded = 0
     with session.opened() as bs:
         work = [(bs.memory(g.user, g.agent), g.thread, messages) for g, messages in found.groups.items()]
-        with progress("recording", sum(len(messages) for _, _, messages in work), worth=2_000) as step:
+        with progress("recording", sum(len(messages) for _, _, messages in work), least=2_000) as step:
             done = 0
             for memory, name, messages in work:
                 result = memory.record(name, messages, mode=mode)
@@ -93,20 +91,20 @@ def extract(
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     replies: _Replies = None,
     clock: Annotated[
-        Dating, typer.Option(help="Date commits now, or by the turns they cover, for a backfill.")
-    ] = Dating.now,
+        CommitClock, typer.Option(help="Date commits now, or by the turns they cover (for a backfill).")
+    ] = CommitClock.now,
     every: _All = False,
 ) -> None:
-    """Learn from everything that is pending, now; a failed update is parked, and exits 1.
+    """Extract facts from all pending turns now. Exit 1 if an update fails; its turns are parked.
 
     Example: backstory extract --replies answers.jsonl --clock turns
     """
-    from backstory.cli.inputs import replies_in
+    from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines, extracted_table
 
     session = session_of(ctx)
-    answers = replies_in(replies)
-    backdate = clock is Dating.turns
+    answers = read_recorded_replies(replies)
+    backdate = clock is CommitClock.turns
     with session.opened() as bs:
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
@@ -115,7 +113,7 @@ def extract(
         else:
             memory = bs.memory(session.user, session.agent)
             total = len(memory.threads()) if answers is None else len(answers)
-            with progress("learning", total, worth=1 if answers is None else 2) as step:
+            with progress("extracting", total, least=1 if answers is None else 2) as step:
                 result = memory.extract(
                     answers, thread=thread, backdate=backdate, on_skipped=session.note, progress=step
                 )
@@ -128,40 +126,40 @@ def extract(
 def _extract_all(
     session: Session, bs: Backstory, answers: Sequence[RecordedReply] | None, thread: str | None, *, backdate: bool
 ) -> list[ExtractedIn]:
-    """Extract scope by scope; a recorded reply goes to the first scope that has its thread pending."""
+    """Extract scope by scope. A recorded reply goes to the first scope in which its thread is pending."""
     from backstory.cli.pages.answers import ExtractedIn
 
     owners = bs.owners()
     results = []
     unused = None if answers is None else [reply for reply in answers if thread in (None, reply.thread)]
-    with progress("learning", len(owners)) as step:
+    with progress("extracting", len(owners)) as step:
         for number, owner in enumerate(owners, 1):
             memory = bs.memory(owner.user, owner.agent)
             if thread is None or thread in {known.thread for known in memory.threads()}:
                 if unused is None:
                     result = memory.extract(thread=thread, backdate=backdate)
                 else:
-                    result, unused = _answer(memory, unused, backdate=backdate)
+                    result, unused = _extract_recorded(memory, unused, backdate=backdate)
                 results.append(ExtractedIn.of(owner, result))
             step(number)
     for reply in unused or ():
-        session.note(f"a reply for thread {reply.thread} was not used: nothing of it is worth an update")
+        session.note(f"a reply for thread {reply.thread} was not used: no turn of it is due for an update")
     return results
 
 
-def _answer(
+def _extract_recorded(
     memory: MemoryHandle, replies: Sequence[RecordedReply], *, backdate: bool
 ) -> tuple[Extracted, list[RecordedReply]]:
-    """Offer replies to one scope; returns what it made of them, and those it had no use for."""
-    declined: list[str] = []
-    passed: list[RecordedReply] = []
+    """Extract in one scope; return the result and the replies that the scope did not use."""
+    skipped: list[str] = []
+    unused: list[RecordedReply] = []
 
-    def told(number: int) -> None:
-        if declined:
-            declined.clear()
-            passed.append(replies[number - 1])
+    def step(number: int) -> None:
+        if skipped:
+            skipped.clear()
+            unused.append(replies[number - 1])
 
-    return memory.extract(replies, backdate=backdate, on_skipped=declined.append, progress=told), passed
+    return memory.extract(replies, backdate=backdate, on_skipped=skipped.append, progress=step), unused
 
 
 def retry(
@@ -170,23 +168,23 @@ def retry(
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     replies: _Replies = None,
 ) -> None:
-    """Try parked updates again; exit 1 if one fails again."""
-    from backstory.cli.inputs import replies_in
+    """Retry parked updates. Exit 1 if one fails again."""
+    from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines
 
     session = session_of(ctx)
-    answers = replies_in(replies)
+    answers = read_recorded_replies(replies)
     with session.memory() as memory:
         result = memory.retry(thread, replies=answers)
-    session.answer(result, lambda page, told: extracted_lines(page, told, none="nothing was tried again"))
+    session.answer(result, lambda page, retried: extracted_lines(page, retried, none="nothing was retried"))
     if result.failed:
         raise typer.Exit(1)
 
 
 def discard(
-    ctx: typer.Context, thread: Annotated[str, typer.Option(help="The conversation whose parked updates are given up.")]
+    ctx: typer.Context, thread: Annotated[str, typer.Option(help="Conversation whose parked updates to discard.")]
 ) -> None:
-    """Give parked updates up: what was said stays, nothing is learned from it.
+    """Discard parked updates. Their turns stay recorded, and no facts are extracted from them.
 
     Example: backstory discard --thread monday
     """
@@ -209,22 +207,20 @@ def threads(ctx: typer.Context) -> None:
 
 def turns(
     ctx: typer.Context,
-    thread: Annotated[str, typer.Argument(help="The conversation, see `threads`.")],
+    thread: Annotated[str, typer.Argument(help="The conversation; see `threads`.")],
     restored: Annotated[
-        list[str] | None, typer.Argument(metavar="[restore THREAD [TURN...]]", help="Bring superseded turns back.")
+        list[str] | None, typer.Argument(metavar="[restore THREAD [TURN...]]", help="Restore superseded turns.")
     ] = None,
     *,
     summaries: Annotated[
         bool, typer.Option("--summaries", help="Show the summaries of a long conversation instead of its turns.")
     ] = False,
-    superseded: Annotated[
-        bool, typer.Option("--superseded", help="Show the turns that no longer stand, and why.")
-    ] = False,
+    superseded: Annotated[bool, typer.Option("--superseded", help="Show the superseded turns, and why.")] = False,
 ) -> None:
-    """Show what was said in a conversation, as it is kept.
+    """Show the turns of a conversation.
 
-    `turns restore THREAD [TURN...]` brings superseded turns back, by the ids that --superseded shows; without ids those
-    that a delivery superseded without proving that it told the whole conversation.
+    `turns restore THREAD [TURN...]` restores superseded turns by the ids that --superseded shows. Without ids it
+    restores the turns that a delivery superseded without proof that it was the whole conversation.
 
     Example: backstory turns restore monday t3 t4
     """
@@ -251,7 +247,7 @@ def turns(
 
 
 def status(ctx: typer.Context, every: _All = False) -> None:
-    """Show where memory stands, what is pending and what is parked."""
+    """Show the state of memory, its pending turns and its parked updates."""
     from backstory.cli.pages.tables import status_page, status_table
 
     session = session_of(ctx)

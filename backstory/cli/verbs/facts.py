@@ -1,4 +1,4 @@
-"""The verbs below `fact`: what a person enters, changes and removes; no model changes it afterwards."""
+"""Verbs below `fact`: list, get, add, edit and remove facts by hand."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "edit", "get", "list_", "remove"]
 
-_Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="A fact's id, or a unique beginning of it.")]
-_WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The fact's id, in full.")]
+_Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")]
+_WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The full id of a fact.")]
 _CATEGORIES = "preference, knowledge, context, behavior, goal or correction"
 
 
 def list_(
     ctx: typer.Context,
     *,
-    category: Annotated[str | None, typer.Option(help=f"Only facts of this one: {_CATEGORIES}.")] = None,
+    category: Annotated[str | None, typer.Option(help=f"Only facts of this category: {_CATEGORIES}.")] = None,
 ) -> None:
-    """List the facts that are remembered."""
+    """List the facts in memory."""
     from backstory.cli.pages.tables import fact_table
     from backstory.ledger.core.errors import UsageError
     from backstory.ledger.core.policy import CATEGORIES
 
     session = session_of(ctx)
     if category not in (None, *CATEGORIES):
-        raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
+        raise UsageError(f"--category must be one of {', '.join(CATEGORIES)}, got {category!r}")
     with session.memory() as memory:
         facts = [fact for fact in memory.facts() if category in (None, fact.category)]
     session.answer(facts, fact_table)
 
 
 def get(ctx: typer.Context, fact_id: _Id) -> None:
-    """Show one fact; `why` tells where it comes from."""
+    """Show one fact. `why` shows where it came from."""
     from backstory.cli.pages.tables import fact_lines
 
     session = session_of(ctx)
@@ -49,11 +49,11 @@ def get(ctx: typer.Context, fact_id: _Id) -> None:
 def add(
     ctx: typer.Context,
     *,
-    text: Annotated[str, typer.Argument(help="What is to be remembered.")],
+    text: Annotated[str, typer.Argument(help="The text of the fact.")],
     category: Annotated[str, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = "context",
-    confidence: Annotated[float, typer.Option(help="How sure it is, 0 to 1.")] = 0.9,
+    confidence: Annotated[float, typer.Option(help="Confidence from 0 to 1.")] = 0.9,
 ) -> None:
-    """Enter a fact; exit 1 if it is known already.
+    """Add a fact. Exit 1 if memory has it already.
 
     Example: backstory fact add "Allergic to peanuts" --category context
     """
@@ -69,9 +69,9 @@ def edit(
     text: Annotated[str | None, typer.Argument(help="The new text.")] = None,
     content: Annotated[str | None, typer.Option("--content", help="The new text, as an option.")] = None,
     category: Annotated[str | None, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = None,
-    confidence: Annotated[float | None, typer.Option(help="How sure it is, 0 to 1.")] = None,
+    confidence: Annotated[float | None, typer.Option(help="Confidence from 0 to 1.")] = None,
 ) -> None:
-    """Change a fact; from then on it is yours.
+    """Change a fact. No model changes it afterwards.
 
     Example: backstory fact edit fact_2_0 "Lives in Bergen"
     """
@@ -85,7 +85,7 @@ def edit(
 
 
 def remove(ctx: typer.Context, fact_id: _WholeId) -> None:
-    """Remove a fact; its history stays, and `revert` brings it back."""
+    """Remove a fact. Its history stays, so `revert` can restore it."""
     session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.remove_fact(fact_id), _removed)

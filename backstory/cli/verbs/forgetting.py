@@ -1,4 +1,4 @@
-"""The verb that cannot be undone: forget."""
+"""Verb that erases content irreversibly: forget."""
 
 from __future__ import annotations
 
@@ -23,22 +23,27 @@ def forget(
     ctx: typer.Context,
     *,
     fact: Annotated[
-        str | None, typer.Option(metavar="ID", help="A fact, by its whole id; also one that is gone.")
+        str | None,
+        typer.Option(metavar="ID", help="Erase this fact, by its full id, also if it was removed before."),
     ] = None,
     with_evidence: Annotated[
-        bool, typer.Option("--with-evidence", help="With --fact: also the turns that it was learned from.")
+        bool, typer.Option("--with-evidence", help="With --fact: erase the turns that it was learned from, too.")
     ] = False,
-    thread: Annotated[str | None, typer.Option(help="A conversation, and what was learned from it.")] = None,
+    thread: Annotated[
+        str | None, typer.Option(help="Erase this conversation and the facts that were learned from it.")
+    ] = None,
     matching: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Whatever holds a text, in any case and Unicode form.")
+        str | None, typer.Option(metavar="TEXT", help="Erase all content with this text, in any case and Unicode form.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Everything; of a user also what the user's agents remember.")
+        bool, typer.Option("--all", help="Erase everything. For a user this includes the user's agents.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: it cannot be undone.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased, and erase nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase content for good, everywhere: both logs, memory.json, indexes; ids, times and digests stay.
+    """Erase content from both logs, memory.json and the indexes. This cannot be undone.
+
+    Ids, times and digests stay.
 
     Example: backstory forget --matching "Main Street 4" --dry-run
     """
@@ -46,11 +51,11 @@ def forget(
 
     session = session_of(ctx)
     if sum(one is not None for one in (fact, thread, matching)) + everything != 1:
-        raise UsageError("say what to forget, and one thing at a time: --fact ID, --thread T, --matching TEXT or --all")
+        raise UsageError("name exactly one thing to forget: --fact ID, --thread T, --matching TEXT or --all")
     if with_evidence and fact is None:
-        raise UsageError("--with-evidence is about a fact: name one with --fact, or forget the whole --thread")
+        raise UsageError("--with-evidence needs --fact; to erase a whole conversation use --thread")
 
-    def ask(memory: MemoryHandle, *, dry_run: bool) -> Forgotten:
+    def forget_in(memory: MemoryHandle, *, dry_run: bool) -> Forgotten:
         return memory.forget(
             fact,
             thread_id=thread,
@@ -62,16 +67,16 @@ def forget(
 
     asks = not (dry_run or yes)
     if asks and not sys.stdin.isatty():
-        raise UsageError("forgetting cannot be undone, and nobody is here to ask: look with --dry-run, then add --yes")
+        raise UsageError("forget cannot be undone, and there is no terminal to confirm it: try --dry-run, then --yes")
     with session.memory() as memory:
-        if asks and not _agreed(ask(memory, dry_run=True)):
+        if asks and not _confirmed(forget_in(memory, dry_run=True)):
             session.note("nothing was erased")
             raise typer.Exit(1)
-        told = ask(memory, dry_run=dry_run)
-    session.answer(told, lambda page, told: _lines(page, told, dry_run=dry_run))
+        result = forget_in(memory, dry_run=dry_run)
+    session.answer(result, lambda page, forgotten: _lines(page, forgotten, dry_run=dry_run))
 
 
-def _agreed(planned: Forgotten) -> bool:
+def _confirmed(planned: Forgotten) -> bool:
     from backstory.cli.pages.labels import counted
 
     facts = _facts(planned)
@@ -84,23 +89,23 @@ def _agreed(planned: Forgotten) -> bool:
         return False
 
 
-def _facts(told: Forgotten) -> list[str]:
-    return list(dict.fromkeys(erased.fact for erased in told.redacted if erased.fact is not None))
+def _facts(forgotten: Forgotten) -> list[str]:
+    return list(dict.fromkeys(erased.fact for erased in forgotten.redacted if erased.fact is not None))
 
 
-def _lines(page: Page, told: Forgotten, *, dry_run: bool) -> None:
+def _lines(page: Page, forgotten: Forgotten, *, dry_run: bool) -> None:
     from backstory.cli.pages.labels import counted
     from backstory.cli.pages.page import Column
 
     columns = (Column("stream", "cyan"), Column("commit", right=True), Column("what"), Column("of"))
-    rows = ((one.stream, str(one.seq), one.what, one.fact or one.section or "") for one in told.redacted)
+    rows = ((one.stream, str(one.seq), one.what, one.fact or one.section or "") for one in forgotten.redacted)
     page.table(columns, rows)
-    if facts := _facts(told):
+    if facts := _facts(forgotten):
         page.line(("facts: ", "bold"), ", ".join(facts))
-    for sharing in told.also:
+    for sharing in forgotten.also:
         page.line((f"stays, though learned from the same turns: {sharing.kind} {sharing.id}, ", "dim"), sharing.content)
-    contents = counted(len(told.redacted), "content")
+    contents = counted(len(forgotten.redacted), "content")
     if dry_run:
-        page.line((f"{contents} would go. Nothing was written: this was a dry run.", "bold"))
+        page.line((f"{contents} would be erased. Nothing was written: this was a dry run.", "bold"))
     else:
-        page.line(("Erased", "bold red"), f": {contents}; nothing brings that back.")
+        page.line(("Erased", "bold red"), f": {contents}. This cannot be undone.")

@@ -1,4 +1,4 @@
-"""The verb that draws: graph."""
+"""Verb that draws memory as SVG or HTML: graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Format", "graph"]
 
 
 class Format(StrEnum):
-    """What a picture can be written as."""
+    """The file formats of a picture."""
 
     svg = "svg"
     html = "html"
@@ -32,29 +32,31 @@ def graph(
     *,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Where to write it: else backstory-graph.html here; - for standard output."),
+        typer.Option(metavar="FILE", help="File to write. Default: backstory-graph.html here; - is standard output."),
     ] = None,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="Else what the file's name ends in, else html.")
+        Format | None, typer.Option("--format", help="Default: the ending of the file's name, else html.")
     ] = None,
-    thread: Annotated[str | None, typer.Option(help="Only this conversation, and what became of it.")] = None,
+    thread: Annotated[
+        str | None, typer.Option(help="Only this conversation, and the facts that were learned from it.")
+    ] = None,
     fact: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this fact, what it was made of, what took its place.")
+        str | None, typer.Option(metavar="ID", help="Only this fact, its sources and the facts that replaced it.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="SEQ|TIME", help="Only updates since then; with --messages a time.")
+        str | None, typer.Option(metavar="SEQ|TIME", help="Only updates since then; a time with --messages.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="At most so many updates, the newest; with --messages routes.")
+        int, typer.Option(min=1, metavar="N", help="Maximum number of updates (newest first), or of message routes.")
     ] = 200,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Draw who sent what to whom instead, over the turns.")
+        bool, typer.Option("--messages", help="Draw the messages between senders and receivers instead.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no such picture, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite any file, not only a picture of memory.")] = False,
 ) -> None:
-    """Draw memory: threads, the updates that learned from them, the facts that came and went, what took whose place.
+    """Draw memory as a graph of threads, updates and facts, including facts that were removed or replaced.
 
-    With --json and without --out nothing is written: the graph itself is the answer, as data.
+    With --json and without --out it prints the graph as data and writes no file.
 
     Example: backstory graph --fact fact_2_0 --out why.svg
     """
@@ -62,9 +64,9 @@ def graph(
 
     session = session_of(ctx)
     if messages and fact is not None:
-        raise UsageError("--messages is about turns, and --fact about a fact: leave one of them out")
+        raise UsageError("--messages and --fact exclude each other: leave one of them out")
     if session.as_json and out == "-":
-        raise UsageError("--json and --out - both ask for standard output: leave one of them out")
+        raise UsageError("--json and --out - both write to standard output: leave one of them out")
     target = _target(out, format_, "messages" if messages else "graph")
     with session.memory() as memory:
         drawn: Graph | MessageFlow = (
@@ -80,12 +82,12 @@ def graph(
     if out == "-":
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
-            # A picture says that it is UTF-8, whatever the terminal's own is.
+            # A picture declares UTF-8, whatever the terminal uses.
             reconfigure(encoding="utf-8")
         sys.stdout.write(text)
         return
     _write(target, text, force=force)
-    session.answer(_told(target, chosen, drawn), _say)
+    session.answer(_summary(target, chosen, drawn), _lines)
 
 
 def _target(out: str | None, format_: Format | None, name: str) -> Path:
@@ -93,10 +95,10 @@ def _target(out: str | None, format_: Format | None, name: str) -> Path:
 
 
 def _format_of(target: Path) -> Format:
-    """Tell by a file's name what it is to be.
+    """Return the format for a file name.
 
     Raises:
-        UsageError: it is the name of something else.
+        UsageError: The name has another ending.
     """
     from backstory.ledger.core.errors import UsageError
 
@@ -105,14 +107,14 @@ def _format_of(target: Path) -> Format:
         return Format.svg
     if ending in ("", ".html", ".htm", ".xhtml"):
         return Format.html
-    raise UsageError(f"{target} ends in {ending}, and a picture is .svg or .html: name it so, or say --format")
+    raise UsageError(f"the file name must end in .svg or .html, got {target}: rename it, or add --format")
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
-    """Write a picture whole or not at all, for its owner's eyes only, and over nothing else than another picture.
+    """Write a picture atomically, with mode 0600; without `force` only over another picture of memory.
 
     Raises:
-        UsageError: there is a folder of that name, no folder to put it in, or a file that is no picture of ours.
+        UsageError: `target` is a folder, its folder does not exist, or it is another kind of file.
     """
     from backstory.ledger.core.errors import UsageError
 
@@ -120,13 +122,13 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{target} is a folder: name a file in it")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}: make it, or write elsewhere")
+        raise UsageError(f"there is no folder {path.parent}: create it, or choose another one")
     if path.exists() and not path.is_file():
-        # A device or a pipe: what takes it decides what becomes of it.
+        # A device or a pipe cannot be replaced.
         path.write_text(text, encoding="utf-8")
         return
     if path.exists() and not force and not _is_picture(path):
-        raise UsageError(f"{target} is there already and is no picture of ours: choose another name, or add --force")
+        raise UsageError(f"{target} exists and is not a picture of memory: choose another name, or add --force")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch(0o600, exist_ok=False)
@@ -145,7 +147,7 @@ def _is_picture(path: Path) -> bool:
     return not begins or begins.startswith((SVG_BEGINS.encode(), PAGE_BEGINS.encode()))
 
 
-def _told(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:
+def _summary(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:
     from backstory.cli.pages.answers import Drawn
     from backstory.projections.graph import MessageFlow
 
@@ -157,7 +159,7 @@ def _told(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:
     return Drawn(str(target), chosen.value, shown, {"updates": drawn.left_out.updates, "facts": drawn.left_out.facts})
 
 
-def _say(page: Page, drawn: Drawn) -> None:
+def _lines(page: Page, drawn: Drawn) -> None:
     from backstory.cli.pages.labels import counted
 
     shown = ", ".join(counted(count, name.removesuffix("s")) for name, count in drawn.shown.items())

@@ -1,4 +1,4 @@
-"""Verbs that ask and write nothing: show, log, why, why-not, diff, what-if."""
+"""Verbs that query memory and its history: show, log, why, why-not, diff, what-if."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["diff", "log", "show", "what_if", "why", "why_not"]
 
-_ON_A_SCREEN = 20
+_SCREEN_ROWS = 20
 
 
 def show(
     ctx: typer.Context,
     *,
-    at: Annotated[str | None, typer.Option(metavar="SEQ|TIME", help="As it was after a commit, or at a time.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit or time.")] = None,
 ) -> None:
-    """Show what is remembered, now or as it was.
+    """Show memory, now or at an earlier commit or time.
 
     Example: backstory show --at 2026-03-12T10:30:00Z
     """
@@ -39,19 +39,21 @@ def show(
 def log(
     ctx: typer.Context,
     *,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many; on a terminal 20.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of commits. Default: 20 on a terminal, else all.")
+    ] = None,
     fact: Annotated[str | None, typer.Option(metavar="ID", help="Only commits about this fact.")] = None,
     thread: Annotated[str | None, typer.Option(help="Only commits from this conversation.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only commits since then.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only commits since this time.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print new commits as they come, oldest first; --json: one a line.")
+        bool, typer.Option("--follow", help="Print new commits as they arrive, oldest first. With --json one per line.")
     ] = False,
 ) -> None:
-    """List the commits, newest first: when memory changed, why, and by whom.
+    """List commits, newest first: when and why memory changed, and who changed it.
 
     Example: backstory log --thread monday --since 2026-03-01
     """
-    from backstory.cli.pages.stories import log_table
+    from backstory.cli.pages.history import log_table
 
     session = session_of(ctx)
     with session.opened() as bs:
@@ -59,10 +61,10 @@ def log(
         if follow:
             _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
         entries = memory.log(limit=limit, fact=fact, thread=thread, since=since)
-        most = _ON_A_SCREEN if limit is None and not session.as_json and sys.stdout.isatty() else len(entries)
+        most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(entries)
         session.answer(entries if session.as_json else entries[:most], log_table)
     if len(entries) > most:
-        session.note(f"{len(entries) - most} older commits are not shown; see them with --limit {len(entries)}")
+        session.note(f"{len(entries) - most} older commits are not shown: use --limit {len(entries)} to see them")
 
 
 def _follow(
@@ -75,14 +77,14 @@ def _follow(
     thread: str | None,
     since: str | None,
 ) -> None:
-    """Print commits as they come, until somebody has seen enough; some of those before them, if asked for."""
+    """Print new commits until interrupted; with `limit` or `since` first the matching old ones."""
+    from backstory.cli.pages.history import log_row
     from backstory.cli.pages.page import page, write_json
-    from backstory.cli.pages.stories import log_row
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
     from backstory.projections.history.history import LogEntry, concerns, entry
 
-    def tell(one: LogEntry) -> None:
+    def show(one: LogEntry) -> None:
         if session.as_json:
             write_json(one, indented=False)
         else:
@@ -95,43 +97,43 @@ def _follow(
     session.answered = True
     for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):
         if one.seq <= head.seq:
-            tell(one)
+            show(one)
     for record in bs.store.follow(stream, head.seq):
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
-            tell(entry(commit))
+            show(entry(commit))
 
 
 def why(
     ctx: typer.Context,
     *,
-    fact_id: Annotated[str, typer.Argument(metavar="FACT_ID", help="A fact's id, or a unique beginning of it.")],
+    fact_id: Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")],
 ) -> None:
-    """Tell where a fact comes from, down to the words that were said; also one that is gone.
+    """Show where a fact came from, including facts that were removed.
 
     Example: backstory why fact_2_0
     """
-    from backstory.cli.pages.stories import why_story
+    from backstory.cli.pages.history import why_page
 
     session = session_of(ctx)
     with session.memory() as memory:
-        session.answer(memory.why(fact_id), why_story)
+        session.answer(memory.why(fact_id), why_page)
 
 
-def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="What you would have expected.")]) -> None:
-    """Tell why something is not remembered; exit 1 where nothing like it ever came up.
+def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
+    """Show why a fact is not in memory. Exit 1 if nothing like it was ever proposed.
 
     Example: backstory why-not "likes tea"
     """
-    from backstory.cli.pages.stories import refusal_table
+    from backstory.cli.pages.history import refusal_table
     from backstory.ledger.core.dedup import dedup_key
 
     session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_not(text)
         remembered = [fact for fact in memory.facts() if dedup_key(fact.content) == dedup_key(text)]
-    session.answer(found, lambda page, told: refusal_table(page, told, remembered))
+    session.answer(found, lambda page, refusals: refusal_table(page, refusals, remembered))
     if not found:
         raise typer.Exit(1)
 
@@ -139,14 +141,14 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="What y
 def diff(
     ctx: typer.Context,
     *,
-    a: Annotated[str, typer.Argument(metavar="A", help="A commit's number, or a time.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A commit number or a time.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="A commit number or a time.")],
 ) -> None:
-    """Compare memory at two moments: what B has that A has not is added.
+    """Compare memory at two commits or times. Facts that only B has are shown as added.
 
     Example: backstory diff 3 2026-03-12T10:30:00Z
     """
-    from backstory.cli.pages.stories import diff_lines
+    from backstory.cli.pages.history import diff_lines
 
     session = session_of(ctx)
     with session.memory() as memory:
@@ -156,23 +158,23 @@ def diff(
 def what_if(
     ctx: typer.Context,
     *,
-    max_facts: Annotated[int | None, typer.Option(min=1, help="At most so many facts.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="The confidence that a model's fact needs, 0 to 1.")] = None,
+    max_facts: Annotated[int | None, typer.Option(min=1, help="Maximum number of facts in memory.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Confidence that a fact from a model needs, from 0 to 1.")
+    ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any rule of the policy; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any rule of the policy. May be repeated.")
     ] = None,
-    until: Annotated[
-        int | None, typer.Option(min=0, metavar="SEQ", help="Leave out the commits after this one.")
-    ] = None,
+    until: Annotated[int | None, typer.Option(min=0, metavar="SEQ", help="Ignore the commits after this one.")] = None,
 ) -> None:
-    """Decide the whole history again under other rules, and compare; writes nothing.
+    """Replay the whole history under other rules, and compare the results. Writes nothing.
 
-    A rule may lie beyond what configuration and `policy --set` take, such as a memory of five facts.
+    A rule may be outside of the ranges of the configuration, such as a memory of five facts.
 
     Example: backstory what-if --max-facts 20 --threshold 0.9
     """
     from backstory.cli.inputs import policy_changes
-    from backstory.cli.pages.stories import what_if_lines
+    from backstory.cli.pages.history import what_if_lines
 
     session = session_of(ctx)
     changes = policy_changes(settings or ())
@@ -181,6 +183,6 @@ def what_if(
     if threshold is not None:
         changes["fact_confidence_threshold"] = threshold
     with session.memory() as memory:
-        with progress("deciding again", memory.head().seq if until is None else until, worth=500) as step:
+        with progress("replaying", memory.head().seq if until is None else until, least=500) as step:
             result = memory.what_if(until=until, progress=step, **changes)
         session.answer(result, what_if_lines)

@@ -1,16 +1,13 @@
-"""Verbs about the home as a whole: scopes, config, demo."""
+"""Verbs about the home: scopes, config, demo."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from backstory.cli.session import session_of
-
-if TYPE_CHECKING:
-    from backstory.cli.pages.answers import ConfigValue
 
 __all__ = ["config", "demo", "scopes"]
 
@@ -19,7 +16,7 @@ _SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key
 
 
 def scopes(ctx: typer.Context) -> None:
-    """List every user and agent that has a memory here."""
+    """List every user and agent that has a memory in this home."""
     from backstory.cli.pages.tables import scope_table
 
     session = session_of(ctx)
@@ -28,9 +25,9 @@ def scopes(ctx: typer.Context) -> None:
 
 
 def config(ctx: typer.Context) -> None:
-    """Show every setting, and where its value comes from: default, file, environment or argument.
+    """Show every setting and the source of its value: default, file, environment or argument.
 
-    Secrets are not shown. For what `policy --set` put in force, see `policy`.
+    Secrets are not shown. For the rules that `policy --set` changed, see `policy`.
 
     Example: backstory --config backstory.yaml config
     """
@@ -47,17 +44,12 @@ def config(ctx: typer.Context) -> None:
         if isinstance(witness, str) and witness.startswith(COMMAND):
             # Any argument of a command may be a secret.
             values["witness"] = ConfigValue(f"{destination_of(witness).name} …", origin["witness"])
-        session.answer(values, lambda page, told: config_table(page, _spelled(told), str(bs.home)))
-
-
-def _spelled(values: dict[str, ConfigValue]) -> dict[str, ConfigValue]:
-    """Spell values for people as a configuration file would."""
-    from backstory.cli.pages.answers import ConfigValue
-
-    return {key: ConfigValue(_yaml(told.value), told.origin) for key, told in values.items()}
+        as_yaml = {key: ConfigValue(_yaml(each.value), each.origin) for key, each in values.items()}
+        session.answer(values, lambda page, _: config_table(page, as_yaml, str(bs.home)))
 
 
 def _yaml(value: object) -> object:
+    """Spell a value as a configuration file would."""
     match value:
         case bool():
             return str(value).lower()
@@ -71,7 +63,7 @@ def _yaml(value: object) -> object:
 
 
 def _masked(value: object) -> object:
-    """Hide a key, and in an address the name and password and any parameter that is called like one."""
+    """Hide API keys, and in a URL the user name, the password and each parameter named like a secret."""
     if isinstance(value, dict):
         return {key: "…" if key == "api_key" and inner else _masked(inner) for key, inner in value.items()}
     if not isinstance(value, str):
@@ -83,21 +75,22 @@ def demo(
     ctx: typer.Context,
     *,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask the real model instead of playing recorded replies.")
+        bool, typer.Option("--live", help="Ask the configured model instead of playing recorded replies.")
     ] = False,
     keep: Annotated[
-        str | None, typer.Option("--keep", metavar="DIR", help="Play in this new folder, and leave it there.")
+        str | None, typer.Option("--keep", metavar="DIR", help="Play in this new folder and keep it.")
     ] = None,
 ) -> None:
-    """Watch an agent learn, go wrong, explain itself and be put right.
+    """Play a demo: an agent learns a fact, loses it, explains why, and gets it back.
 
     Example: backstory demo --keep story
     """
     from backstory.cli.demo import play
 
     session = session_of(ctx)
-    with session.beside():
-        summary = play(config=session.config, live=live, keep=keep)
+    command = ctx.find_root().command
+    with session.printing_to_stderr():
+        summary = play(command.main, config=session.config, live=live, keep=keep)
     if session.as_json:
         session.answer(summary, lambda *_: None)
     if not summary.ok:

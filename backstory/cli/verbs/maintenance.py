@@ -1,4 +1,4 @@
-"""Verbs that tell what is wrong, and mend it: doctor, repair."""
+"""Verbs that find and repair damage: doctor, repair."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ __all__ = ["doctor", "repair"]
 
 
 def doctor(ctx: typer.Context) -> None:
-    """Look this set-up over: what is wrong, and how to mend it; exit 1 if anything is.
+    """Check the set-up and show how to fix each problem. Exit 1 if there is one.
 
-    Without --user and --agent it looks at the home as a whole, as far as 64 MiB of logs go.
+    Without --user and --agent it checks the whole home, up to 64 MiB of logs.
 
     Example: backstory --user ada doctor
     """
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.core.scope import Scope
     from backstory.operations.maintenance import doctor as examine
 
     session = session_of(ctx)
-    if session.home == "":
-        raise UsageError("--home is empty: name a folder, or leave the option out")
+    session.check_home()
     named = session.user is not None or session.agent is not None
     scope = Scope.of(session.user, session.agent) if named else None
     checks = examine(session.home, config=session.config, store=session.store, scope=scope)
@@ -41,10 +39,10 @@ def doctor(ctx: typer.Context) -> None:
 def repair(
     ctx: typer.Context,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Mend every user and agent of the home.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the repairs without making them.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Repair every user and agent of the home.")] = False,
 ) -> None:
-    """Mend damaged files by moving aside, never by deleting; exit 1 if something remains for a person.
+    """Repair damaged files. Damaged parts are moved aside, never deleted. Exit 1 if damage remains.
 
     Example: backstory --user ada repair --dry-run
     """
@@ -55,7 +53,7 @@ def repair(
     with session.opened() as bs:
         scopes = bs.owners() if every else (Scope.of(session.user, session.agent),)
         checks: list[Check] = []
-        with progress("mending", len(scopes)) as step:
+        with progress("repairing", len(scopes)) as step:
             for number, scope in enumerate(scopes, 1):
                 checks += repair_scope(bs, scope, dry_run=dry_run)
                 step(number)

@@ -1,4 +1,4 @@
-"""Verbs that prove what the log says: verify, head, keygen."""
+"""Verbs that verify and sign the log: verify, head, keygen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from backstory.cli.pages.page import write_as_is
+from backstory.cli.pages.page import write_raw
 from backstory.cli.session import progress, session_of
 
 __all__ = ["head", "keygen", "verify"]
@@ -17,26 +17,26 @@ def verify(
     *,
     expect_head: Annotated[
         str | None,
-        typer.Option("--expect-head", metavar="HASH", help="A hash that has to be in the chain; see `head`."),
+        typer.Option("--expect-head", metavar="HASH", help="A hash that must be in the chain; see `head`."),
     ] = None,
     note: Annotated[
         str | None,
-        typer.Option("--note", metavar="FILE|-", help="A signed note whose head has to be in the chain; with --key."),
+        typer.Option("--note", metavar="FILE|-", help="A signed note whose head must be in the chain. Needs --key."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY|FILE", help="The public key that has to have signed the note.")
+        str | None, typer.Option("--key", metavar="KEY|FILE", help="The public key that signed the note.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every user and agent of the home.")] = False,
 ) -> None:
-    """Check that the log is what was written, and memory.json what the log says.
+    """Check the hash chains of the logs, and that memory.json agrees with them.
 
-    The chain has no key. A log that was written anew, with all its hashes, is found only by a head that is kept
-    elsewhere: in the configured witness file, in a signed note, or as a hash.
+    The chain has no key. A log that was rewritten with new hashes is detected only by a head that is kept elsewhere:
+    in the configured witness file, in a signed note, or as a hash.
 
     Example: backstory verify --note head.note --key ada.pub
     """
     from backstory.cli.pages.answers import VerifiedIn
-    from backstory.cli.pages.stories import verification_lines, verification_table
+    from backstory.cli.pages.history import verification_lines, verification_table
     from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
@@ -53,8 +53,8 @@ def verify(
             ok = result.ok
         else:
             if expect_head is not None or note is not None:
-                told = "--expect-head" if expect_head is not None else "--note"
-                raise UsageError(f"{told} is about one memory: leave out --all")
+                option = "--expect-head" if expect_head is not None else "--note"
+                raise UsageError(f"{option} checks one memory: leave out --all")
             owners = bs.owners()
             results = []
             with progress("checking", len(owners)) as step:
@@ -68,7 +68,7 @@ def verify(
 
 
 def _public_key(given: str) -> str:
-    """A key is name+id+base64; what has no plus sign names a file that holds one."""
+    """Return a key; an argument without a plus sign is the name of a file with the key."""
     return given if "+" in given else _text(given).strip()
 
 
@@ -83,17 +83,19 @@ def head(
     *,
     sign: Annotated[
         str | None,
-        typer.Option("--sign", metavar="KEYFILE", help="Print a signed note over it, with the key of this file."),
+        typer.Option(
+            "--sign", metavar="KEYFILE", help="Print a note that is signed with the private key in this file."
+        ),
     ] = None,
 ) -> None:
-    """Print the number and hash of the last commit, to keep elsewhere.
+    """Print the number and the hash of the last commit. Keep them elsewhere for `verify`.
 
     Example: backstory head --sign ada.key > head.note
     """
     session = session_of(ctx)
     with session.memory() as memory:
         if sign is not None:
-            session.answer(memory.sign_head(_text(sign)), lambda _, signed: write_as_is(signed.note))
+            session.answer(memory.sign_head(_text(sign)), lambda _, signed: write_raw(signed.note))
             return
         from backstory.cli.pages.tables import head_line
 
@@ -103,12 +105,12 @@ def head(
 def keygen(
     ctx: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who signs, such as example.com/ada.")],
-    file: Annotated[str, typer.Argument(metavar="KEYFILE", help="A new file for the private key.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signer, such as example.com/ada.")],
+    file: Annotated[str, typer.Argument(metavar="KEYFILE", help="New file for the private key.")],
 ) -> None:
-    """Make a key to sign heads with; print the public one, which `verify --key` takes.
+    """Create a key pair for signing heads, and print the public key for `verify --key`.
 
-    Keep the private key away from the machine that holds the log: who has both can sign a forged one.
+    Keep the private key away from the machine that has the log. With both, a forged log can be signed.
 
     Example: backstory keygen example.com/ada ada.key > ada.pub
     """
@@ -117,11 +119,11 @@ def keygen(
 
     session = session_of(ctx)
     pair = new_key(name)
-    _put_down(file, pair.private)
-    session.answer(NewKey(pair.public, file), lambda _, made: write_as_is(f"{made.key}\n"))
+    _write_secret(file, pair.private)
+    session.answer(NewKey(pair.public, file), lambda _, made: write_raw(f"{made.key}\n"))
 
 
-def _put_down(file: str, secret: str) -> None:
+def _write_secret(file: str, secret: str) -> None:
     """Write a secret to a new file with mode 0600."""
     import os
 
@@ -135,6 +137,6 @@ def _put_down(file: str, secret: str) -> None:
         finally:
             os.close(descriptor)
     except FileExistsError as error:
-        raise UsageError(f"{file} is there already, and a key is not overwritten: name a new file") from error
+        raise UsageError(f"{file} exists, and a key is never overwritten: name a new file") from error
     except OSError as error:
         raise refused(file, "write the key to", error) from error

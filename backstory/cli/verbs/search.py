@@ -1,4 +1,4 @@
-"""Verbs that find: search, and embed, which prepares it."""
+"""Verbs for search: search, and embed, which computes the vectors for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, counting, session_of
+from backstory.cli.session import Session, progress_of_total, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import EmbeddedIn
@@ -24,8 +24,6 @@ _MOST_WORDS = 8
 
 
 class _Within(StrEnum):
-    """What can be searched."""
-
     FACTS = "facts"
     TURNS = "turns"
 
@@ -33,22 +31,25 @@ class _Within(StrEnum):
 def search(
     ctx: typer.Context,
     *,
-    query: Annotated[str, typer.Argument(help="What to look for, in words or as a question.")],
-    top: Annotated[int | None, typer.Option(min=1, metavar="K", help="At most so many; else `search_top_k`.")] = None,
+    query: Annotated[str, typer.Argument(help="Words or a question.")],
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="Maximum number of results. Default: `search_top_k`.")
+    ] = None,
     category: Annotated[
         str | None,
-        typer.Option(help="Only facts of this one: preference, knowledge, context, behavior, goal or correction."),
+        typer.Option(help="Only facts of this category: preference, knowledge, context, behavior, goal or correction."),
     ] = None,
     within: Annotated[_Within, typer.Option("--in", help="What to search.")] = _Within.FACTS,
-    thread: Annotated[str | None, typer.Option(help="Only what comes from this conversation.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from then or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from before then.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why each stands where it stands.")] = False,
+    thread: Annotated[str | None, typer.Option(help="Only results from this conversation.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from this time or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from before this time.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each result got its rank.")] = False,
 ) -> None:
-    """Find facts, or what was said, by words and by meaning; exit 1 where nothing is found.
+    """Search facts or turns by words and by meaning. Exit 1 if nothing is found.
 
-    With an embedding model the nearest by meaning always come, however far they are: `meaning` in the column `by` marks
-    what no word brought in, and `search_min_similarity` bounds it. A query without a letter or digit finds nothing.
+    With an embedding model the nearest results by meaning always appear, however distant. The column `by` shows
+    `meaning` for results that share no word with the query; `search_min_similarity` sets a lower bound for them. A
+    query needs at least one letter or digit.
 
     Example: backstory search "where does she live" --in turns --since 2026-03-01
     """
@@ -65,13 +66,13 @@ def search(
             explain=explain,
         )
     session.answer(tuple(found), lambda page, _: _hits(page, found))
-    _say_how_far(session, found)
+    _note_coverage(session, found)
     if not found:
         raise typer.Exit(1)
 
 
-def _say_how_far(session: Session, found: Found) -> None:
-    # What kept a model from being asked is in the log, which is on standard error here.
+def _note_coverage(session: Session, found: Found) -> None:
+    # Why a model could not be asked is in the log, which is on standard error here.
     if found.trouble is None and found.model is not None and found.embedded < found.total:
         session.note(f"by meaning: {found.embedded:,} of {found.total:,} {found.within}; run `backstory embed`")
 
@@ -80,7 +81,7 @@ def _hits(page: Page, found: Found) -> None:
     from backstory.cli.pages.page import Column
 
     if not found:
-        page.line(("Nothing like that was found.", "dim"))
+        page.line(("Nothing was found.", "dim"))
         return
     if any(hit.why is not None for hit in found):
         for hit in found:
@@ -90,18 +91,18 @@ def _hits(page: Page, found: Found) -> None:
                 for line in _reasons(hit.why):
                     page.line((line, "dim"), indent=4)
         return
-    told = Column("fact" if found.within == "facts" else "turn", folds=True)
+    content = Column("fact" if found.within == "facts" else "turn", folds=True)
     ranked, by = [Column("score", "dim", right=True)], any(hit.by_meaning for hit in found)
     if by:
         ranked.append(Column("by", "dim"))
     if found.within == "facts":
         page.table(
-            (*ranked, Column("id", "cyan"), Column("category", "green"), told),
+            (*ranked, Column("id", "cyan"), Column("category", "green"), content),
             ((*_ranked(hit, by=by), hit.id, hit.category or "", hit.content) for hit in found),
         )
     else:
         page.table(
-            (*ranked, Column("time", "dim", spare=72), Column("thread", "cyan"), Column("who", "green"), told),
+            (*ranked, Column("time", "dim", spare=72), Column("thread", "cyan"), Column("who", "green"), content),
             ((*_ranked(hit, by=by), *_said(hit), hit.content) for hit in found),
         )
 
@@ -139,41 +140,40 @@ def _reasons(why: Explanation) -> list[str]:
 def embed(
     ctx: typer.Context,
     *,
-    timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so long.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="For every user and agent of the home.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after this time.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")] = False,
 ) -> None:
-    """Have the embedding model read what it has not read yet, so that search finds it by meaning.
+    """Compute the missing embeddings of facts and turns, for search by meaning.
 
     Example: backstory embed --all
     """
     from backstory.cli.pages.answers import EmbeddedIn
 
     session = session_of(ctx)
-    with session.opened() as bs, _asking():
+    with session.opened() as bs, _model_required():
         if not every:
             memory = bs.memory(session.user, session.agent)
-            with counting("embedding") as step:
+            with progress_of_total("embedding") as step:
                 result = memory.embed(timeout=timeout, progress=step)
             session.answer(result, _embedded)
-            _say_what_is_left(session, timeout, result.embedded, result.total)
+            _note_rest(session, timeout, result.embedded, result.total)
             return
         results = []
         ends = None if timeout is None else time.monotonic() + timeout
         for owner in bs.owners():
-            with counting(f"embedding {owner}") as step:
+            with progress_of_total(f"embedding {owner}") as step:
                 memory = bs.memory(owner.user, owner.agent)
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
                 results.append(EmbeddedIn.of(owner, memory.embed(timeout=left, progress=step)))
         session.answer(results, _embedded_table)
-        _say_what_is_left(
-            session, timeout, sum(result.embedded for result in results), sum(result.total for result in results)
-        )
+        embedded, total = sum(result.embedded for result in results), sum(result.total for result in results)
+        _note_rest(session, timeout, embedded, total)
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
-    """Nothing was asked that has a no for an answer: without a model that reads, this cannot be done."""
+def _model_required() -> Iterator[None]:
+    """Turn a model error into a failure (exit 3): a missing model is not a negative answer (exit 1)."""
     from backstory.ledger.core.errors import ModelError, UnavailableError
 
     try:
@@ -182,13 +182,15 @@ def _asking() -> Iterator[None]:
         raise UnavailableError(str(error)) from error
 
 
-def _say_what_is_left(session: Session, timeout: float | None, embedded: int, total: int) -> None:
+def _note_rest(session: Session, timeout: float | None, embedded: int, total: int) -> None:
     if timeout is not None and embedded < total:
-        session.note(f"stopped after {timeout:g} s with {embedded:,} of {total:,} read; run it again")
+        session.note(f"stopped after {timeout:g} s with {embedded:,} of {total:,} embedded; run it again")
 
 
 def _embedded(page: Page, result: Embedded) -> None:
-    page.line(f"{result.model} has read {result.embedded:,} of {result.total:,} facts and turns, {result.new:,} now")
+    page.line(
+        f"{result.model} has embedded {result.embedded:,} of {result.total:,} facts and turns, {result.new:,} now"
+    )
 
 
 def _embedded_table(page: Page, results: list[EmbeddedIn]) -> None:

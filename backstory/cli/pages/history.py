@@ -1,4 +1,4 @@
-"""Pages of what happened: the log, why and why not, differences, undoing, verification."""
+"""Pages about history: log, why, why-not, diff, what-if, revert and verify."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "verification_lines",
     "verification_table",
     "what_if_lines",
-    "why_story",
+    "why_page",
 ]
 
 _LOG = (
@@ -47,14 +47,14 @@ _LOG = (
 
 
 def log_table(page: Page, entries: Sequence[LogEntry]) -> None:
-    """Show commits."""
+    """Print commits."""
     if not entries:
         page.line(("No commits to show.", "dim"))
     page.table(_LOG, map(log_row, entries))
 
 
 def log_row(entry: LogEntry) -> Sequence[str]:
-    """Spell a commit: its number, time, kind, thread, author, and what it did."""
+    """Return the cells of a commit: number, time, kind, thread, author and summary."""
     cause = entry.cause
     return (
         str(entry.seq),
@@ -66,84 +66,82 @@ def log_row(entry: LogEntry) -> Sequence[str]:
     )
 
 
-def why_story(page: Page, told: Why) -> None:
-    """Tell where a fact comes from: who added it, the words behind it, and what became of it."""
-    if told.fact is None:
-        page.line((told.id, "cyan"), ": what it said was erased; that it was there, and when, is still known.")
+def why_page(page: Page, why: Why) -> None:
+    """Print the origin of a fact: its commit, its evidence and its later history."""
+    if why.fact is None:
+        page.line((why.id, "cyan"), ": its content was erased. Its history without content is kept.")
     else:
-        fact_lines(page, told.fact)
+        fact_lines(page, why.fact)
     page.line()
-    cause = told.added.cause
+    cause = why.added.cause
     page.line(
-        ("Came in ", "bold"),
-        f"with commit {told.added.seq}, {moment(told.added.at)}: {cause_in_words(cause)}",
+        ("Added ", "bold"),
+        f"with commit {why.added.seq}, {moment(why.added.at)}: {cause_in_words(cause)}",
         f" of thread {cause.thread}" if cause.thread else "",
         f", by {author(cause)}" if author(cause) else "",
         ".",
     )
-    sources = told.fact.consolidated_from if told.fact is not None else ()
+    sources = why.fact.consolidated_from if why.fact is not None else ()
     if sources:
         page.line(("Merged from ", "bold"), ", ".join(sources), ".")
-    if told.evidence:
-        page.line((_heading(cited=told.cited, merged=bool(sources)), "bold"), ":")
-    for words in told.evidence:
+    if why.evidence:
+        page.line((_heading(cited=why.cited, merged=bool(sources)), "bold"), ":")
+    for words in why.evidence:
         name = f" ({words.name})" if words.name else ""
         page.line((f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
         page.quote(words.content, indent=2)
-    later = told.history[1:]
+    later = why.history[1:]
     if later:
         page.line(("Since then", "bold"), ":")
         columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("what"), Column("", folds=True))
         page.table(columns, map(_history_row, later), indent=2)
-    gone = told.removed
+    gone = why.removed
     if gone is not None and gone.reason == "erased":
         page.line((f"Erased with commit {gone.seq}", "bold red"), f" by {gone.actor}." if gone.actor else ".")
     elif gone is not None and gone.reason == "consolidated":
         page.line(
             (f"Merged into {gone.detail} with commit {gone.seq}", "bold red"),
-            f"; `backstory revert {gone.seq}` would undo that.",
+            f"; `backstory revert {gone.seq}` undoes that.",
         )
     elif gone is not None:
         by = f", by {gone.actor}" if gone.actor else ""
-        page.line(
-            (f"Gone since commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` would undo that."
-        )
+        page.line((f"Removed with commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` undoes that.")
     else:
         page.line(("It is in memory now.", "bold green"))
 
 
 def _heading(*, cited: bool, merged: bool) -> str:
     if merged:
-        # The updates that the sources came from read these, the one that merged them did not.
-        return "The words behind those" if cited else "The words behind those; where none were cited, all that was read"
-    return "From these words" if cited else "No words were cited; that update read these"
+        # The model read these turns when it added the sources, not when it merged them.
+        return "Evidence of those" if cited else "Evidence of those; all turns that the model read where it cited none"
+    return "Evidence" if cited else "The model cited no evidence. It read these turns"
 
 
-_HAPPENED = {
-    "FactAdded": "came back",
+_EVENT_LABELS = {
+    "FactAdded": "restored",
     "FactRemoved": "removed",
     "FactRevised": "revised",
-    "CandidateRejected": "stayed",
+    "CandidateRejected": "kept",
     "Redacted": "erased",
 }
-_SAYS_HOW = ("merged into ", "removed after review")
-"""How a removal begins to be told that says itself what happened."""
+_OWN_LABELS = ("merged into ", "removed after review")
+"""Beginnings of a detail that replace the label of a removal."""
 
 
 def _history_row(item: HistoryItem) -> Sequence[str]:
-    happened, told = _HAPPENED.get(item.type, item.type), item.detail
-    if item.type == "FactRemoved" and told.startswith(_SAYS_HOW):
-        happened, _, told = told.partition(": ")
-    detail = f"{item.cause}: {told}" if told and item.type != "FactAdded" and told != item.cause else item.cause
-    return (str(item.seq), moment(item.at), happened, detail)
+    label, detail = _EVENT_LABELS.get(item.type, item.type), item.detail
+    if item.type == "FactRemoved" and detail.startswith(_OWN_LABELS):
+        label, _, detail = detail.partition(": ")
+    more = f"{item.cause}: {detail}" if detail and item.type != "FactAdded" and detail != item.cause else item.cause
+    return (str(item.seq), moment(item.at), label, more)
 
 
 def refusal_table(page: Page, refusals: Sequence[Refusal], remembered: Sequence[Fact] = ()) -> None:
-    """Show what is like a text and is not in memory, and why not; `remembered` are the facts that do say it."""
+    """Print refused or removed facts that are like a text; `remembered` are the facts in memory with that text."""
     for fact in remembered:
-        page.line(("This is remembered", "bold green"), f": {fact.content}", (f"  {fact.id}", "dim"))
+        page.line(("This is in memory", "bold green"), f": {fact.content}", (f"  {fact.id}", "dim"))
     if not refusals and not remembered:
-        page.line(("Nothing like it was ever refused or removed.", "dim"))
+        page.line(("No fact like it was ever refused or removed.", "dim"))
     columns = (
         Column("seq", "cyan", right=True),
         Column("rule", "yellow"),
@@ -161,10 +159,10 @@ def _fact_line(page: Page, sign: str, style: str, fact: Fact) -> None:
 
 
 def _revision_line(page: Page, before: Fact, after: Fact) -> None:
-    told = revision_in_words(before, after)
+    change = revision_in_words(before, after)
     if before.content == after.content:
-        told = f"{after.content}: {told}"
-    page.line((f"~ {told}", "yellow"), (f"  {after.id}", "dim"))
+        change = f"{after.content}: {change}"
+    page.line((f"~ {change}", "yellow"), (f"  {after.id}", "dim"))
 
 
 def _section_lines(page: Page, section: str, before: str, after: str) -> None:
@@ -195,14 +193,14 @@ def _changes(
 
 
 def diff_lines(page: Page, found: Diff) -> None:
-    """Show a difference: - what went, + what came, ~ what changed."""
+    """Print a difference: - for removed, + for added, ~ for changed."""
     if found.empty:
         page.line(("No difference.", "dim"))
     _changes(page, found.added, found.removed, found.revised, found.sections)
 
 
 def what_if_lines(page: Page, found: WhatIf) -> None:
-    """Show how memory would differ, and how large it would be."""
+    """Print how memory would differ, and its number of facts."""
     if not (found.added or found.removed or found.revised or found.sections):
         page.line(("Memory would be the same.", "dim"))
     _changes(page, found.added, found.removed, found.revised, found.sections)
@@ -210,7 +208,7 @@ def what_if_lines(page: Page, found: WhatIf) -> None:
 
 
 def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
-    """Show what an undo did, or would do, and what stood in its way."""
+    """Print the changes of an undo, and its conflicts."""
     for event in result.events:
         _event_line(page, event)
     for note in result.superseded:
@@ -218,11 +216,11 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
     for note in result.conflicts:
         page.line((f"conflict: {_noted(note)}", "red"))
     if result.commit is not None:
-        page.line(("Done", "bold green"), f", as commit {result.commit}; reverting that would undo the undo.")
+        page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
     elif dry_run:
         page.line(("Nothing was written: this was a dry run.", "bold"))
     else:
-        page.line(("Nothing was written", "bold red"), ": --force does it where it conflicts, too.")
+        page.line(("Nothing was written", "bold red"), ": use --force to undo it in spite of the conflicts.")
 
 
 def _event_line(page: Page, event: Event) -> None:
@@ -261,10 +259,12 @@ def _problem_rows(problems: Iterable[Problem]) -> Iterable[Sequence[str]]:
 
 
 def verification_lines(page: Page, result: Verification) -> None:
-    """Show what was checked and what was found."""
+    """Print the result of a verification."""
     checked = f"{counted(result.commits, 'commit')} and {counted(result.turns, 'turn')}"
     if result.ok:
-        page.line(("ok", "bold green"), f": {checked}; both chains hold, and memory.json is what the ledger says")
+        page.line(
+            ("ok", "bold green"), f": {checked}; both hash chains are intact, and memory.json agrees with the ledger"
+        )
     else:
         page.line(("NOT ok", "bold red"), f": {counted(len(result.problems), 'finding')} in {checked}")
     page.table(_PROBLEMS, _problem_rows(result.problems))
@@ -277,7 +277,7 @@ def _notes(page: Page, notes: Iterable[str]) -> None:
 
 
 def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
-    """Show what was found in every scope."""
+    """Print the result of the verification of each scope."""
     columns = (
         Column("ok"),
         Column("commits", right=True),
@@ -290,5 +290,5 @@ def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
         (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), r.user or "-", r.agent or "-") for r in results),
     )
     page.table(_PROBLEMS, (row for r in results for row in _problem_rows(r.problems)))
-    # Of a witness that cannot be read each scope says the same.
+    # Each scope has the same note about a witness that cannot be read.
     _notes(page, dict.fromkeys(note for r in results for note in r.notes))
