@@ -1,4 +1,4 @@
-"""A long conversation in portions, each of which fits into one prompt."""
+"""Portions of a long conversation: each fits into one prompt."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ __all__ = ["portions"]
 
 
 def portions(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int]) -> Iterator[Sequence[Turn]]:
-    """Part turns, in order, so that each portion's sizes come to `room` at most; no portion is empty.
+    """Split turns, in order, into portions that are not empty.
 
-    A portion ends after an answer where it can: what a user said is not parted from what the assistant answered to it,
-    unless both together are too big. A turn that alone is too big is a portion of its own.
+    A portion ends after an answer where possible: a user's words and the answer to them are split only where both
+    together are too big. A turn that is too big by itself is a portion of its own.
+
+    Args:
+        turns: the turns to split.
+        room: the most tokens of a portion.
+        size_of: the tokens of a turn.
     """
     start = stop = used = 0
     for first, last in _exchanges(turns):
@@ -32,7 +37,7 @@ def portions(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int]) -
 
 
 def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
-    """Tell where each exchange begins and ends: a user's words in a row, and the answers to them."""
+    """Yield the half-open index range of each exchange: consecutive user turns and the answers to them."""
     start = 0
     for index in range(1, len(turns)):
         if turns[index].role == "user" and turns[index - 1].role != "user":

@@ -1,4 +1,4 @@
-"""What may be told of a server's or a library's words: never the key that they were asked with."""
+"""Key redaction: keeps an API key out of messages and tracebacks that quote a server or a library."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["redacted", "showable"]
 
 
 def redacted(text: str, key: str | None, at_most: int) -> str:
-    """Return a text as one line of so many characters at most, without the key."""
-    # The key goes first: clipping could leave a part of it that no longer matches.
+    """Return a text as one line of at most `at_most` characters, without the key."""
+    # Remove the key before clipping, which could leave a part of it.
     hidden = text.replace(key, "***") if key else text
     return clip(" ".join(hidden.split()), at_most)
 
 
 def showable(error: BaseException, key: str | None) -> BaseException | None:
-    """Return an error as the cause to show in a traceback, or None where its own text would show the key."""
+    """Return an error as the cause of another one, or None where its text or a cause's text holds the key."""
     link: BaseException | None = error
     while link is not None and key:
         if key in str(link):

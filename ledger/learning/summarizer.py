@@ -24,7 +24,7 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
-    from backstory.ledger.extraction.summary_prompt import SummaryFrame
+    from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
 __all__ = ["Summarizer", "Summing"]
 
@@ -137,14 +137,14 @@ class Summarizer:
         )
         return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None)
 
-    def _frame(self, thread: str) -> SummaryFrame:
-        from backstory.ledger.extraction.summary_prompt import SummaryFrame
+    def _frame(self, thread: str) -> SummaryPromptBuilder:
+        from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
-        return SummaryFrame(
+        return SummaryPromptBuilder(
             thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
         )
 
-    def _asked(self, group: SummaryGroup, frame: SummaryFrame) -> tuple[SummaryGroup, Prompt]:
+    def _asked(self, group: SummaryGroup, frame: SummaryPromptBuilder) -> tuple[SummaryGroup, Prompt]:
         """Make the question; what does not fit into it is left for the next group."""
         if group.parts:
             return group, frame.of_summaries(list(group.parts.values()))

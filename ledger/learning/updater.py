@@ -27,7 +27,7 @@ from backstory.ledger.threads.coverage import Coverage, is_quiet
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
-    from backstory.ledger.extraction.prompt import Frame, Question
+    from backstory.ledger.extraction.prompt import PromptBuilder, Question
 
 __all__ = ["Job", "Outcome", "Updater"]
 
@@ -206,13 +206,13 @@ class Updater:
 
         return msgspec.structs.replace(cause, signals=load_signals(self._patterns).seen_in(turns))
 
-    def _frame(self, memory: Memory, job: Job, first: Turn) -> Frame:
-        from backstory.ledger.extraction.prompt import Frame
+    def _frame(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
+        from backstory.ledger.extraction.prompt import PromptBuilder
 
         # Of a backfill no commit is dated before its first turn: what is up for review then is so at the commit, too.
         now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
-        return Frame(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
+        return PromptBuilder(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
 
     def _settle(self, writer: Writer, task: _Task, model: Model) -> Outcome:
         """Put a portion to the model and commit what comes of it."""
