@@ -106,7 +106,7 @@ class _Stream:
             return None
         owner = Scope(first.cause.user, first.cause.agent)
         if owner != self._scope:
-            return f"the log is that of {owner}, not of {self._scope}"
+            return f"the log belongs to {owner}, not to {self._scope}"
         is_a = TRANSCRIPT if first.cause.kind == "record" else LEDGER
         return None if self._stream == self._scope.stream(is_a) else f"the log is a {is_a}"
 
