@@ -278,8 +278,8 @@ def _format_option(reply_format: _ReplyFormat, prompt: Prompt) -> ResponseFormat
 
 def _error_of_status(connection: _Connection, error: APIStatusError) -> ModelError:
     status = error.status_code
-    said = connection.redact(_error_text(error.body))
-    what = f"{connection.where} answered HTTP {status}" + (f": {said}" if said else "")
+    detail = connection.redact(_error_text(error.body))
+    what = f"{connection.where} answered HTTP {status}" + (f": {detail}" if detail else "")
     if status == _TOO_MANY_REQUESTS and "insufficient_quota" in (error.code, error.type):
         return ModelRejectedError(f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.")
     if status in _TRANSIENT or status >= _FIRST_SERVER_ERROR:
@@ -326,8 +326,8 @@ def _read_answer(connection: _Connection, body: bytes, asked: str) -> Answer:
     text = _message_text(_mapping(choice.get("message")))
     if not text.strip():
         # Some gateways report a failure in the body, with status 200.
-        said = connection.redact(_error_text(completion.get("error")))
-        reason = said or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
+        detail = connection.redact(_error_text(completion.get("error")))
+        reason = detail or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
         raise ModelUnavailableError(
             f"{connection.where} answered without any text ({reason}); "
             f"try again later, or check the server's token limit and log."

@@ -95,10 +95,10 @@ _CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _MODELS = ("extraction", "summary")
 _COVERING = ("extraction", "manual")
 _OUR_ID = re.compile(r"fact_(\d+)_.+", re.ASCII | re.DOTALL)
-_NOTED = re.compile(rb'\{"v":\d+,"seq":\d+,"at":"[^"]*","cause":\{"kind":"(?:redaction|revert|rollback)"')
+_UNDO_OR_REDACTION = re.compile(rb'\{"v":\d+,"seq":\d+,"at":"[^"]*","cause":\{"kind":"(?:redaction|revert|rollback)"')
 
 
-class _Foresight:
+class _LaterReferences:
     """References of later commits to earlier ones: the subjects of stubs, and the commits that are undone."""
 
     def __init__(self, store: EventStore, stream: str) -> None:
@@ -107,7 +107,7 @@ class _Foresight:
         """The last revert of each commit that is reverted."""
         self.returned_to: dict[int, int] = {}
         names: dict[str | None, str | None] = {}
-        for commit in _noted(store, stream):
+        for commit in _undos_and_redactions(store, stream):
             target = commit.cause.target
             if target is not None and commit.cause.kind == "revert":
                 self.reverted[target] = commit.seq
@@ -123,17 +123,17 @@ class _Foresight:
         return self._erased.get((seq, index))
 
 
-def _noted(store: EventStore, stream: str) -> Iterator[Commit]:
+def _undos_and_redactions(store: EventStore, stream: str) -> Iterator[Commit]:
     """Yield the redactions and undos; the stream check reports lines that cannot be read."""
     for record in store.read(stream):
-        if _NOTED.match(record.line) is not None:
+        if _UNDO_OR_REDACTION.match(record.line) is not None:
             try:
                 yield decode(record.line)
             except (*UNREADABLE, StoreError):
                 continue
 
 
-class _Then(msgspec.Struct):
+class _Restorable(msgspec.Struct):
     """The content that an undo may restore: the events of a reverted commit, or the memory of a rollback's target."""
 
     events: tuple[Event, ...] = ()
@@ -143,7 +143,7 @@ class _Then(msgspec.Struct):
     unknown_sections: frozenset[str] = frozenset()
 
 
-_NOTHING = _Then()
+_NOTHING = _Restorable()
 _EMPTY = Section()
 
 
@@ -157,13 +157,13 @@ class LedgerCheck:
         self.fold = Fold(Memory())
         self._check = check
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
-        self._foresight = _Foresight(check.store, check.stream)
+        self._later = _LaterReferences(check.store, check.stream)
         self._sure = True
         self._unknown: set[str] = set()
         self._unknown_sections: set[str] = set()
         self._keys = _Keys(self.fold.facts)
-        self._reverted: dict[int, _Then] = {}
-        self._returned_to: dict[int, _Then] = {0: _NOTHING}
+        self._reverted: dict[int, _Restorable] = {}
+        self._returned_to: dict[int, _Restorable] = {0: _NOTHING}
         self._summarized: dict[tuple[str, int], int] = {}
 
     def take(self, commit: Commit) -> None:
@@ -172,31 +172,31 @@ class LedgerCheck:
         fold, kind = self.fold, commit.cause.kind
         holds = set(map(type, commit.events))
         before = len(fold.facts)
-        odd = self._odd_commit(commit, holds) if self._sure else None
+        violation = self._check_commit(commit, holds) if self._sure else None
         changed = False
         for index, event in enumerate(commit.events):
-            form = type(event)
-            if form is Erased:
+            event_type = type(event)
+            if event_type is Erased:
                 self._lose(commit.seq, index)
-            elif odd is None and self._sure and (judge := _JUDGES.get(form)) is not None:
-                odd = judge(self, commit, event)
+            elif violation is None and self._sure and (check := _CHECKS.get(event_type)) is not None:
+                violation = check(self, commit, event)
             changed = fold.apply(event) or changed
-            if (learn := _LESSONS.get(form)) is not None:
+            if (learn := _LEARNERS.get(event_type)) is not None:
                 learn(self, event)
-        twins = self._keys.twins()
-        if odd is None and self._sure:
-            odd = self._odd_memory(commit, before, holds, twins)
+        duplicates = self._keys.duplicates()
+        if violation is None and self._sure:
+            violation = self._check_memory(commit, before, holds, duplicates)
         fold.finish(commit.seq, commit.at, kind, commit.events, changed=changed)
         self._remember(commit)
-        if odd is not None and self._sure:
-            message = f"commit {commit.seq} ({kind}) {odd}; {NOT_OURS}"
+        if violation is not None and self._sure:
+            message = f"commit {commit.seq} ({kind}) {violation}; {NOT_OURS}"
             self._check.found("impossible", self._check.lines, self._check.byte, message)
 
     # Unknown content.
 
     def _lose(self, seq: int, index: int) -> None:
         """Note a stub: its fact or section is unknown from now on."""
-        subject = self._foresight.subject(seq, index)
+        subject = self._later.subject(seq, index)
         if subject is None:
             self._sure = False
             return
@@ -242,15 +242,15 @@ class LedgerCheck:
 
     def _remember(self, commit: Commit) -> None:
         """Keep the content that later undos refer to, up to the last of them."""
-        seq, later = commit.seq, self._foresight
+        seq, later = commit.seq, self._later
         if seq in later.reverted:
             subjects = [later.subject(seq, i) for i, event in enumerate(commit.events) if isinstance(event, Erased)]
             facts = frozenset(fact for fact, _ in filter(None, subjects) if fact is not None)
             sections = frozenset(section for _, section in filter(None, subjects) if section is not None)
-            self._reverted[seq] = _Then(commit.events, unknown=facts, unknown_sections=sections)
+            self._reverted[seq] = _Restorable(commit.events, unknown=facts, unknown_sections=sections)
         if seq in later.returned_to:
             facts, sections = frozenset(self._unknown), frozenset(self._unknown_sections)
-            self._returned_to[seq] = _Then((), dict(self.fold.facts), dict(self.fold.sections), facts, sections)
+            self._returned_to[seq] = _Restorable((), dict(self.fold.facts), dict(self.fold.sections), facts, sections)
         target = commit.cause.target or 0
         if later.reverted.get(target) == seq:
             self._reverted.pop(target, None)
@@ -263,18 +263,18 @@ class LedgerCheck:
 
     # The commit as a whole.
 
-    def _odd_commit(self, commit: Commit, holds: set[type]) -> str | None:
+    def _check_commit(self, commit: Commit, holds: set[type]) -> str | None:
         if commit.at < self.fold.at:
             return f"is dated {commit.at}, before the commit it follows ({self.fold.at})"
         if commit.cause.kind == "erased":
             return None
-        odd = self._odd_cause(commit)
-        if odd is None and not holds <= _EVENTS[commit.cause.kind]:
+        violation = self._check_cause(commit)
+        if violation is None and not holds <= _EVENTS[commit.cause.kind]:
             other = min(form.__name__ for form in holds - _EVENTS[commit.cause.kind])
             return f"holds a {other}, which commits of its kind do not"
-        return odd or self._odd_answer(commit, holds)
+        return violation or self._check_answer(commit, holds)
 
-    def _odd_cause(self, commit: Commit) -> str | None:
+    def _check_cause(self, commit: Commit) -> str | None:
         cause, seq = commit.cause, commit.seq
         if (cause.kind == "genesis") != (seq == 1):
             return "is no genesis, and the first commit is one" if seq == 1 else "is a second genesis"
@@ -290,7 +290,7 @@ class LedgerCheck:
             return f"undoes commit {cause.target}, which is no earlier commit"
         return None
 
-    def _odd_answer(self, commit: Commit, holds: set[type]) -> str | None:
+    def _check_answer(self, commit: Commit, holds: set[type]) -> str | None:
         """Check an update against the memory that the model was shown."""
         if commit.cause.kind != "extraction":
             return None
@@ -305,10 +305,12 @@ class LedgerCheck:
             return f"uses an answer asked for on commit {proposed.basis}, although a {kind} came at commit {seq}"
         return None
 
-    def _odd_memory(self, commit: Commit, before: int, holds: set[type], twins: tuple[str, str] | None) -> str | None:
+    def _check_memory(
+        self, commit: Commit, before: int, holds: set[type], duplicates: tuple[str, str] | None
+    ) -> str | None:
         """Check the memory after a commit against the policy in force."""
-        if twins is not None:
-            return f"leaves two facts that say the same, {twins[0]} and {twins[1]}"
+        if duplicates is not None:
+            return f"leaves two facts that say the same, {duplicates[0]} and {duplicates[1]}"
         fold, policy = self.fold, self.fold.policy
         changed = PolicyChanged in holds
         if changed or len(fold.facts) > before:
@@ -324,20 +326,20 @@ class LedgerCheck:
 
     # One event.
 
-    def _odd_addition(self, commit: Commit, event: FactAdded) -> str | None:
+    def _check_addition(self, commit: Commit, event: FactAdded) -> str | None:
         fact, kind = event.fact, commit.cause.kind
         if fact.id in self.fold.facts and fact.id not in self._unknown:
             return f"adds fact {fact.id}, which exists already"
         if kind in ("revert", "rollback"):
-            return self._odd_return(commit, fact)
+            return self._check_return(commit, fact)
         if kind == "redaction":
             named = any(isinstance(other, Redacted) and other.fact == fact.id for other in commit.events)
             return None if named else f"restates fact {fact.id}, of which it erases nothing"
-        return None if kind == "erased" else _odd_birth(commit, event)
+        return None if kind == "erased" else _check_birth(commit, event)
 
-    def _odd_return(self, commit: Commit, fact: Fact) -> str | None:
+    def _check_return(self, commit: Commit, fact: Fact) -> str | None:
         """Check a fact that an undo restores."""
-        then = self._then(commit)
+        then = self._restorable(commit)
         if then is None or fact.id in then.unknown:
             return None
         if commit.cause.kind == "rollback":
@@ -346,27 +348,27 @@ class LedgerCheck:
             known = any(isinstance(event, FactRemoved) and event.fact == fact for event in then.events)
         return None if known else f"restores fact {fact.id}, which commit {commit.cause.target} does not have so"
 
-    def _then(self, commit: Commit) -> _Then | None:
+    def _restorable(self, commit: Commit) -> _Restorable | None:
         """Return the content that an undo may restore; None where it is unknown."""
         known = self._returned_to if commit.cause.kind == "rollback" else self._reverted
         return known.get(commit.cause.target or 0)
 
-    def _odd_removal(self, commit: Commit, event: FactRemoved) -> str | None:
+    def _check_removal(self, commit: Commit, event: FactRemoved) -> str | None:
         fact, kind = event.fact, commit.cause.kind
-        if (odd := self._odd_before(fact, "removes")) is not None:
-            return odd
+        if (violation := self._check_before(fact, "removes")) is not None:
+            return violation
         if kind in _MODELS and fact.by_hand:
             return f"removes fact {fact.id}, which a person entered and no model removes"
         if kind in _REASONS and event.reason not in _REASONS[kind]:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
         if kind == "revert" and event.reason == "revert":
-            then = self._then(commit)
+            then = self._restorable(commit)
             added = then is None or any(isinstance(e, FactAdded) and e.fact.id == fact.id for e in then.events)
             if then is not None and not added and fact.id not in then.unknown:
                 return f"takes back fact {fact.id}, which commit {commit.cause.target} did not add"
         return None
 
-    def _odd_before(self, fact: Fact, what: str) -> str | None:
+    def _check_before(self, fact: Fact, what: str) -> str | None:
         """Check the previous state of a fact that an event names."""
         if fact.id in self._unknown:
             return None
@@ -375,10 +377,10 @@ class LedgerCheck:
             return f"{what} fact {fact.id}, which does not exist"
         return None if stands == fact else f"{what} fact {fact.id} in a state that differs from memory"
 
-    def _odd_revision(self, commit: Commit, event: FactRevised) -> str | None:
+    def _check_revision(self, commit: Commit, event: FactRevised) -> str | None:
         before, after, kind = event.before, event.after, commit.cause.kind
-        if (odd := self._odd_before(before, "revises")) is not None:
-            return odd
+        if (violation := self._check_before(before, "revises")) is not None:
+            return violation
         if after.id != before.id:
             return f"revises fact {before.id} into another one, {after.id}"
         if kind in _MODELS and (before.by_hand or after.by_hand):
@@ -389,12 +391,12 @@ class LedgerCheck:
             return f"changes more of fact {before.id} than being {event.change} does"
         if kind == "manual" and not after.by_hand:
             return f"edits fact {before.id} by hand and does not make it a person's"
-        return self._odd_restoring(commit, event) if kind in ("revert", "rollback") else None
+        return self._check_restoring(commit, event) if kind in ("revert", "rollback") else None
 
-    def _odd_restoring(self, commit: Commit, event: FactRevised) -> str | None:
+    def _check_restoring(self, commit: Commit, event: FactRevised) -> str | None:
         if commit.cause.kind == "rollback":
-            return self._odd_return(commit, event.after)
-        then = self._then(commit)
+            return self._check_return(commit, event.after)
+        then = self._restorable(commit)
         if then is None or event.after.id in then.unknown:
             return None
         # A fact that was removed and added again under its id is restored by one event; later confirmations stay.
@@ -404,7 +406,7 @@ class LedgerCheck:
             return None
         return f"restores fact {event.after.id} to a state that it did not have before commit {commit.cause.target}"
 
-    def _odd_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
+    def _check_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
         name, kind = event.section, commit.cause.kind
         if name not in self._unknown_sections and event.before != self.fold.sections.get(name, _EMPTY):
             return f"rewrites section {name} from a text that was not in it"
@@ -413,12 +415,12 @@ class LedgerCheck:
         if kind == "clear" and event.after != _EMPTY:
             return f"writes section {name}, and a clear empties them"
         if kind == "summary":
-            return self._odd_thread_summary(commit, event)
+            return self._check_thread_summary(commit, event)
         if kind in ("revert", "rollback"):
-            return self._odd_section_back(commit, event)
+            return self._check_section_back(commit, event)
         return None
 
-    def _odd_thread_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
+    def _check_thread_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
         cause, summed = commit.cause, Summed.of(event.section)
         if cause.summarized is None or cause.thread is None or summed is None:
             return f"writes section {event.section}, which is not a summary of turns"
@@ -431,8 +433,8 @@ class LedgerCheck:
             return f"summarises turns from {new.turns.first} on, which an earlier summary covers"
         return None
 
-    def _odd_section_back(self, commit: Commit, event: SummaryUpdated) -> str | None:
-        then, name = self._then(commit), event.section
+    def _check_section_back(self, commit: Commit, event: SummaryUpdated) -> str | None:
+        then, name = self._restorable(commit), event.section
         if then is None or name in then.unknown_sections:
             return None
         if commit.cause.kind == "rollback":
@@ -442,33 +444,33 @@ class LedgerCheck:
             known = any(e.before == event.after for e in updates)
         return None if known else f"restores a text of {name} that commit {commit.cause.target} does not have"
 
-    def _odd_policy(self, commit: Commit, event: PolicyChanged) -> str | None:
+    def _check_policy(self, commit: Commit, event: PolicyChanged) -> str | None:
         if commit.cause.kind == "genesis":
             return None if event.before is None else "names a policy before it"
         if event.before != self.fold.policy:
             return "changes a policy that was not in force"
-        then = self._then(commit) if commit.cause.kind == "revert" else None
+        then = self._restorable(commit) if commit.cause.kind == "revert" else None
         if then is not None and not any(isinstance(e, PolicyChanged) and e.before == event.after for e in then.events):
             return f"restores a policy that commit {commit.cause.target} did not replace"
         return None
 
-    def _odd_redaction(self, commit: Commit, event: Redacted) -> str | None:
+    def _check_redaction(self, commit: Commit, event: Redacted) -> str | None:
         del commit
         return None if event.stream in self._streams else f"erases in {event.stream}, which belongs to another scope"
 
 
-_JUDGES: Mapping[type, Callable[..., str | None]] = MappingProxyType(
+_CHECKS: Mapping[type, Callable[..., str | None]] = MappingProxyType(
     {
-        FactAdded: LedgerCheck._odd_addition,  # noqa: SLF001 the same module
-        FactRemoved: LedgerCheck._odd_removal,  # noqa: SLF001
-        FactRevised: LedgerCheck._odd_revision,  # noqa: SLF001
-        SummaryUpdated: LedgerCheck._odd_summary,  # noqa: SLF001
-        PolicyChanged: LedgerCheck._odd_policy,  # noqa: SLF001
-        Redacted: LedgerCheck._odd_redaction,  # noqa: SLF001
+        FactAdded: LedgerCheck._check_addition,  # noqa: SLF001 the same module
+        FactRemoved: LedgerCheck._check_removal,  # noqa: SLF001
+        FactRevised: LedgerCheck._check_revision,  # noqa: SLF001
+        SummaryUpdated: LedgerCheck._check_summary,  # noqa: SLF001
+        PolicyChanged: LedgerCheck._check_policy,  # noqa: SLF001
+        Redacted: LedgerCheck._check_redaction,  # noqa: SLF001
     }
 )
 
-_LESSONS: Mapping[type, Callable[..., None]] = MappingProxyType(
+_LEARNERS: Mapping[type, Callable[..., None]] = MappingProxyType(
     {
         FactAdded: LedgerCheck._learn_addition,  # noqa: SLF001
         FactRemoved: LedgerCheck._learn_removal,  # noqa: SLF001
@@ -506,7 +508,7 @@ def _stated_facts(events: Iterable[Event]) -> list[Fact]:
     return added + [event.after for event in events if type(event) is FactRevised]
 
 
-def _odd_birth(commit: Commit, event: FactAdded) -> str | None:
+def _check_birth(commit: Commit, event: FactAdded) -> str | None:
     """Check a new fact: its id gives its commit and its place in the proposal."""
     fact, cause, place = event.fact, commit.cause, event.place or ""
     last = place.rpartition("/")[2]
@@ -563,7 +565,7 @@ class _Keys:
         for fact in facts:
             self.put(fact, key_type)
 
-    def twins(self) -> tuple[str, str] | None:
+    def duplicates(self) -> tuple[str, str] | None:
         """Return two facts with the same key, of which one was added or changed since the last call."""
         fresh, self._fresh = self._fresh, set()
         found = next((ids for key in fresh if len(ids := self._ids.get(key, [])) > 1), None)

@@ -244,7 +244,7 @@ class StreamCheck:
             found_later = bisect_right(late, gap.last) - bisect_left(late, gap.first)
             if found_later + gap.unread > gap.last - gap.first:
                 self.found(
-                    "reordered", line.number, line.byte, f"the line has seq {line.seq} and stands before {gap.last}"
+                    "reordered", line.number, line.byte, f"the line has seq {line.seq} but comes before {gap.last}"
                 )
             else:
                 message = f"the line has seq {line.seq} after {gap.first - 1}: the commits between them are missing"

@@ -50,15 +50,15 @@ class TranscriptCheck:
         """Check a commit and apply it."""
         cause = commit.cause
         self.sure = self.sure and not self._check.damaged and cause.kind != "erased"
-        odd = self._odd(commit) if self.sure else None
+        violation = self._violation(commit) if self.sure else None
         self._at = max(self._at, commit.at)
-        if odd is not None:
-            message = f"commit {commit.seq} ({cause.kind}) {odd}; {NOT_OURS}"
+        if violation is not None:
+            message = f"commit {commit.seq} ({cause.kind}) {violation}; {NOT_OURS}"
             self._check.found("impossible", self._check.lines, self._check.byte, message)
         if self.sure and cause.thread is not None and cause.turns is not None:
             self._count(commit, cause.thread, cause.turns)
 
-    def _odd(self, commit: Commit) -> str | None:
+    def _violation(self, commit: Commit) -> str | None:
         cause = commit.cause
         if cause.kind not in _EVENTS:
             # For the first line, an exchanged file is reported elsewhere.
@@ -74,9 +74,9 @@ class TranscriptCheck:
         stated = 0 if cause.turns is None else cause.turns.last - cause.turns.first + 1
         if recorded > stated >= 0:
             return f"records {recorded} turns, and states {stated}"
-        return self._odd_superseding(commit, cause.thread)
+        return self._check_superseding(commit, cause.thread)
 
-    def _odd_superseding(self, commit: Commit, thread: str) -> str | None:
+    def _check_superseding(self, commit: Commit, thread: str) -> str | None:
         superseded = self._superseded.get(thread)
         for event in commit.events:
             if isinstance(event, TurnRestored):
@@ -158,7 +158,7 @@ class CoverageCheck:
         self._threads: dict[str, _Claims] = {}
         self._cleared = 0
         self._sorted: set[str] = set()
-        self._odd: dict[int, str] = {}
+        self._violations: dict[int, str] = {}
         self._again: list[tuple[Commit, str, int, int]] = []
         """Turns that a commit covers again, as it may do with restored turns."""
 
@@ -171,14 +171,14 @@ class CoverageCheck:
             return
         for turns in _named_turns(commit):
             self._note(commit, cause.thread, turns)
-        if cause.turns is not None and commit.seq not in self._odd:
+        if cause.turns is not None and commit.seq not in self._violations:
             self._cover(commit, cause.thread, cause.turns)
-        if commit.seq in self._odd:
+        if commit.seq in self._violations:
             self._report(commit, self._check.lines, self._check.byte)
 
     def _note(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         if not 1 <= turns.first <= turns.last <= _ANY:
-            self._odd[commit.seq] = f"names the turns {turns.first} to {turns.last} of thread {thread}"
+            self._violations[commit.seq] = f"names the turns {turns.first} to {turns.last} of thread {thread}"
             return
         claims = self._threads.setdefault(thread, _Claims())
         if turns.last > claims.furthest:
@@ -195,7 +195,7 @@ class CoverageCheck:
         claims.numbers.extend((first, last, commit.seq, self._cleared, _ANY if pin is None else min(pin.seq, _ANY)))
 
     def _report(self, commit: Commit, line: int, byte: int) -> None:
-        message = f"commit {commit.seq} ({commit.cause.kind}) {self._odd.pop(commit.seq)}"
+        message = f"commit {commit.seq} ({commit.cause.kind}) {self._violations.pop(commit.seq)}"
         self._check.found("impossible", line, byte, f"{message}; {NOT_OURS}")
 
     # Comparison with the transcript.
@@ -213,12 +213,12 @@ class CoverageCheck:
         while claims.begun < end and numbers[claims.begun] <= turns.last:
             first, _, seq, cleared, _ = numbers[claims.begun : claims.begun + _NUMBERS]
             if commit.seq <= cleared:
-                self._odd.setdefault(seq, f"covers turn {first} of thread {thread}, which a clear had covered")
+                self._violations.setdefault(seq, f"covers turn {first} of thread {thread}, which a clear had covered")
             claims.begun += _NUMBERS
         while claims.ended < end and numbers[claims.ended + 1] <= turns.last:
             _, last, seq, _, pin = numbers[claims.ended : claims.ended + _NUMBERS]
             if commit.seq > pin:
-                self._odd.setdefault(seq, f"covers turn {last} of thread {thread}, which was recorded later")
+                self._violations.setdefault(seq, f"covers turn {last} of thread {thread}, which was recorded later")
             claims.ended += _NUMBERS
 
     def judge(self, transcript: TranscriptCheck) -> None:
@@ -227,22 +227,22 @@ class CoverageCheck:
             last = transcript.last.get(thread, 0)
             if claims.furthest > last:
                 message = f"names turn {claims.furthest} of thread {thread}, of which {last} were recorded"
-                self._odd.setdefault(claims.named_by, message)
+                self._violations.setdefault(claims.named_by, message)
         for commit, thread, first, last in self._again:
             pin = _ANY if commit.cause.transcript is None else commit.cause.transcript.seq
             restored = (transcript.restored.get((thread, n)) for n in range(first, last + 1))
             if any(seq is None or seq > pin for seq in restored):
                 message = f"covers turns of thread {thread} that are covered already ({first} to {last})"
-                self._odd.setdefault(commit.seq, f"({commit.cause.kind}) {message}")
-        if not self._odd:
+                self._violations.setdefault(commit.seq, f"({commit.cause.kind}) {message}")
+        if not self._violations:
             return
         for number, record in enumerate(self._check.store.read(self._check.stream), 1):
             try:
                 seq = head_of(record.line).seq
             except UNREADABLE:
                 continue
-            if seq in self._odd:
-                message = f"commit {seq} {self._odd.pop(seq)}; {NOT_OURS}"
+            if seq in self._violations:
+                message = f"commit {seq} {self._violations.pop(seq)}; {NOT_OURS}"
                 self._check.found("impossible", number, record.byte, message)
 
 
