@@ -102,10 +102,10 @@ def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging:
         merging: whether the prompt asks about facts that may be merged.
     """
     due = {fact.id for fact in stale_facts(memory, at)} if review else set()
-    full = list(fragmented(memory).items())[: memory.policy.consolidation_max_groups_per_cycle] if merging else []
-    grouped = {fact.id for _, facts in full for fact in facts}
+    groups = list(fragmented(memory).items())[: memory.policy.consolidation_max_groups_per_cycle] if merging else []
+    grouped = {fact.id for _, facts in groups for fact in facts}
     lines = _section_lines(memory, room // 2)
-    size = sum(map(line_size, lines)) + sum(line_size(_group_line(name, ())) for name, _ in full) + _NOTE
+    size = sum(map(line_size, lines)) + sum(line_size(_group_line(name, ())) for name, _ in groups) + _NOTE
     ranking = Ranking(memory.policy, at, {})
     chosen: set[str] = set()
     for fact in sorted(
@@ -130,7 +130,7 @@ def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging:
     return Excerpt(
         lines=tuple(lines or ["(nothing yet)"]),
         review=tuple(_review_line(memory, fact, at) for fact in stale),
-        merging=_merging_lines(full, chosen),
+        merging=_merging_lines(groups, chosen),
         shown=tuple(fact.id for fact in shown) if hidden else None,
         stale=tuple(fact.id for fact in stale),
         size=size,
@@ -157,9 +157,9 @@ def _review_line(memory: Memory, fact: Fact, at: str) -> str:
     )
 
 
-def _merging_lines(full: Sequence[tuple[str, Sequence[Fact]]], chosen: Collection[str]) -> tuple[str, ...]:
-    groups = [(name, [_reference(fact) for fact in facts if fact.id in chosen]) for name, facts in full]
-    return tuple(_group_line(name, ids) for name, ids in groups if len(ids) >= FEWEST_MERGED)
+def _merging_lines(groups: Sequence[tuple[str, Sequence[Fact]]], chosen: Collection[str]) -> tuple[str, ...]:
+    shown = [(name, [_reference(fact) for fact in facts if fact.id in chosen]) for name, facts in groups]
+    return tuple(_group_line(name, ids) for name, ids in shown if len(ids) >= FEWEST_MERGED)
 
 
 def _group_line(name: str, ids: Sequence[str]) -> str:

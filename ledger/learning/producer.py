@@ -1,7 +1,7 @@
 """Producer: debounces the turns of each thread and runs its updates when they are due.
 
-A thread is due when nothing was said in it for `debounce` seconds, or `max_wait` seconds after its first pending turn
-that is not an acknowledgement. Both are counted from the times in the transcript, so a restart forgets nothing and
+A thread is due when no turn was recorded in it for `debounce` seconds, or `max_wait` seconds after its first pending
+turn that is not an acknowledgement. Both are counted from the times in the transcript, so a restart forgets nothing and
 loses no time. The queue in memory holds only reminders: the pending turns are on disk.
 
 Where more threads are due than there are workers, corrections go first.

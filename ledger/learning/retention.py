@@ -39,8 +39,8 @@ class Retention:
         try:
             commit = writer.expire(now - self._period)
         except UnavailableError as error:
-            _log.warning("%s: turns past their time are not erased yet: %s", writer.scope, error)
+            _log.warning("%s: expired turns are not erased yet: %s", writer.scope, error)
         else:
             if commit is not None:
                 turns = sum(isinstance(event, Redacted) and event.n is not None for event in commit.events)
-                _log.info("%s: commit %d erased %d turns past their time", writer.scope, commit.seq, turns)
+                _log.info("%s: commit %d erased %d expired turns", writer.scope, commit.seq, turns)

@@ -100,7 +100,7 @@ def diff(a: Memory, b: Memory) -> Diff:
 
 def entry(commit: Commit) -> LogEntry:
     """Return the log's entry for a commit."""
-    return LogEntry(commit.seq, commit.at, commit.hash, commit.cause, _summed_up(commit), commit.events)
+    return LogEntry(commit.seq, commit.at, commit.hash, commit.cause, _summary_line(commit), commit.events)
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -183,7 +183,7 @@ _THINGS = frozenset({"duplicate", "upload", "unknown_fact"})
 """Rules named after the refused thing: their names have a plural."""
 
 
-def _summed_up(commit: Commit) -> str:
+def _summary_line(commit: Commit) -> str:
     count = Counter(type(event) for event in commit.events)
     rules = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
     failed = [event for event in commit.events if isinstance(event, UpdateFailed)]

@@ -41,7 +41,7 @@ class RedactionCheck:
 
     def judge(self, ledger: StreamCheck, transcript: StreamCheck) -> None:
         """Report the erasures that no redaction names, and the named content that still exists."""
-        unexplained = {check.stream: self._settle(check) for check in (ledger, transcript)}
+        unexplained = {check.stream: self._match(check) for check in (ledger, transcript)}
         if not any(unexplained.values()) and not any(self._named.values()):
             return
         with _locked(self._store, self._ledger) as locked:
@@ -53,7 +53,7 @@ class RedactionCheck:
                         check.found("unexplained_redaction", slot.line, slot.byte, message)
                 self._judge_unfinished(check, locked=locked)
 
-    def _settle(self, check: StreamCheck) -> list[Slot]:
+    def _match(self, check: StreamCheck) -> list[Slot]:
         """Remove from the named slots those that are erased; return the erased slots that are not named."""
         named = self._named[check.stream]
         unexplained = []

@@ -141,13 +141,13 @@ def verify(
         StoreError: a log cannot be read, or has a newer format.
     """
     ledger = StreamCheck(store, scope.stream(LEDGER), expect_head)
-    meaning = LedgerCheck(ledger, scope)
+    ledger_check = LedgerCheck(ledger, scope)
     coverage = CoverageCheck(ledger)
     redactions = RedactionCheck(store, scope)
     pins = _Pins()
     for commit in ledger.commits():
         _check_first(commit, ledger, scope, LEDGER)
-        meaning.take(commit)
+        ledger_check.take(commit)
         coverage.take(commit)
         redactions.take(commit)
         pins.take(commit)
@@ -175,7 +175,7 @@ def verify(
         problems.append(Problem("head_not_found", ledger.stream, 0, 0, message))
     if not ledger.damaged:
         if document is not None:
-            problems += _Document(document, store, scope, meaning.fold, ledger.head).check(clock or SystemClock())
+            problems += _Document(document, store, scope, ledger_check.fold, ledger.head).check(clock or SystemClock())
         if index is not None:
             problems += [Problem("index_differs", INDEX, 0, 0, text) for text in index()]
     ok = all(problem.kind == "torn_tail" for problem in problems)
