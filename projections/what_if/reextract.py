@@ -140,7 +140,7 @@ Models = Callable[[str], Model | None]
 """Returns the model to ask about an update of a thread, or None to keep the recorded answer."""
 
 
-class _Counter:
+class _CountsBuilder:
     """Counts while a reextraction runs."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class _Run:
         self._learned: defaultdict[str, set[int]] = defaultdict(set)
         """The turns already learned from, by thread; a retry of a failed update does not ask about them again."""
         self._attempts: dict[tuple[str, TurnRange], int] = {}
-        self._then, self._now = _Counter(), _Counter()
+        self._then, self._now = _CountsBuilder(), _CountsBuilder()
         self._erased: list[int] = []
         self._unanswered: list[int] = []
 
