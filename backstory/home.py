@@ -34,7 +34,7 @@ from backstory.outbox.faults import Faults, ModelFaults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
-from backstory.projections.history.scope_counts import tally
+from backstory.projections.history.scope_counts import count_scope
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import Indexes
 from backstory.projections.search.services import SearchServices
@@ -162,7 +162,7 @@ class Backstory:
         faults = Faults(place, clock)
         updater = asking(templates, [*observers, ModelFaults(faults)])
         summarizer = Summarizer(
-            updater.asking,
+            updater.model_caller,
             SummaryLimits(stated.summary_min_turns, stated.summary_min_tokens, stated.summary_max_chars),
             prompts=templates,
             prompt_max_tokens=stated.prompt_max_tokens,
@@ -326,12 +326,12 @@ class Backstory:
 
     def _summary(self, scope: Scope, stream: str) -> ScopeSummary:
         """There may be any number of scopes, most of them small: what is read for a summary is not kept."""
-        tallied = tally(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
-        if tallied is None:
+        counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
+        if counts is None:
             # It has an index to ask, or it is not the scope's log at all: a writer says whose it is.
             memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
-            tallied = memory.seq, len(memory.facts)
-        return ScopeSummary(scope.user, scope.agent, *tallied)
+            counts = memory.seq, len(memory.facts)
+        return ScopeSummary(scope.user, scope.agent, *counts)
 
     def owners(self) -> tuple[Scope, ...]:
         """Return whose memories the home holds, also those whose logs are damaged."""

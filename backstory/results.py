@@ -10,7 +10,7 @@ from backstory.ledger.erasure.plan import Sharing
 from backstory.projections.history.history import Diff, Revision, SectionChange
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
-from backstory.projections.what_if.reextract import Tally
+from backstory.projections.what_if.reextract import UpdateCounts
 
 __all__ = [
     "ErasedContent",
@@ -193,8 +193,8 @@ class Reextracted(msgspec.Struct, frozen=True):
     facts: int
     until: int
     complete: bool
-    recorded: Tally
-    again: Tally
+    recorded: UpdateCounts
+    again: UpdateCounts
     notes: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from fakes import FakeClock, ScriptedModel, Step, open_home, reply
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.extraction.model import Answer, Prompt
-from backstory.ledger.learning.summarizer import Summing
+from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.log.writer import read_commits
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class Talk:
         from backstory.ledger.learning.next_summary import SummaryLimits
         from backstory.ledger.learning.summarizer import Summarizer
 
-        off = Summarizer(engine.updater.asking, SummaryLimits(min_turns=0))
+        off = Summarizer(engine.updater.model_caller, SummaryLimits(min_turns=0))
         self.memory._services = msgspec.structs.replace(engine, summarizer=off)
         self.memory.extract()
         self.memory._services = engine
 
-    def sum_up(self, *, anyway: bool = False) -> tuple[Summing, ...]:
+    def sum_up(self, *, anyway: bool = False) -> tuple[SummaryOutcome, ...]:
         """What a worker does once it has learned; `anyway` as a person's extract."""
         return self.memory._services.summarizer.run(self.memory._writer, "t", self.model, anyway=anyway)
 

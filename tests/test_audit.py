@@ -130,8 +130,8 @@ def test_why_of_an_erased_fact_tells_when_it_came_and_who_erased_it(tmp_path, me
         assert (why.added.seq, why.added.cause.thread) == (2, "t")
         assert (why.removed.seq, why.removed.reason, why.removed.actor) == (5, "erased", "bob")
         assert [(item.seq, item.type, item.detail) for item in why.history] == [
-            (5, "Redacted", "what commit 2 said of it was erased by bob"),
-            (5, "Redacted", "what commit 3 said of it was erased by bob"),
+            (5, "Redacted", "its content in commit 2 was erased by bob"),
+            (5, "Redacted", "its content in commit 3 was erased by bob"),
         ]
         assert (why.cited, [e.turn for e in why.evidence]) == (False, ["u1", "a1"])
         assert [entry.seq for entry in bs.memory("ada").log(fact="fact_2_0")] == [5]
@@ -227,17 +227,17 @@ TEA = {"id": "f", "content": "Ada likes tea", "category": "goal", "created_at": 
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ({}, {"expected_valid_days": 560}, "to be looked at again after 560 days; it had no lifetime of its own"),
-        ({"expected_valid_days": 90}, {"expected_valid_days": 1}, "to be looked at again after 1 day instead of 90"),
-        ({"expected_valid_days": 90}, {}, "without a lifetime of its own, instead of 90 days"),
+        ({}, {"expected_valid_days": 560}, "lifetime none -> 560 days"),
+        ({"expected_valid_days": 90}, {"expected_valid_days": 1}, "lifetime 90 days -> 1 day"),
+        ({"expected_valid_days": 90}, {}, "lifetime 90 days -> none"),
         ({}, {"confirmations": 1, "confirmed_at": "2026"}, "confirmed once"),
-        ({"confirmations": 2}, {"confirmations": 3}, "confirmed 3 times now"),
-        ({"confirmations": 1}, {}, "not confirmed any more"),
-        ({}, {"confirmed_at": "2026"}, "confirmed last at 2026"),
+        ({"confirmations": 2}, {"confirmations": 3}, "confirmed 3 times"),
+        ({"confirmations": 1}, {}, "no longer confirmed"),
+        ({}, {"confirmed_at": "2026"}, "last confirmed at 2026"),
         ({}, {"content": "Ada likes rum"}, "Ada likes tea -> Ada likes rum"),
         ({}, {"confidence": 0.5, "confirmations": 1}, "goal, 0.90 -> goal, 0.50; confirmed once"),
         ({}, {"source_error": "rum"}, "changed in source_error"),
-        ({}, {}, "as it was"),
+        ({}, {}, "unchanged"),
     ],
 )
 def test_a_revision_says_what_differs_and_nothing_else(before, after, told):
@@ -274,10 +274,10 @@ def test_the_history_of_a_fact_says_what_was_done_to_it(upkeep):
     assert said == {
         "fact_3_0": ["removed after review: moved away"],
         "fact_3_1": [
-            "extended: to be looked at again after 562 days; it had no lifetime of its own (still so)",
+            "extended: lifetime none -> 562 days (still so)",
             "merged into fact_5_10000",
         ],
-        "fact_3_2": ["extended: to be looked at again after 262 days instead of 30", "merged into fact_5_10000"],
+        "fact_3_2": ["extended: lifetime 30 days -> 262 days", "merged into fact_5_10000"],
         "fact_3_3": ["confirmed once", "merged into fact_5_10000"],
         "fact_3_4": ["model (no more)"],
         "fact_3_5": [],

@@ -89,7 +89,7 @@ def test_what_is_in_order_is_listed_too(home: Home) -> None:
 def test_a_home_that_is_not_there_yet_is_no_fault_and_is_not_made(tmp_path: Path) -> None:
     checks = examine(tmp_path / "a" / "b")
     assert wrong(checks) == []
-    assert "first write makes it" in hint(checks, "home")
+    assert "first write creates it" in hint(checks, "home")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -383,7 +383,7 @@ def test_of_a_large_home_a_part_is_verified_and_it_says_so(home: Home, monkeypat
         sum(p.stat().st_size for p in home.path.rglob("*.jsonl")) - 5,
     )
     checks = examine(home.path)
-    assert "2 of the memories" in hint(checks, "logs")
+    assert "2 scopes were verified" in hint(checks, "logs")
     assert "1 larger ones were not: run `verify --all`" in hint(checks, "logs")
     assert "altered" in wrong(examine(home.path, scope=Scope("eve")))
 

@@ -336,8 +336,8 @@ def test_a_child_hangs_on_no_lock_of_the_producer_that_a_thread_of_the_parent_ho
         assert shop.producer.close(PATIENCE)
         assert not shop.pending()
 
-    stopped: threading.Condition = vars(shop.updater.asking._stopped)["_cond"]
-    with held(shop.producer._changed, shop.updater.asking._mutex, stopped):
+    stopped: threading.Condition = vars(shop.updater.model_caller._stopped)["_cond"]
+    with held(shop.producer._changed, shop.updater.model_caller._mutex, stopped):
         assert gone_well(forked(child))
     assert shop.producer.close(PATIENCE)
 
@@ -436,7 +436,7 @@ def test_a_child_of_a_parent_that_has_closed_starts_no_workers(tmp_path: Path) -
     def child() -> None:
         shop.say()
         assert workers_here() == []
-        assert shop.updater.asking.stopped
+        assert shop.updater.model_caller.stopped
         shop.producer.close(PATIENCE)
         assert shop.pending()
 
@@ -486,7 +486,7 @@ def test_where_no_thread_may_start_a_child_records_and_learns_when_it_closes(
 
 def test_the_haste_of_a_parents_threads_is_not_the_childs(tmp_path: Path) -> None:
     shop = Shop(tmp_path, min_gap=5, workers=1)
-    asking = shop.updater.asking
+    asking = shop.updater.model_caller
 
     def child(naps: list[float]) -> None:
         shop.say("t")

@@ -332,7 +332,7 @@ def test_since_a_commit_or_a_time(story: MemoryHandle, tmp_path: Path) -> None:
         since = other.log()[0].at
         assert updates(other.graph(since=since)) == [3]
         assert other.graph(since=since).since == since
-    with pytest.raises(UsageError, match="neither"):
+    with pytest.raises(UsageError, match="must be a commit number"):
         story.graph(since="yesterday")
 
 

@@ -284,7 +284,7 @@ def test_a_home_where_it_cannot_be_written_works_as_ever(
     for _ in range(2):
         assert memory.touch("fact_2_0") == 1
         assert memory.flush()
-    assert caplog.text.count("is not kept for now") == 1
+    assert caplog.text.count("cannot be stored for now") == 1
     file(home).with_name(".access.json.new").rmdir()
     memory.flush()
     assert stored(home) == {"fact_2_0": 2.0}

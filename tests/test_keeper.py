@@ -366,7 +366,7 @@ def test_a_file_of_the_same_moment_as_the_log_is_looked_at(tmp_path: Path) -> No
     path.write_bytes(b'{"lastUpdated":""}')
     os.utime(log, ns=(10**18, 10**18))
     os.utime(path, ns=(10**18, 10**18))
-    assert list(Bench(tmp_path).projector._work._doubtful) == [SCOPE]
+    assert list(Bench(tmp_path).projector._work._suspects) == [SCOPE]
 
 
 def test_a_missing_file_comes_back(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_file_that_is_younger_than_the_log_costs_nothing(tmp_path: Path, monke
 def test_opening_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagging(tmp_path)
     monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
-    assert list(Bench(tmp_path).projector._work._doubtful) == [SCOPE]
+    assert list(Bench(tmp_path).projector._work._suspects) == [SCOPE]
     monkeypatch.undo()
 
 
@@ -482,7 +482,7 @@ def test_a_child_forked_in_the_middle_of_the_parents_work_does_not_hang(tmp_path
         """
 from backstory.projections.document import projector as keeper
 keeper._FORK_PATIENCE_SECONDS = 0
-busy, over, write = threading.Event(), threading.Event(), DocumentFile.judged
+busy, over, write = threading.Event(), threading.Event(), DocumentFile.is_current_or_edited
 
 def slow(self, data):
     if threading.current_thread() is not threading.main_thread():
@@ -490,7 +490,7 @@ def slow(self, data):
         over.wait()
     return write(self, data)
 
-DocumentFile.judged = slow
+DocumentFile.is_current_or_edited = slow
 memory.add_fact("walks")
 busy.wait()
 child = os.fork()

@@ -13,7 +13,7 @@ from backstory.ledger.core.errors import ConfigError, ModelUnavailableError, NoM
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.observing import CallStarted, Observer, UpdateSettled
-from backstory.projections.what_if.reextract import Tally
+from backstory.projections.what_if.reextract import UpdateCounts
 
 DOWN = ModelUnavailableError("the server is down")
 
@@ -72,8 +72,8 @@ def test_the_difference_is_told_with_what_both_cost(home: Path) -> None:
         assert texts(found.added) == ["Ada drinks"]
         assert (found.revised, found.sections, found.facts) == ((), (), 2)
         assert (found.until, found.complete, found.notes) == (3, True, ())
-        assert found.recorded == Tally(0, 0, 0, 2, 0, 4, {}, 4)
-        assert found.again == Tally(2, 170, 25, 2, 0, 2, {"threshold": 1}, 2)
+        assert found.recorded == UpdateCounts(0, 0, 0, 2, 0, 4, {}, 4)
+        assert found.again == UpdateCounts(2, 170, 25, 2, 0, 2, {"threshold": 1}, 2)
         assert len(memory.facts()) == 4
 
 
@@ -85,7 +85,7 @@ def test_the_same_answers_lead_to_the_same_memory_with_the_same_ids(home: Path) 
     with open_home(home) as bs:
         found = bs.memory("ada").reextract(replies=answers)
     assert (found.added, found.removed, found.revised, found.sections) == ((), (), (), ())
-    assert found.recorded == found.again == Tally(0, 0, 0, 2, 0, 4, {}, 4)
+    assert found.recorded == found.again == UpdateCounts(0, 0, 0, 2, 0, 4, {}, 4)
 
 
 def test_a_model_is_asked_about_what_was_said_on_the_memory_that_its_own_answers_led_to(home: Path) -> None:

@@ -297,7 +297,7 @@ def test_unexplained_redaction_is_also_one_that_came_to_nothing(home: Home, stre
     assert home.problems() == [("unexplained_redaction", stream, seq, offsets(lines_of(home, stream))[seq - 1])]
     message = home.verify().problems[0].message
     assert "interrupted" in message
-    assert "opened next" in message
+    assert "opening the memory completes it" in message
     assert (f"event {index}" if index >= 0 else "the cause") in message
 
 
@@ -493,7 +493,7 @@ def test_a_number_far_out_costs_no_time(home: Home) -> None:
 def test_a_thousand_findings_of_a_kind_are_told_and_the_others_counted(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backstory.projections.integrity.stream_check._MOST_TOLD", 2)
+    monkeypatch.setattr("backstory.projections.integrity.stream_check._MOST_REPORTED", 2)
     home.put(LEDGER, [*home.ledger[:1], b"a", b"b", b"c", b"d", b"e"])
     home.put(TRANSCRIPT, [b"a", b"b"])
     found = [problem for problem in home.verify().problems if problem.kind == "altered"]
@@ -501,7 +501,7 @@ def test_a_thousand_findings_of_a_kind_are_told_and_the_others_counted(
         *((LEDGER, line) for line in (2, 3, 4)),
         *((TRANSCRIPT, line) for line in (1, 2)),
     ]
-    assert found[2].message.endswith("2 more of this kind are not told")
+    assert found[2].message.endswith("2 more of this kind not listed")
 
 
 def test_a_line_costs_its_hash_and_no_more(tmp_path: Path) -> None:

@@ -151,11 +151,11 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     # What is learned.
     "a fact that is there already": (
         [learned(added(changed(OSLO, content="lives in Rome"), "newFacts/0"))],
-        "is there",
+        "exists",
     ),
-    "a fact twice": ([learned(added(NEW), added(NEW))], "is there already"),
-    "a fact of another commit": ([learned(added(fact(5, 7, "sings"), "newFacts/7"))], "not where it stands"),
-    "a fact of another place": ([learned(added(NEW, "newFacts/3"))], "not where it stands"),
+    "a fact twice": ([learned(added(NEW), added(NEW))], "exists already"),
+    "a fact of another commit": ([learned(added(fact(5, 7, "sings"), "newFacts/7"))], "not its place"),
+    "a fact of another place": ([learned(added(NEW, "newFacts/3"))], "not its place"),
     "a fact under a made-up id": ([learned(added(changed(NEW, id="fact_mine")))], "cannot give"),
     "an import under a later commit's id": (
         [made("import", FactAdded(changed(NEW, id="fact_9_0"), "facts/0"))],
@@ -190,25 +190,25 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
         "no model changes",
     ),
     "an answer without a question": ([made("extraction", added(NEW), thread="t1")], "without an answer"),
-    "an answer to a later question": ([learned(added(NEW), basis=7)], "none before it"),
+    "an answer to a later question": ([learned(added(NEW), basis=7)], "no earlier commit"),
     "an answer that came too late": (
         [made("clear"), learned(added(changed(NEW, id="fact_8_0", seq=8)))],
         "a clear came at commit 7",
     ),
     "an answer that came too late and covers": ([made("clear"), covering(1, 2, "t3")], "a clear came at commit 7"),
     # What is said to have been there.
-    "a removal of what is not there": ([learned(FactRemoved(NEW, "model", "factsToRemove/0"))], "is not there"),
+    "a removal of what is not there": ([learned(FactRemoved(NEW, "model", "factsToRemove/0"))], "does not exist"),
     "a removal of what was otherwise": (
         [learned(FactRemoved(changed(OSLO, content="lives in Rome"), "model", "factsToRemove/0"))],
-        "as it was not",
+        "in a state that differs",
     ),
     "a change of what is not there": (
         [learned(FactRevised(NEW, changed(NEW, confirmations=1), "confirmed"))],
-        "is not",
+        "does not exist",
     ),
     "a change of what was otherwise": (
         [learned(FactRevised(changed(REVISED, confidence=1.0), REVISED, "confirmed", "factsToReinforce/0"))],
-        "as it was not",
+        "in a state that differs",
     ),
     "a change into another fact": (
         [learned(FactRevised(OSLO, NEW, "confirmed", "factsToReinforce/0"))],
@@ -228,23 +228,23 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
         [learned(SummaryUpdated(WORK, Section("Ada rests.", AT), TOLD, WORK))],
         "a text that was not in it",
     ),
-    "a section of no document": ([learned(SummaryUpdated("user.secrets", EMPTY, TOLD))], "none of the document's"),
+    "a section of no document": ([learned(SummaryUpdated("user.secrets", EMPTY, TOLD))], "the document does not have"),
     "a policy that was not in force": ([made("policy", PolicyChanged(LOWER, Policy(), "manual"))], "not in force"),
     "a policy that is not told": ([made("policy")], "which policy"),
     # Undoing.
     "a clear that writes": ([made("clear", SummaryUpdated(WORK, EMPTY, TOLD))], "a clear empties"),
     "a revert that brings back what was not there": (
         [made("clear", FactRemoved(OSLO, "clear")), made("revert", FactAdded(fact(3, 9, "is rich")), target=7)],
-        "brings back fact fact_3_9",
+        "restores fact fact_3_9",
     ),
     "a revert that takes what was not added": ([made("revert", FactRemoved(OSLO, "revert"), target=3)], "did not add"),
     "a revert that changes what was not changed": (
         [made("revert", FactRevised(OSLO, changed(OSLO, content="lives in Rome"), "restored"), target=3)],
-        "back to what it was not",
+        "to a state that it did not have",
     ),
     "a revert that writes a section": (
         [made("revert", SummaryUpdated(WORK, EMPTY, TOLD), target=3)],
-        "brings back a text",
+        "restores a text",
     ),
     "a revert of a policy that was not replaced": (
         [made("revert", PolicyChanged(Policy(), LOWER, "manual"), target=3)],
@@ -253,23 +253,23 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     "a revert of what comes later": ([made("revert", target=8)], "undoes commit 8"),
     "a rollback to what was not there": (
         [made("clear", FactRemoved(OSLO, "clear")), made("rollback", FactAdded(changed(OSLO, content="x")), target=6)],
-        "brings back fact fact_2_0",
+        "restores fact fact_2_0",
     ),
     "a rollback to before a fact": (
         [made("clear", FactRemoved(TEA, "clear")), made("rollback", FactAdded(TEA), target=3)],
-        "brings back fact fact_4_0",
+        "restores fact fact_4_0",
     ),
     "a rollback that restores what was not there": (
         [made("rollback", FactRevised(OSLO, changed(OSLO, content="x"), "restored"), target=6)],
-        "brings back fact fact_2_0",
+        "restores fact fact_2_0",
     ),
     "a rollback that writes a section": (
         [made("rollback", SummaryUpdated(WORK, EMPTY, TOLD), target=6)],
-        "brings back a text",
+        "restores a text",
     ),
     "a rollback to nowhere": ([made("rollback", target=None)], "undoes commit None"),
     # Erasing.
-    "an erasure in another scope": ([made("redaction", Redacted("users/bob/ledger", 1, 0, "fact"))], "another scope's"),
+    "an erasure in another scope": ([made("redaction", Redacted("users/bob/ledger", 1, 0, "fact"))], "another scope"),
     "an erasure that adds a fact": ([made("redaction", FactAdded(fact(3, 9, "is rich")))], "erases nothing"),
     # Kinds and times.
     "a second genesis": ([made("genesis", PolicyChanged(Policy(), LOWER))], "a second genesis"),
@@ -299,14 +299,14 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     "turns without a thread": ([learned(thread=None, turns=TurnRange(1, 2))], "covers turns"),
     # Summaries of threads.
     "a summary of what was summed up": ([summary("thread/1/1-2/t1"), summary("thread/1/2-2/t1", first=2)], "earlier"),
-    "a summary under another name": ([summary("thread/1/1-9/t1")], "and sums up thread/1/1-2/t1"),
-    "a summary of a section": ([summary(WORK)], "tells of no turns"),
+    "a summary under another name": ([summary("thread/1/1-9/t1")], "and summarises thread/1/1-2/t1"),
+    "a summary of a section": ([summary(WORK)], "not a summary of turns"),
     "a summary that takes another away": (
         [
             summary("thread/1/1-1/t1", last=1),
             summary("thread/1/2-2/t1", SummaryUpdated("thread/1/1-1/t1", TOLD, EMPTY), first=2),
         ],
-        "does not tell again",
+        "does not replace",
     ),
     "turns summed up by hand": ([made("manual", thread="t1", level=1, summarized=TurnRange(1, 2))], "sums up turns"),
 }
@@ -359,7 +359,7 @@ def test_a_ledger_without_a_genesis(home: Home) -> None:
 def test_a_genesis_that_follows_a_policy(home: Home) -> None:
     home.put(LEDGER, appended([], [made("genesis", PolicyChanged(LOWER, Policy()), user=USER)]))
     home.file(TRANSCRIPT).unlink()
-    assert "in force before it" in home.verify().problems[0].message
+    assert "names a policy before it" in home.verify().problems[0].message
 
 
 # Against the transcript.
@@ -388,7 +388,7 @@ def test_turns_that_came_after_what_the_commit_was_made_on(home: Home) -> None:
     home.put(LEDGER, appended(home.ledger, [covering(1, 2, "t4", transcript=pins[4])]))
     assert home.verify().ok, home.verify().problems
     home.put(LEDGER, appended(home.ledger, [covering(1, 2, "t4", transcript=pins[3])]))
-    assert "after what it was made on" in home.verify().problems[0].message
+    assert "recorded later" in home.verify().problems[0].message
 
 
 def test_turns_are_covered_in_any_order_and_once(home: Home) -> None:
@@ -416,11 +416,14 @@ def test_turns_that_were_restored_are_covered_once_more_by_who_has_seen_them(hom
 
 
 SAID: dict[str, tuple[list[Draft], str]] = {
-    "a turn superseded twice": ([said(1), said(2, TurnSuperseded(1)), said(3, TurnSuperseded(1))], "does not stand"),
+    "a turn superseded twice": (
+        [said(1), said(2, TurnSuperseded(1)), said(3, TurnSuperseded(1))],
+        "superseded already",
+    ),
     "a turn superseded that was never recorded": ([said(1, TurnSuperseded(1))], "was not recorded"),
     "a turn withdrawn that was superseded": (
         [said(1), said(2, TurnSuperseded(1)), made("withdrawal", TurnSuperseded(1), thread="t4")],
-        "does not stand",
+        "superseded already",
     ),
     "a turn restored that stands": ([said(1), made("restore", TurnRestored(1), thread="t4")], "was not superseded"),
     "a withdrawal that records": ([made("withdrawal", turn("said"), thread="t4")], "holds a TurnRecorded"),

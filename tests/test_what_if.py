@@ -138,7 +138,7 @@ def test_under_others_it_is_what_a_ledger_would_hold_that_had_them_from_the_star
 def test_whatever_the_policy_the_invariants_hold(history: History, overrides: dict[str, PolicyValue]) -> None:
     alternative = Counterfactual(history.commits, overrides)
     for commit in history.commits:
-        alternative.take(commit, alternative.decide(commit))
+        alternative.advance(commit, alternative.decide(commit))
         memory = alternative.memory
         assert len(memory.facts) <= memory.policy.max_facts
         threshold = memory.policy.fact_confidence_threshold
@@ -314,7 +314,7 @@ def test_the_log_is_walked_and_not_kept_but_for_what_undos_speak_of() -> None:
     history.ask(Revert(at="", target=3, events=history.log[2]), "revert", target=3)
     alternative = Counterfactual(history.commits, {})
     for commit in history.commits:
-        alternative.take(commit, alternative.decide(commit))
+        alternative.advance(commit, alternative.decide(commit))
     assert set(alternative._history._events) == {3}
     assert set(alternative._history._memories) == {0}
     assert decide_again(iter(history.commits), {}) == history.memory

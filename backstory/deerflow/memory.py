@@ -114,7 +114,7 @@ class HostedMemory(MemoryHandle):
             own.scope,
             self._sharing(memory),
             self._services.searches.of(own).likeness(memory, words) if words else {},
-            told=() if thread is None else thread_summaries(memory, thread),
+            summaries=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
         )
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())

@@ -74,7 +74,7 @@ class Injecting(ScopeBase):
             writer.scope,
             memory,
             self._services.searches.of(writer).likeness(memory, words) if words else {},
-            told=() if thread is None else thread_summaries(memory, thread),
+            summaries=() if thread is None else thread_summaries(memory, thread),
             max_tokens=max_tokens,
             facts=facts,
         )

@@ -16,7 +16,7 @@ from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.extraction.model import Model
-from backstory.ledger.learning.summarizer import Summing
+from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.backlog import WaitingThread, count_turns
 from backstory.ledger.log.writer import read_commits
@@ -108,7 +108,7 @@ class Learning(ScopeBase):
 
     def _tidy(self) -> None:
         if self._services.retention is not None:
-            self._services.retention.tidy(self._writer)
+            self._services.retention.apply(self._writer)
 
     def _nothing_due(self) -> bool:
         return not any(thread.due_in == 0 for thread in self.status().pending)
@@ -136,7 +136,7 @@ class Learning(ScopeBase):
         if thread is not None:
             self._must_know(thread)
         outcomes: list[Outcome] = []
-        summed: list[Summing] = []
+        summed: list[SummaryOutcome] = []
         if replies is not None:
             from backstory.ledger.extraction.recorded import as_reply
 
@@ -165,7 +165,7 @@ class Learning(ScopeBase):
         self._tidy()
         return _extracted(outcomes, summed)
 
-    def _sum_up(self, thread: str, *, backdate: bool) -> Sequence[Summing]:
+    def _sum_up(self, thread: str, *, backdate: bool) -> Sequence[SummaryOutcome]:
         if self._services.model is None:
             return ()
         return self._services.summarizer.run(self._writer, thread, self._services.model, anyway=True, backdate=backdate)
@@ -357,7 +357,7 @@ class Learning(ScopeBase):
                 yield PendingThread(one.thread, one.turns, due_in)
 
 
-def _extracted(outcomes: Sequence[Outcome], summed: Sequence[Summing] = ()) -> Extracted:
+def _extracted(outcomes: Sequence[Outcome], summed: Sequence[SummaryOutcome] = ()) -> Extracted:
     seqs = tuple(outcome.commit.seq for outcome in outcomes if outcome.commit is not None)
     summaries = tuple(summing.commit.seq for summing in summed if not summing.failed)
     failed = sum(outcome.failed for outcome in outcomes)

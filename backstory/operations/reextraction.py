@@ -17,7 +17,7 @@ from backstory.ledger.log.writer import Writer, read_commits
 from backstory.operations.scope_base import Progress, ScopeBase
 from backstory.projections.history.history import diff
 from backstory.projections.what_if.call_budget import BudgetedModel
-from backstory.projections.what_if.reextract import Again, Ledger, Past, ask_again
+from backstory.projections.what_if.reextract import RecordedLedger, RecordedTurns, Rerun, ask_again
 from backstory.projections.what_if.what_if import WhatIfRun
 from backstory.results import Reextracted
 
@@ -88,8 +88,8 @@ class Reextraction(ScopeBase):
         _must_know(writer, thread)
         updater = self._asking(prompts)
         logs = self._logs(writer)
-        past = Past(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
-        ledger = Ledger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), past, writer)
+        turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
+        ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
         if replies is not None:
             answers = _Replies(replies)
             found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
@@ -100,8 +100,8 @@ class Reextraction(ScopeBase):
         cost = {"calls": meter.calls, "tokens_in": meter.tokens_in, "tokens_out": meter.tokens_out}
         now = msgspec.structs.replace(found.now, **cost)
         # An update that was given up half-way, for want of money, has left no failure behind.
-        said = found.said or ("" if found.complete or now.updates else meter.said)
-        return _result(msgspec.structs.replace(found, now=now, said=said))
+        last_error = found.last_error or ("" if found.complete or now.updates else meter.last_error)
+        return _result(msgspec.structs.replace(found, now=now, last_error=last_error))
 
     def _asking(self, prompts: str | Path | None) -> Updater:
         if prompts is not None and not Path(prompts).is_dir():
@@ -131,15 +131,15 @@ def _must_know(writer: Writer, thread: str | None) -> None:
             raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
 
 
-def _result(found: Again, *, unused: int = 0) -> Reextracted:
+def _result(found: Rerun, *, unused: int = 0) -> Reextracted:
     told = diff(found.recorded, found.would_be)
     notes = []
     if found.erased:
         notes.append(f"words were erased, so the recorded answer stands: {_named(found.erased)}")
     if found.unanswered:
         notes.append(f"there was no reply, so the recorded answer stands: {_named(found.unanswered)}")
-    if found.said:
-        notes.append(f"the last call that failed said: {found.said}")
+    if found.last_error:
+        notes.append(f"the last call that failed said: {found.last_error}")
     if unused:
         notes.append(f"{unused} {'reply was' if unused == 1 else 'replies were'} not used: no update was left for them")
     return Reextracted(

@@ -1,6 +1,6 @@
-"""What of memory a model is shown (row D8): all of it where it fits, else the facts that matter most.
+"""Memory excerpt for a prompt: the whole memory where it fits, otherwise the facts that rank highest.
 
-Every text is escaped and its further lines set in, so that none of them passes for a line of the prompt's own.
+Every text is escaped and its continuation lines are indented, so that none of them looks like a line of the prompt.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, fragmented, lifetime, review_from, stale_facts
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["FEWEST_MERGED", "Excerpt", "cut_to", "excerpt", "line_size", "on_one_line", "set_in", "squeezed"]
+__all__ = ["FEWEST_MERGED", "Excerpt", "cut_line", "cut_to", "excerpt", "indented", "line_size", "on_one_line"]
 
 FEWEST_MERGED = 2
 _LONGEST_NAME = 100
 _NOTE = 40
-"""Tokens put by for saying how many facts are not shown."""
+"""Tokens reserved for the line that counts the facts left out."""
 _CUT = "(cut) "
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """A memory as one prompt shows it; `size` is an upper bound, in tokens, of all that is said in it.
+    """A memory as one prompt shows it.
 
-    `shown` names the facts shown, None where they are all there are. `review` and `merging` are the lines on facts up
-    for review, whose ids are `stale`, and on facts that may be merged.
+    Attributes:
+        lines: sections and facts.
+        review: the lines on facts that are up for review; their ids are `stale`.
+        merging: the lines on groups of facts that may be merged.
+        shown: the ids of the facts shown, or None where every fact is shown.
+        stale: the ids of the facts up for review.
+        size: an upper bound of the tokens of all lines together.
     """
 
     lines: tuple[str, ...]
@@ -40,27 +45,27 @@ class Excerpt(msgspec.Struct, frozen=True):
     size: int
 
 
-def set_in(text: str) -> str:
-    """Escape a text and set its further lines in."""
+def indented(text: str) -> str:
+    """Escape a text and indent its continuation lines."""
     return "\n  ".join(escape(text, quote=False).splitlines())
 
 
 def on_one_line(text: str) -> str:
-    """Escape a name, which is cut where it is long; brackets too, for they are what tells turns and facts apart."""
+    """Escape a name and cut it to 100 characters; brackets are escaped too, because they mark turns and facts."""
     name = " ".join(text.split())
     name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return _bracketless(name)
 
 
 def line_size(line: str) -> int:
-    """Return the tokens of a line with its line break."""
+    """Estimate the tokens of a line with its line break."""
     return estimate_tokens(f"{line}\n")
 
 
-def squeezed(text: str, room: int, before: str) -> str:
-    """Return a line of a text after the words before it, cut so that it comes to `room` tokens at most."""
+def cut_line(text: str, room: int, prefix: str) -> str:
+    """Return the prefix and the text as one line, the text cut so that the line has at most `room` tokens."""
     keep = len(text)
-    while line_size(line := before + set_in(cut_to(text, keep))) > room and keep:
+    while line_size(line := prefix + indented(cut_to(text, keep))) > room and keep:
         keep //= 2
     return line
 
@@ -70,30 +75,37 @@ def _bracketless(text: str) -> str:
 
 
 def _reference(fact: Fact) -> str:
-    """Spell an id whole, for the model has to repeat it."""
+    # An id is never cut: the model has to repeat it.
     return _bracketless(" ".join(fact.id.split()))
 
 
 def _fact_line(fact: Fact) -> str:
     by_hand = " | by hand" if fact.by_hand else ""
-    return f"- {_reference(fact)} {_kind(fact, by_hand)} {set_in(fact.content)}"
+    return f"- {_reference(fact)} {_labels(fact, by_hand)} {indented(fact.content)}"
 
 
-def _kind(fact: Fact, more: str = "") -> str:
+def _labels(fact: Fact, more: str = "") -> str:
     return f"[{on_one_line(fact.category)} | {fact.confidence:.2f}{more}]"
 
 
 def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging: bool = True) -> Excerpt:
-    """Show of a memory what fits into so many tokens.
+    """Choose what of a memory fits into a number of tokens.
 
-    Facts up for review at the moment `at` and corrections come first, then those of the highest rank; sections take
-    half of the room at most. `review` and `merging` tell whether those are asked for at all.
+    Facts up for review and corrections come first, then the facts of the highest rank. Sections take at most half of
+    the room.
+
+    Args:
+        memory: the memory to show.
+        at: the moment at which facts are judged due for review, as commits spell it.
+        room: the most tokens the excerpt may take.
+        review: whether the prompt asks about facts up for review.
+        merging: whether the prompt asks about facts that may be merged.
     """
     due = {fact.id for fact in stale_facts(memory, at)} if review else set()
-    full = list(fragmented(memory).items())[: memory.policy.consolidation_max_groups_per_cycle] if merging else []
-    grouped = {fact.id for _, facts in full for fact in facts}
+    groups = list(fragmented(memory).items())[: memory.policy.consolidation_max_groups_per_cycle] if merging else []
+    grouped = {fact.id for _, facts in groups for fact in facts}
     lines = _section_lines(memory, room // 2)
-    size = sum(map(line_size, lines)) + sum(line_size(_group_line(name, ())) for name, _ in full) + _NOTE
+    size = sum(map(line_size, lines)) + sum(line_size(_group_line(name, ())) for name, _ in groups) + _NOTE
     ranking = Ranking(memory.policy, at, {})
     chosen: set[str] = set()
     for fact in sorted(
@@ -101,10 +113,10 @@ def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging:
         key=lambda fact: (fact.id in due or fact.category == "correction", ranking.key(fact)),
         reverse=True,
     ):
-        said = [_fact_line(fact)]
-        said += [_review_line(memory, fact, at)] if fact.id in due else []
-        said += [f"{_reference(fact)}, "] if fact.id in grouped else []
-        cost = sum(map(line_size, said))
+        mentions = [_fact_line(fact)]
+        mentions += [_review_line(memory, fact, at)] if fact.id in due else []
+        mentions += [f"{_reference(fact)}, "] if fact.id in grouped else []
+        cost = sum(map(line_size, mentions))
         if size + cost <= room:
             chosen.add(fact.id)
             size += cost
@@ -118,7 +130,7 @@ def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging:
     return Excerpt(
         lines=tuple(lines or ["(nothing yet)"]),
         review=tuple(_review_line(memory, fact, at) for fact in stale),
-        merging=_merging_lines(full, chosen),
+        merging=_merging_lines(groups, chosen),
         shown=tuple(fact.id for fact in shown) if hidden else None,
         stale=tuple(fact.id for fact in stale),
         size=size,
@@ -126,14 +138,14 @@ def excerpt(memory: Memory, at: str, room: int, *, review: bool = True, merging:
 
 
 def _section_lines(memory: Memory, room: int) -> list[str]:
-    """Spell the sections that say something; the longest are cut so that together they come to `room` at most."""
+    """Return a line for each non-empty section; the longest are cut so that all take at most `room` tokens."""
     texts = {name: memory.section(name).summary for name in DOCUMENT_SECTIONS}
-    whole = {name: f"{name}: {set_in(text)}" for name, text in texts.items() if text}
+    whole = {name: f"{name}: {indented(text)}" for name, text in texts.items() if text}
     lines: dict[str, str] = {}
     for number, name in enumerate(sorted(whole, key=lambda name: line_size(whole[name]))):
         share = room // (len(whole) - number)
         fits = line_size(whole[name]) <= share
-        lines[name] = whole[name] if fits else squeezed(texts[name], share, f"{name}: {_CUT}")
+        lines[name] = whole[name] if fits else cut_line(texts[name], share, f"{name}: {_CUT}")
         room -= line_size(lines[name])
     return [lines[name] for name in DOCUMENT_SECTIONS if name in lines]
 
@@ -141,13 +153,13 @@ def _section_lines(memory: Memory, room: int) -> list[str]:
 def _review_line(memory: Memory, fact: Fact, at: str) -> str:
     passed = int(days_since(review_from(fact), at))
     return (
-        f"- {_reference(fact)} {_kind(fact)} {passed} days ago, expected to hold {lifetime(fact, memory.policy)} days"
+        f"- {_reference(fact)} {_labels(fact)} {passed} days ago, expected to hold {lifetime(fact, memory.policy)} days"
     )
 
 
-def _merging_lines(full: Sequence[tuple[str, Sequence[Fact]]], chosen: Collection[str]) -> tuple[str, ...]:
-    groups = [(name, [_reference(fact) for fact in facts if fact.id in chosen]) for name, facts in full]
-    return tuple(_group_line(name, ids) for name, ids in groups if len(ids) >= FEWEST_MERGED)
+def _merging_lines(groups: Sequence[tuple[str, Sequence[Fact]]], chosen: Collection[str]) -> tuple[str, ...]:
+    shown = [(name, [_reference(fact) for fact in facts if fact.id in chosen]) for name, facts in groups]
+    return tuple(_group_line(name, ids) for name, ids in shown if len(ids) >= FEWEST_MERGED)
 
 
 def _group_line(name: str, ids: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""One item of a model's answer: what it may look like, and the candidate that is read from it.
+"""Reader of single reply items: the pydantic models of each kind of item, and the candidate built from one.
 
-The fields that an item stands on are strict; the rest is taken where it can be read and left out where not. What cannot
-be read at all becomes an Unread candidate.
+Required fields are strict. Optional fields are dropped where they cannot be read. An item that cannot be read becomes
+an Unread candidate.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Labelled(_Item):
     def _label(cls, value: object) -> str | None:
         if value is None or value == "":
             return None
-        # A label of another kind is no label that lets anything in; what it was stays to be seen.
-        return clip(value.strip() if isinstance(value, str) else _spelled(value), MAX_NAME) or None
+        # A label that is not a string is kept as JSON: no rule accepts it, and the log shows what it was.
+        return clip(value.strip() if isinstance(value, str) else _as_json(value), MAX_NAME) or None
 
 
 class _Labels(TypedDict):
@@ -125,9 +125,11 @@ class _Section(_Labelled):
 
 @lru_cache
 def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json]:
-    """Return the JSON schema of a reply, for servers that hold a model to one; treat it as read-only.
+    """Return the JSON schema of a reply, for servers that enforce one; the result is shared, so do not change it.
 
-    Without `review` and `merging` it does not offer the lists that answer a question for old facts, or for many.
+    Args:
+        review: include the lists that answer the question about facts up for review.
+        merging: include the list that answers the question about facts to merge.
     """
     section: Json = {
         "type": "object",
@@ -155,7 +157,7 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
         items["staleFactsToRemove"] = {"type": "array", "items": _Removal.model_json_schema()}
         items["staleFactsToExtend"] = {"type": "array", "items": _Extension.model_json_schema()}
     if merging:
-        # By hand, for a schema with a reference in it can only stand at the top of a document.
+        # Written out: pydantic's own schema holds a reference, which is valid only at the top of a document.
         sources: Json = {"type": "array", "items": {"type": "string"}}
         group_of: Json = {"sourceIds": sources, "consolidated": _Merged.model_json_schema()}
         required: Json = ["sourceIds", "consolidated"]
@@ -164,7 +166,7 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
     return {"type": "object", "properties": {**groups, **items}}
 
 
-def _spelled(item: object) -> str:
+def _as_json(item: object) -> str:
     try:
         return json.dumps(item, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -172,11 +174,11 @@ def _spelled(item: object) -> str:
 
 
 def unread(place: str, item: object, detail: str) -> Unread:
-    """Keep what an item says, as JSON and cut to a bound, and why it could not be read."""
-    return Unread(place=place, text=clip(_spelled(item), MAX_FACT), detail=clip(detail, MAX_NAME))
+    """Return a candidate that keeps an unreadable item as clipped JSON, with the reason it could not be read."""
+    return Unread(place=place, text=clip(_as_json(item), MAX_FACT), detail=clip(detail, MAX_NAME))
 
 
-def _told(error: ValidationError) -> str:
+def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
 
@@ -248,7 +250,14 @@ def _consolidation(place: str, item: object) -> Candidate:
 
 
 def read_item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidate:
-    """Read an item of a list; `cite` leads from what may be cited as evidence to the ids of turns."""
+    """Read an item of a list.
+
+    Args:
+        name: the name of the list in the reply.
+        place: where the item stands in the reply, such as `newFacts/0`.
+        item: the parsed JSON.
+        cite: the turn id for everything that may be cited as evidence.
+    """
     try:
         if name == "newFacts":
             return _new_fact(place, item, cite)
@@ -260,15 +269,15 @@ def read_item(name: str, place: str, item: object, cite: dict[str, str]) -> Cand
             return _extension(place, item)
         return _consolidation(place, item)
     except ValidationError as error:
-        return unread(place, item, _told(error))
+        return unread(place, item, _first_problem(error))
 
 
 def read_section(place: str, section: object) -> Candidate | None:
-    """Read what an answer says of a section; None where it leaves the section alone."""
+    """Read the new text of a section, or return None where the reply leaves the section unchanged."""
     try:
         read = _Section.model_validate(section)
     except ValidationError as error:
-        return unread(place, section, _told(error))
+        return unread(place, section, _first_problem(error))
     if not read.should_update:
         return None
     return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), **_labels(read))

@@ -1,4 +1,4 @@
-"""Port to a model: a prompt goes in, an answer or a ModelError comes out that never shows the key."""
+"""Model port: takes a prompt, returns an answer or raises a ModelError that never shows the key."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ __all__ = ["Answer", "Model", "Prompt", "Usage", "redacted", "showable"]
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What a model is asked.
+    """A request to a model.
 
-    `digest` is the sha256 of the template files it was built from (64 hex digits), `schema` the JSON schema of the
-    wanted reply, to be offered to servers that can hold a model to one.
+    Attributes:
+        system: the system message.
+        user: the user message.
+        digest: the sha256 of the template files it was built from, as 64 hex digits.
+        schema: the JSON schema of the wanted reply, for servers that enforce one.
     """
 
     system: str
@@ -25,16 +28,20 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens, as the server counted them; None where it did not say."""
+    """Token counts as the server reports them; None where it reports none."""
 
     input: int | None = None
     output: int | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a model said: the raw text, the model that says it said it, and the bill.
+    """A model's answer.
 
-    `prompted` is false where the prompt was never sent (a recorded answer), so that no cause claims it was.
+    Attributes:
+        text: the raw text.
+        model: the model named in the answer.
+        usage: the token counts, where the server reports them.
+        prompted: false for a recorded answer: its prompt was never sent, and no cause may claim it was.
     """
 
     text: str
@@ -44,18 +51,18 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """Anything that can answer a prompt."""
+    """The interface of a model."""
 
     @property
     def name(self) -> str:
-        """The model asked for; goes into the cause of every commit."""
+        """The requested model; recorded in the cause of every commit."""
 
     def ask(self, prompt: Prompt) -> Answer:
-        """Answer the prompt, once; retries are the caller's.
+        """Answer the prompt with one request; the caller retries.
 
         Raises:
-            ModelUnavailableError: worth another try.
-            ModelRejectedError: not worth one.
+            ModelUnavailableError: a retry may succeed.
+            ModelRejectedError: a retry is pointless.
         """
 
 

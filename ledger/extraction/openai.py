@@ -1,4 +1,4 @@
-"""The model port over the OpenAI chat API, for the hosted service and every server that speaks the same protocol."""
+"""OpenAI adapter of the model port: for the hosted service and every server that speaks the same protocol."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _MAX_DETAIL = 300
 _MAX_COUNT = 2**63 - 1
 
 _ERROR_TEXT = ("error", "message", "detail", "msg")
-_FORM_REFUSED = frozenset({400, 404, 415, 422, 501})
-_MAY_PASS = frozenset({408, 409, 425, 429})
+_FORMAT_REFUSED = frozenset({400, 404, 415, 422, 501})
+_TRANSIENT = frozenset({408, 409, 425, 429})
 _FIRST_SERVER_ERROR = 500
 _TOO_MANY_REQUESTS = 429
 
@@ -50,8 +50,8 @@ _ADVICE = {
 _OTHER_ADVICE = "check OPENAI_BASE_URL and what the server says"
 
 
-class _Form(enum.IntEnum):
-    """How firmly a server is asked to hold the model to a JSON reply, firmest first."""
+class _ReplyFormat(enum.IntEnum):
+    """The reply formats to ask a server for, strictest first."""
 
     JSON_SCHEMA = 0
     JSON_OBJECT = 1
@@ -60,7 +60,7 @@ class _Form(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """A client, how messages name its far end, and the key they must not show."""
+    """A client, the name of its server in error messages, and the key that no message may show."""
 
     client: OpenAI
     where: str
@@ -68,24 +68,29 @@ class _Connection:
     owned: bool
 
     def redact(self, text: str) -> str:
-        """Return what a server or library said as one short line without the key."""
+        """Return a server's or library's text as one short line without the key."""
         return redacted(text, self.key, _MAX_DETAIL)
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """Return the error as the cause to show in a traceback, or None where its own text would show the key."""
+        """Return the error as the cause of another one, or None where its text holds the key."""
         return showable(error, self.key)
 
 
 class OpenAIModel:
-    """A model behind an OpenAI-compatible chat completions endpoint; may be shared between threads.
+    """A model behind an OpenAI-compatible chat completions endpoint; safe for threads.
 
-    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL; a server with an address of its own may do
-    without a key. `temperature` is sent only when given. `timeout` is in seconds and bounds connecting and each silence
-    of the server, not the whole answer. A given `client` keeps its own key, address and timeout, and stays the caller's
-    to close. The first `ask` imports the client library and connects; constructing does neither and never fails.
+    The first `ask` imports the client library and connects. Constructing does neither and never fails.
 
-    A reply is asked for with the prompt's JSON schema, then as any JSON object, then as plain text: whichever form the
-    server takes first is used from then on.
+    The model requests a reply with the prompt's JSON schema, then as any JSON object, then as plain text. It keeps
+    using the first format that the server accepts.
+
+    Args:
+        name: the model to ask for.
+        api_key: falls back to OPENAI_API_KEY. A server given by its address may need none.
+        base_url: falls back to OPENAI_BASE_URL.
+        temperature: sent only when given.
+        timeout: seconds to wait for the connection and for each chunk of the answer, not for the whole answer.
+        client: a client to use. It keeps its own key, address and timeout, and the caller closes it.
     """
 
     def __init__(
@@ -106,32 +111,32 @@ class OpenAIModel:
         self._client = client
         self._lock = ForkLock()
         self._connection: _Connection | None = None
-        self._worked: set[_Form] = set()
+        self._worked: set[_ReplyFormat] = set()
 
     @property
     def name(self) -> str:
-        """The model asked for."""
+        """The requested model."""
         return self._name
 
     def ask(self, prompt: Prompt) -> Answer:
-        """Answer the prompt, once; retries are the caller's.
+        """Answer the prompt; the caller retries.
 
-        Where the server refuses a form of reply, the same request goes out in a weaker one. A cut answer and a refusal
-        to answer are returned as text, with lone surrogates replaced.
+        Where the server refuses a reply format, the same request is sent with a weaker one. A truncated answer and a
+        refusal to answer are returned as text, with lone surrogates replaced.
 
         Raises:
-            ModelUnavailableError: rate limit, time-out, lost connection, server error, or an answer that is broken or
-                empty; `retry_after` is in seconds, where the server stated it.
-            ModelRejectedError: bad key, unknown model, used-up quota, or a request the server refuses in every form.
+            ModelUnavailableError: rate limit, time-out, lost connection, server error, or a broken or empty answer;
+                `retry_after` is in seconds, where the server states it.
+            ModelRejectedError: bad key, unknown model, exhausted quota, or a request refused in every format.
         """
         connection = self._connect()
-        form = self._strongest_form()
-        while (answer := self._try_form(connection, prompt, form)) is None:
-            form = _Form(form + 1)
+        reply_format = self._strictest_format()
+        while (answer := self._try_format(connection, prompt, reply_format)) is None:
+            reply_format = _ReplyFormat(reply_format + 1)
         return answer
 
     def close(self) -> None:
-        """Close the connections this model opened itself; the next `ask` would open them again."""
+        """Close the connections that this model opened; the next `ask` opens them again."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None and connection.owned:
@@ -151,7 +156,7 @@ class OpenAIModel:
             raise ModelRejectedError(
                 f"{where} needs an API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none."
             )
-        # Such a key fails deep in the HTTP library, in an error that quotes it.
+        # The HTTP library would reject such a key with an error that quotes it.
         if not (key.isascii() and key.isprintable()):
             raise ModelRejectedError(
                 f"{where} cannot be asked: the API key holds characters that no HTTP header can carry; {_CHECK_KEY}."
@@ -182,7 +187,7 @@ class OpenAIModel:
         )
 
     def _where(self, address: str) -> str:
-        shown = _shown_address(address)
+        shown = _public_address(address)
         if shown is None:
             raise ModelRejectedError(
                 f"Model {self._name!r} cannot be asked: its base URL is no http or https address; "
@@ -190,28 +195,28 @@ class OpenAIModel:
             )
         return f"Model {self._name!r} at {shown}"
 
-    def _strongest_form(self) -> _Form:
+    def _strictest_format(self) -> _ReplyFormat:
         with self._lock:
-            return min(self._worked, default=_Form.JSON_SCHEMA)
+            return min(self._worked, default=_ReplyFormat.JSON_SCHEMA)
 
-    def _may_weaken(self, form: _Form, status: int) -> bool:
-        if form is _Form.TEXT:
+    def _may_weaken(self, reply_format: _ReplyFormat, status: int) -> bool:
+        if reply_format is _ReplyFormat.TEXT:
             return False
-        # Some servers crash on a form they do not know; one that has worked is known, so there it is a real crash.
+        # Some servers answer 500 to a format they do not know. After a format has worked, a 500 is a real failure.
         with self._lock:
-            return status in _FORM_REFUSED or (status == _FIRST_SERVER_ERROR and form not in self._worked)
+            return status in _FORMAT_REFUSED or (status == _FIRST_SERVER_ERROR and reply_format not in self._worked)
 
-    def _try_form(self, connection: _Connection, prompt: Prompt, form: _Form) -> Answer | None:
-        """Ask in one form; None means that the server refuses it and a weaker one is left."""
+    def _try_format(self, connection: _Connection, prompt: Prompt, reply_format: _ReplyFormat) -> Answer | None:
+        """Ask with one reply format; None means that the server refuses it and a weaker one is left."""
         import openai
 
         where = connection.where
         try:
-            body = self._send(connection.client, prompt, form)
+            body = self._send(connection.client, prompt, reply_format)
         except openai.APIStatusError as error:
-            if self._may_weaken(form, error.status_code):
+            if self._may_weaken(reply_format, error.status_code):
                 return None
-            raise _judge_status(connection, error) from connection.cause(error)
+            raise _error_of_status(connection, error) from connection.cause(error)
         except openai.APITimeoutError as error:
             raise ModelUnavailableError(
                 f"{where} kept silent for too long; try again later, or raise the timeout."
@@ -228,32 +233,32 @@ class OpenAIModel:
             ) from connection.cause(error)
         answer = _read_answer(connection, body, self._name)
         with self._lock:
-            self._worked.add(form)
+            self._worked.add(reply_format)
         return answer
 
-    def _send(self, client: OpenAI, prompt: Prompt, form: _Form) -> bytes:
+    def _send(self, client: OpenAI, prompt: Prompt, reply_format: _ReplyFormat) -> bytes:
         import openai
 
-        # The raw body, because the library lets any JSON pass as a completion and any other body pass as a string.
+        # The raw body: the library accepts any JSON as a completion, and any other body as a string.
         response = client.chat.completions.with_raw_response.create(
             model=self._name,
             messages=[
                 {"role": "system", "content": safe_text(prompt.system)},
                 {"role": "user", "content": safe_text(prompt.user)},
             ],
-            response_format=openai.omit if form is _Form.TEXT else _response_format(form, prompt),
+            response_format=openai.omit if reply_format is _ReplyFormat.TEXT else _format_option(reply_format, prompt),
             temperature=openai.omit if self._temperature is None else self._temperature,
         )
         return response.content
 
 
 def _setting(value: str | None, variable: str) -> str:
-    # Read here as well as in the library, which takes a variable that is set but empty for an address.
+    # The library takes a variable that is set but empty for an address.
     return (os.environ.get(variable, "") if value is None else value).strip()
 
 
-def _shown_address(address: str) -> str | None:
-    """Return an HTTP address without the parts that may hold secrets, or None where it is none."""
+def _public_address(address: str) -> str | None:
+    """Return an HTTP address without the parts that may hold secrets, or None where the text is not one."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -263,34 +268,34 @@ def _shown_address(address: str) -> str | None:
     return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None
 
 
-def _response_format(form: _Form, prompt: Prompt) -> ResponseFormat:
-    if form is _Form.JSON_OBJECT:
+def _format_option(reply_format: _ReplyFormat, prompt: Prompt) -> ResponseFormat:
+    if reply_format is _ReplyFormat.JSON_OBJECT:
         return {"type": "json_object"}
     schema: dict[str, object] = dict(prompt.schema)
     return {"type": "json_schema", "json_schema": {"name": _REPLY_NAME, "schema": schema, "strict": False}}
 
 
-def _judge_status(connection: _Connection, error: APIStatusError) -> ModelError:
+def _error_of_status(connection: _Connection, error: APIStatusError) -> ModelError:
     status = error.status_code
-    said = connection.redact(_error_text(error.body))
-    what = f"{connection.where} answered HTTP {status}" + (f": {said}" if said else "")
+    detail = connection.redact(_error_text(error.body))
+    what = f"{connection.where} answered HTTP {status}" + (f": {detail}" if detail else "")
     if status == _TOO_MANY_REQUESTS and "insufficient_quota" in (error.code, error.type):
         return ModelRejectedError(f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.")
-    if status in _MAY_PASS or status >= _FIRST_SERVER_ERROR:
+    if status in _TRANSIENT or status >= _FIRST_SERVER_ERROR:
         wait = _retry_after(error.response.headers.get("retry-after"))
         return ModelUnavailableError(f"{what}; try again later.", retry_after=wait)
     return ModelRejectedError(f"{what}; {_ADVICE.get(status, _OTHER_ADVICE)}.")
 
 
 def _error_text(body: object) -> str:
-    """Return the sentence in an error body; servers put it under several names, in a list, or send it bare."""
+    """Return the message of an error body; servers put it under several keys, in a list, or send it bare."""
     while isinstance(body, Mapping | list) and body:
         body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
     return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
 
 
 def _retry_after(header: str | None) -> float | None:
-    """Return a Retry-After header, seconds or an HTTP date, as seconds from now; None where it is neither."""
+    """Return a Retry-After header (seconds or an HTTP date) as seconds from now, or None where it is neither."""
     if header is None:
         return None
     try:
@@ -319,9 +324,9 @@ def _read_answer(connection: _Connection, body: bytes, asked: str) -> Answer:
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
     text = _message_text(_mapping(choice.get("message")))
     if not text.strip():
-        # Some gateways report a failure further back in a body like this one, with status 200.
-        said = connection.redact(_error_text(completion.get("error")))
-        reason = said or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
+        # Some gateways report a failure in the body, with status 200.
+        detail = connection.redact(_error_text(completion.get("error")))
+        reason = detail or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
         raise ModelUnavailableError(
             f"{connection.where} answered without any text ({reason}); "
             f"try again later, or check the server's token limit and log."
@@ -340,7 +345,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _message_text(message: Mapping[str, object]) -> str:
     content = message.get("content")
-    # Some servers split the content into parts; those of a model's thinking are no `text`.
+    # Some servers split the content into parts; a thinking part has no `text`.
     if isinstance(content, list):
         content = "".join(part for part in (_mapping(item).get("text") for item in content) if isinstance(part, str))
     if isinstance(content, str) and content.strip():

@@ -1,4 +1,4 @@
-"""What a model is asked (row D8): the templates, filled with memory and the turns to learn from, within a bound."""
+"""Extraction prompt: the templates, filled with memory and the turns to learn from, within a token limit."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.extraction.excerpt import FEWEST_MERGED, excerpt, line_size, on_one_line, set_in, squeezed
+from backstory.ledger.extraction.excerpt import FEWEST_MERGED, cut_line, excerpt, indented, line_size, on_one_line
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge
 
-__all__ = ["MAX_TOKENS", "Frame", "Question", "build_prompt", "conversation", "first_portion", "when"]
+__all__ = ["MAX_TOKENS", "PromptBuilder", "Question", "build_prompt", "conversation", "first_portion", "when"]
 
 MAX_TOKENS = 24_000
-"""Tokens of a prompt, where nothing else is asked for."""
+"""The default limit of a prompt, in tokens."""
 
 _LEAST = 600
-"""Tokens under which memory and conversation have no room worth the name."""
-_SMALL_THINGS = 20
-"""Tokens of what else is filled in: two dates, a few numbers."""
+"""The fewest tokens that memory and conversation together need."""
+_SMALL_VALUES = 20
+"""Tokens of the other values filled in: two dates and a few numbers."""
 _DAY = len("2026-03-01")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A prompt and what a decision has to know of it.
+    """A prompt and what the decision on its answer needs to know.
 
-    `shown` are the ids of the facts shown, None where the prompt shows every one; `stale` those put up for review.
+    Attributes:
+        prompt: the prompt.
+        shown: the ids of the facts it shows, or None where it shows every fact.
+        stale: the ids of the facts it puts up for review.
     """
 
     prompt: Prompt
@@ -45,7 +48,7 @@ def _speaker(turn: Turn) -> str:
 
 
 def _turn_line(turn: Turn) -> str:
-    return f"[{turn.n}] {_speaker(turn)}: {set_in(abridge(turn.content))}"
+    return f"[{turn.n}] {_speaker(turn)}: {indented(abridge(turn.content))}"
 
 
 def _turn_size(turn: Turn) -> int:
@@ -53,7 +56,7 @@ def _turn_size(turn: Turn) -> int:
 
 
 def first_portion(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int] = _turn_size) -> Sequence[Turn]:
-    """Return as many of the turns, from the first on, as so many tokens have room for.
+    """Return as many turns, from the first on, as fit into `room` tokens.
 
     The portion ends after an answer where it can: a user's words go with the assistant's answer to them, unless both
     together are too big. At least one turn is returned, even where it alone is too big.
@@ -83,27 +86,27 @@ def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
 
 
 def conversation(turns: Sequence[Turn], room: int) -> list[str]:
-    """Spell turns for a prompt; one that alone is too long is cut.
+    """Return the lines that show turns in a prompt; a single turn that is too long is cut.
 
     Raises:
-        ValueError: they do not fit into so many tokens: ask about the `first_portion` of them.
+        ValueError: the turns do not fit into `room` tokens; pass the `first_portion` of them.
     """
     lines = [_turn_line(turn) for turn in turns]
     if sum(map(line_size, lines)) <= room:
         return lines
     if len(turns) > 1:
         raise ValueError(f"{len(turns)} turns do not fit into {room} tokens: ask about fewer at once")
-    return [squeezed(turn.content, room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
+    return [cut_line(turn.content, room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
 
 
 def _part(text: str) -> str:
     return f"{text.strip()}\n\n"
 
 
-class Frame:
-    """A prompt with everything in it but the conversation; `room` is what it leaves for that, in tokens.
+class PromptBuilder:
+    """A prompt without its conversation; `room` is what is left for the conversation, in tokens.
 
-    Memory takes half of what the templates leave, at most.
+    Memory takes at most half of what the templates leave.
 
     Raises:
         ConfigError: as `load_templates`; or the templates leave too little of `max_tokens`.
@@ -115,7 +118,7 @@ class Frame:
         self._templates = load_templates(folder)
         self._policy = memory.policy
         self._thread = on_one_line(thread)
-        fixed = self._templates.size + line_size(self._thread) + _SMALL_THINGS
+        fixed = self._templates.size + line_size(self._thread) + _SMALL_VALUES
         if max_tokens - fixed < _LEAST:
             raise ConfigError(
                 f"the prompt templates alone come to {fixed} tokens and prompt_max_tokens is {max_tokens}: set it to "
@@ -131,14 +134,14 @@ class Frame:
         self.room = max_tokens - fixed - self._shown.size
 
     def first_of(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Return as many of the turns, from the first on, as this prompt has room for."""
+        """Return as many turns, from the first on, as this prompt has room for."""
         return first_portion(turns, self.room)
 
     def question(self, turns: Sequence[Turn], signals: Collection[str] = ()) -> Question:
-        """Ask about these turns; `signals` are those that were seen in them.
+        """Return the question about turns; `signals` are the names of the signals found in them.
 
         Raises:
-            ValueError: there are more turns than there is room for: ask about `first_of` them first.
+            ValueError: there is no room for so many turns; pass the `first_of` them.
         """
         texts, shown = self._templates, self._shown
         values = {
@@ -176,7 +179,7 @@ class Frame:
 
 
 def when(moments: Iterable[str]) -> str:
-    """Spell the days from the first of some moments to the last."""
+    """Return the days of the first and the last moment, such as `2026-03-01 to 2026-03-04`."""
     days = [on_one_line(moment)[:_DAY] for moment in moments]
     return " to ".join(dict.fromkeys([min(days), max(days)])) if days else ""
 
@@ -191,13 +194,19 @@ def build_prompt(
     folder: Path | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> Question:
-    """Ask what a conversation changes in memory; turns are numbered by their ordinal so that they can be cited.
+    """Return the question what a conversation changes in memory.
 
-    `at` is the moment of asking, which says what facts are up for review; `signals` become hints; `folder` holds
-    templates that override the packaged ones. No prompt comes to more than `max_tokens`, as `estimate_tokens` counts.
+    Args:
+        memory: the memory to show.
+        thread: the name of the thread.
+        turns: the turns to learn from; the prompt numbers them by their ordinal, so that they can be cited.
+        at: the moment of asking, which decides what facts are up for review.
+        signals: the names of the signals found in the turns; they become hints.
+        folder: templates that override the packaged ones.
+        max_tokens: the limit of the prompt, as `estimate_tokens` counts.
 
     Raises:
         ConfigError: a template cannot be read, or the templates leave no room.
-        ValueError: the turns do not fit: see `Frame.first_of`.
+        ValueError: the turns do not fit; see `PromptBuilder.first_of`.
     """
-    return Frame(memory, thread, at=at, folder=folder, max_tokens=max_tokens).question(turns, signals)
+    return PromptBuilder(memory, thread, at=at, folder=folder, max_tokens=max_tokens).question(turns, signals)

@@ -1,4 +1,4 @@
-"""Recorded answers in place of a model: for tests, demonstrations and backfills."""
+"""Recorded replies: they take the place of a model in tests, demonstrations and backfills."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from backstory.ledger.text.json_text import inner_spans, read_number, where_too_
 __all__ = ["RECORDED", "RecordedReply", "as_reply", "read_replies"]
 
 RECORDED = "recorded"
-"""The model's name in the cause of a commit that a recorded reply led to."""
+"""The model's name in the cause of a commit made from a recorded reply."""
 
 
 class RecordedReply(msgspec.Struct, frozen=True):
-    """One recorded answer for one thread; a model that has made up its mind."""
+    """A recorded answer for one thread; implements the model port."""
 
     thread: str
     text: str
 
     @property
     def name(self) -> str:
-        """See `Model.name`."""
+        """The constant `RECORDED`."""
         return RECORDED
 
-    def ask(self, prompt: Prompt) -> Answer:  # noqa: ARG002 the answer was given long ago
-        """Give the answer."""
+    def ask(self, prompt: Prompt) -> Answer:  # noqa: ARG002 the port passes it
+        """Return the recorded answer."""
         return Answer(self.text, RECORDED, prompted=False)
 
 
 def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
     """Read JSONL of `{thread_id, reply}`, where reply is an object or the raw text of an answer.
 
-    What models say and strict JSON does not allow (NaN, half an emoji) is let through: it costs one item, not a file.
-    So is what Python's parser refuses, a number of thousands of digits or thousands of levels of nesting: it costs one
-    item or one update, as it does when a model answers so.
+    Values outside strict JSON that models produce (NaN, half an emoji) are accepted, and so are values that Python's
+    parser refuses (a number of thousands of digits, thousands of nested levels). Such a value costs one item or one
+    update, as in a live answer, and not the whole file.
 
     Raises:
-        InputError: a line is something else; the text names it.
+        InputError: a line has another form; the message gives its number.
     """
     replies = []
     for number, line in enumerate(lines, 1):
@@ -51,7 +51,7 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
         try:
             read = _read(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"line {number} of the replies is no JSON: {str(error)[:200]}") from error
+            raise InputError(f"line {number} of the replies is not JSON: {str(error)[:200]}") from error
         if read is None:
             raise InputError(f'line {number} of the replies is not {{"thread_id": …, "reply": …}}')
         replies.append(read)
@@ -59,17 +59,17 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
 
 
 def _read(line: bytes | str) -> RecordedReply | None:
-    """Read one line; None where it is JSON of another kind."""
+    """Read one line; None where it is JSON of another shape."""
     text = line if isinstance(line, str) else line.decode(json.detect_encoding(line), "surrogatepass")
     text = text.removeprefix("\ufeff")
     if where_too_deep(text) is not None:
-        return _read_apart(text)
+        return _read_unparsed(text)
     try:
         return _of_row(json.loads(text))
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError):
-        return _read_apart(text)
+        return _read_unparsed(text)
 
 
 def _of_row(row: object) -> RecordedReply | None:
@@ -77,8 +77,8 @@ def _of_row(row: object) -> RecordedReply | None:
     return RecordedReply(thread, _text(row["reply"])) if isinstance(row, dict) and thread and "reply" in row else None
 
 
-def _read_apart(line: str) -> RecordedReply | None:
-    """Read a line without parsing what is in brackets in it: such a reply is taken as the text that it is."""
+def _read_unparsed(line: str) -> RecordedReply | None:
+    """Read a line without parsing the objects and lists inside it: the reply is kept as its text."""
     flat, texts, end = "", list[str](), 0
     for begin, stop in inner_spans(line):
         flat += f"{line[end:begin]}[{len(texts)}]"
@@ -90,21 +90,21 @@ def _read_apart(line: str) -> RecordedReply | None:
 
 
 def as_reply(given: RecordedReply | Mapping[str, object]) -> RecordedReply:
-    """Take a recorded answer as it is, or as a mapping with `thread_id` and `reply`.
+    """Return a recorded reply, given as one or as a mapping with `thread_id` and `reply`.
 
     Raises:
-        InputError: it is something else, or its reply cannot be written as JSON.
+        InputError: the value has another form, or its reply cannot be written as JSON.
     """
     if isinstance(given, RecordedReply):
         return given
     thread = _thread(given.get("thread_id")) if isinstance(given, Mapping) else None
     if thread is None or "reply" not in given:
-        raise InputError('a recorded reply is a RecordedReply, or {"thread_id": …, "reply": …}')
+        raise InputError('a recorded reply must be a RecordedReply or {"thread_id": …, "reply": …}')
     try:
         return RecordedReply(thread, _text(given["reply"]))
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"the recorded reply for thread {thread} cannot be written as JSON ({error}): give plain values, or the "
+            f"the recorded reply for thread {thread} cannot be written as JSON ({error}): pass plain values, or the "
             "text of the answer"
         ) from error
 
@@ -114,6 +114,6 @@ def _text(reply: object) -> str:
 
 
 def _thread(value: object) -> str | None:
-    """Name a thread as recording does, where a number will do too."""
+    """Return a thread's name, clipped as recording clips it; a number counts as a name too."""
     named = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     return clip(named, MAX_NAME) if isinstance(named, str) and named else None

@@ -1,7 +1,7 @@
-"""What a model answered (row D9): the first valid object of its text, taken apart into candidates.
+"""Reply parser: takes the first valid JSON object of a model's answer apart into candidates.
 
-An object that is broken fails the whole reply; nothing is repaired by guessing. Inside a valid one each item stands for
-itself: what cannot be read becomes an Unread candidate, refused and recorded like any other, and harms no neighbour.
+A broken object fails the whole reply; nothing is repaired by guessing. Inside a valid object every item is read by
+itself. An item that cannot be read becomes an Unread candidate, which is refused and recorded, and affects no other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_BROKEN = 20
 
 
 class _Repeating(dict[str, object]):
-    """An object that gives a key more than once; `shadowed` are the values that a later one took the place of."""
+    """An object with a repeated key; `shadowed` holds the values that a later one replaced."""
 
     shadowed: tuple[tuple[str, object], ...] = ()
 
@@ -45,14 +45,14 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object]:
-    """Return the first JSON object with a known key outside of thinking.
+    """Return the first JSON object with a known key outside of thinking tags.
 
-    A tag inside an object's text is text; an end of thinking that had no beginning makes a thought of all before it. An
-    object that begins and cannot be read to its end is what the model meant to say, broken: the search ends there, or a
-    part of it would be taken for the whole.
+    A tag inside a JSON string is text. A closing tag without an opening one marks everything before it as thinking.
+    The search ends at an object that cannot be read to its end: otherwise an object nested in it would be taken for
+    the answer.
 
     Raises:
-        ReplyError: there is none, or it is broken.
+        ReplyError: there is no such object, or it is broken.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=read_number)
     found: dict[str, object] | None = None
@@ -86,10 +86,10 @@ def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object
 
 
 def reply_text(text: str) -> str:
-    """Make an answer safe to read.
+    """Return an answer with lone surrogates replaced.
 
     Raises:
-        ReplyError: too many characters.
+        ReplyError: the answer has too many characters.
     """
     raw = safe_text(text)
     if len(raw) > _MAX_REPLY:
@@ -123,7 +123,7 @@ def _listed(found: dict[str, object], cite: dict[str, str]) -> Iterator[Candidat
 
 
 def _shadowed(found: dict[str, object]) -> Iterator[Candidate]:
-    """Tell of what a reply gave twice and is read as it was last."""
+    """Yield a candidate for each value that a later one of the same key replaced."""
     for prefix, part in (("", found), ("user.", found.get("user")), ("history.", found.get("history"))):
         known = DOCUMENT_SECTIONS if prefix else _KNOWN
         for index, (key, value) in enumerate(part.shadowed if isinstance(part, _Repeating) else ()):
@@ -133,7 +133,7 @@ def _shadowed(found: dict[str, object]) -> Iterator[Candidate]:
 
 
 def _count(found: dict[str, object]) -> int:
-    """How many items a reply comes to, at most."""
+    """Return an upper bound of the number of candidates in a reply."""
     lists = [found.get(name) for name in LISTS]
     repeated = [part for part in (found, found.get("user"), found.get("history")) if isinstance(part, _Repeating)]
     return sum(len(items) for items in lists if isinstance(items, list)) + sum(len(part.shadowed) for part in repeated)
@@ -142,13 +142,17 @@ def _count(found: dict[str, object]) -> int:
 def read_reply(
     text: str, turns: Sequence[Turn] = (), *, prompted: bool = True, thread: Sequence[Turn] = ()
 ) -> Proposal:
-    """Take a model's answer apart; `turns` are those it was made from, so that the numbers it cites become their ids.
+    """Read a model's answer into a proposal.
 
-    A model that was `prompted` saw numbers and no ids, so an id that looks like a number is not what it means; in a
-    recorded reply it is, and any turn of the `thread` may be cited. What is cited beside these is no evidence.
+    Args:
+        text: the raw answer.
+        turns: the turns that the answer is about. The numbers it cites become their ids.
+        prompted: whether the model saw the prompt. If so, a cited number is a turn's number; in a recorded reply an id
+            that looks like a number comes first.
+        thread: all turns that a recorded reply may cite. Any other citation is ignored.
 
     Raises:
-        ReplyError: no object, a broken one, or one without a known key; too many characters, or items.
+        ReplyError: the answer has no object with a known key, a broken one, too many characters, or too many items.
     """
     raw = reply_text(text)
     found = first_object(raw)

@@ -1,8 +1,9 @@
-"""What the user's latest words are about (row D4): hints for the model, and who goes first in the queue.
+"""Signal detector: finds corrections, preferences, goals and the like in the user's latest messages.
 
-The patterns are data: one TOML file a signal beside this module, which a folder of one's own may override. A file holds
-lists of regular expressions under any names (`english`, `chinese`); a sentence that one under `unless` fits shows
-nothing. What a pattern is matched against, and how it has to be written, says `patterns/correction.toml`.
+Signals become hints for the model and set the order of the queue. The patterns are data: one TOML file per signal in
+`patterns`, which a configured folder may override. A file holds lists of regular expressions under any names
+(`english`, `chinese`). A sentence that matches a pattern under `unless` shows no signal. `patterns/correction.toml`
+describes the text that patterns are matched against, and how to write one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from backstory.ledger.text.acknowledgements import is_acknowledgement
 __all__ = ["SIGNALS", "Signals", "load_signals"]
 
 SIGNALS = ("correction", "reinforcement", "preference", "identity", "goal", "decision")
-"""In the order in which they are told."""
+"""Every signal, in the order in which they are reported."""
 
 _PACKAGED = Path(__file__).parent / "patterns"
 _WINDOW = 6
@@ -34,7 +35,7 @@ _Stamp = tuple[str, int, int]
 
 
 class _Rule(NamedTuple):
-    """What shows a signal, and what keeps a sentence from showing it."""
+    """The patterns that show a signal, and those that exclude a sentence from it."""
 
     shows: _Patterns
     unless: _Patterns
@@ -47,17 +48,15 @@ class Signals:
         self._rules = rules
 
     def seen_in(self, turns: Sequence[Turn]) -> tuple[str, ...]:
-        """Tell which signals the user's words show, among the last six messages, in the order of `SIGNALS`.
+        """Return the signals in the user's turns among the last six messages, in the order of `SIGNALS`.
 
-        A bare acknowledgement shows none, nor does what a question, a quote or somebody else says.
+        An acknowledgement shows no signal. Questions, quotes and the words of others are ignored.
         """
-        said = islice((turn for turn in reversed(turns) if turn.role in ("user", "assistant")), _WINDOW)
-        stated = [statements(turn.content) for turn in said if turn.role == "user" and _says_more(turn)]
+        latest = islice((turn for turn in reversed(turns) if turn.role in ("user", "assistant")), _WINDOW)
+        stated = [
+            statements(turn.content) for turn in latest if turn.role == "user" and not is_acknowledgement(turn.content)
+        ]
         return tuple(name for name in SIGNALS if any(_shows(self._rules[name], text) for text in stated))
-
-
-def _says_more(turn: Turn) -> bool:
-    return not is_acknowledgement(turn.content)
 
 
 def _shows(rule: _Rule, stated: str) -> bool:
@@ -65,25 +64,25 @@ def _shows(rule: _Rule, stated: str) -> bool:
         return False
     if not any(pattern.search(stated) for pattern in rule.unless):
         return True
-    # Both are there, so it matters whether they are in one sentence.
+    # An exception applies only to its own sentence.
     left = "\n".join(line for line in stated.split("\n") if not any(pattern.search(line) for pattern in rule.unless))
     return any(pattern.search(left) for pattern in rule.shows)
 
 
 def load_signals(folder: Path | None = None) -> Signals:
-    """Return the packaged patterns, with the files of a folder in the place of those of the same name.
+    """Return the packaged patterns; a file of the folder replaces the packaged one of the same name.
 
-    They are read once, and again when a file of the folder was changed.
+    The patterns are cached, and read again when a file of the folder changes.
 
     Raises:
-        ConfigError: the folder is not there, one of its TOML files is no signal's or cannot be read, or an entry is no
-            pattern; the text names file and entry.
+        ConfigError: the folder is missing, one of its TOML files cannot be read or is not named after a signal, or an
+            entry is not a valid pattern; the message names the file and the entry.
     """
     return _load(folder, () if folder is None else _stamps(folder))
 
 
 def _stamps(folder: Path) -> tuple[_Stamp, ...]:
-    """Tell the state of a folder's TOML files: name, time of change, size."""
+    """Return name, modification time and size of each TOML file of a folder."""
     try:
         with os.scandir(folder) as entries:
             files = [(e.name, e.stat().st_mtime_ns, e.stat().st_size) for e in entries if e.name.endswith(".toml")]
@@ -124,7 +123,7 @@ def _rule(path: Path) -> _Rule:
     unless: list[re.Pattern[str]] = []
     for group, entries in groups.items():
         if not isinstance(entries, list):
-            raise ConfigError(f"{path}: {group} is {type(entries).__name__}; it is a list of regular expressions")
+            raise ConfigError(f"{path}: {group} must be a list of regular expressions, got {type(entries).__name__}")
         found = unless if group == _EXCEPTIONS else shows
         found += [_pattern(entry, f"{path}: entry {n} of {group}") for n, entry in enumerate(entries, 1)]
     return _Rule(tuple(shows), tuple(unless))
@@ -132,13 +131,13 @@ def _rule(path: Path) -> _Rule:
 
 def _pattern(entry: object, where: str) -> re.Pattern[str]:
     if not isinstance(entry, str):
-        raise ConfigError(f"{where} is {type(entry).__name__}; it is a regular expression in quotes")
-    # What it is matched against is casefolded, so a capital letter could never be found there.
+        raise ConfigError(f"{where} must be a regular expression in quotes, got {type(entry).__name__}")
+    # The text is casefolded, so a capital letter would never match it.
     case = re.NOFLAG if entry == entry.lower() else re.IGNORECASE
     try:
         pattern = re.compile(simplified(entry), re.MULTILINE | case)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{where}, {entry[:80]!r}, is no regular expression: {error}") from error
+        raise ConfigError(f"{where}, {entry[:80]!r}, is not a regular expression: {error}") from error
     if pattern.search(""):
-        raise ConfigError(f"{where}, {entry[:80]!r}, fits every message: let it ask for at least one character")
+        raise ConfigError(f"{where}, {entry[:80]!r}, matches every message; make it match at least one character")
     return pattern

@@ -1,7 +1,7 @@
-"""What a message states, as far as patterns can tell cheaply: no questions, quotes, conditions or words of others.
+"""Statement filter: removes questions, quotes, conditions and reported speech from a message.
 
-Patterns that look for what a user wants meet their own words everywhere: in a question ("is it wrong to …?"), in a
-quote, in what somebody else said. All of that is taken out first, once, so that a pattern need not think of it.
+The words that signal patterns look for also occur in questions ("is it wrong to …?"), in quotes and in reported
+speech. This filter removes those once, so that no pattern has to handle them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["simplified", "statements"]
 
 _HEAD = 2_000
 _TAIL = 1_000
-"""Characters of a message that are looked at; what is pasted in between is hardly ever about the user."""
+"""Characters of a message that are read; text pasted in between is rarely about the user."""
 _MAX_SENTENCE = 300
 
 _TRADITIONAL = (
@@ -47,9 +47,9 @@ _TAGS = re.compile(
     r"(?:it|that|i|you|we|they|he|she)|对吗|对吧|是吗|是吧|"
     r"是不是|对不对|没错吧|对么|是么"
 )
-"""What turns the whole sentence before it into a question."""
+"""Question tags: they turn the whole sentence before them into a question."""
 _CONSENT = re.compile(r"ok|okay|alright|all right|deal|please|will you|would you|好吗|好么|好不好|行吗|可以吗|行不行")
-"""What asks nothing but whether the words before it are agreeable."""
+"""Tags that ask for consent: the words before them are still a statement."""
 _ASKS = re.compile(
     r"(?:and |but |so |or |then |hey |hi |wait |please )*(?:"
     r"(?:is|are|was|were|am|does|did|can|could|should|would|will|have|has|isn't|aren't|don't|doesn't|can't|won't|shall)"
@@ -61,7 +61,7 @@ _ASKS = re.compile(
     r"|(?:为什么|怎么|什么|谁|哪|是不是|是否|能不能|可不可以|会不会|要不要|有没有|难道|请问|你觉得|你认为|如何)"
 )
 _REQUEST = re.compile(r" (?=(?:can|could|would|will) you\b)")
-"""Where a question begins that no comma parts from the words before it."""
+"""The beginning of a request that no comma separates from the words before it."""
 _ASKING_END = re.compile(r"(?:吗|么|嘛|呢|(?:对不对|是不是|好不好|行不行|可不可以|能不能|怎么办|什么|不是吧))$")
 _SUPPOSES = re.compile(
     r"(?:and |but |so |or |even |only |then |because |that )*(?:if|unless|whether|in case|suppose|supposing|imagine|"
@@ -87,15 +87,16 @@ _YOU_SAY = re.compile(
 
 
 def simplified(text: str) -> str:
-    """Spell Chinese in simplified characters and apostrophes as '; what is not in the table stays as it is."""
+    """Replace traditional Chinese characters by simplified ones, and typographic apostrophes by '."""
     return text.translate(_FOLD)
 
 
 def statements(text: str) -> str:
-    """Return what a message states, one sentence a line, in the form that patterns are written for.
+    """Return the statements of a message, one sentence per line, in the form that patterns are matched against.
 
-    NFKC, casefolded, simplified characters; clauses parted by ", ", no mark at a sentence's end; a quote or a piece of
-    code is `_`, a word like any other. Of a message of more than 3,000 characters head and tail are looked at.
+    The text is NFKC, casefolded, in simplified characters. Clauses are separated by ", ", and sentences have no final
+    mark. A quote or a piece of code becomes `_`, which counts as a word. Of a message of more than 3,000 characters
+    only the head and the tail are read.
     """
     return "\n".join(filter(None, map(_stated, _SENTENCE_END.split(_plain(_cut(text))))))
 
@@ -106,12 +107,12 @@ def _cut(text: str) -> str:
 
 def _plain(text: str) -> str:
     plain = _QUOTED_LINE.sub("", _CODE.sub("_", text))
-    # Some single characters become a whole sentence by NFKC, so the bound is put twice.
+    # NFKC turns some single characters into a whole sentence, so the text is cut again.
     return _QUOTED.sub("_", simplified(_cut(unicodedata.normalize("NFKC", plain).casefold())))
 
 
 def _stated(sentence: str) -> str:
-    """Return what of a sentence is stated; empty where nothing is."""
+    """Return the part of a sentence that is a statement; empty where there is none."""
     asks = "?" in sentence[-4:]
     bare = sentence.strip(f"{_CLOSING}?")[:_MAX_SENTENCE]
     if not bare:

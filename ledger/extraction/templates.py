@@ -1,9 +1,9 @@
-"""The templates of the prompt (row D8): packaged files, each of which a folder may override.
+"""Prompt templates: packaged files, each of which a configured folder may override.
 
-`system.md` is the system message and `update.md` the question. `hints.md` with one file a signal in `hints`,
-`staleness.md` and `consolidation.md` are parts that `update.md` makes room for and that are filled in when there is
-something to ask. `summary_system.md` with `summary.md` or `summary_merging.md` asks for a summary of a long thread,
-from its turns or from its summaries. Slots are written {{so}}; a folder may leave out any but the conversation.
+`system.md` is the system message and `update.md` the question. `hints.md` (with one file per signal in `hints`),
+`staleness.md` and `consolidation.md` are optional parts of `update.md`, filled in when there is something to ask.
+`summary_system.md` with `summary.md` or `summary_merging.md` asks for a summary of a long thread, from its turns or
+from its summaries. A slot is written `{{name}}`. An overriding file may leave out any slot but the conversation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SUMMARY_NAMES = tuple(sorted(_SLOTS_OF_SUMMARIES))
 
 
 class Templates(msgspec.Struct, frozen=True):
-    """The set in force: texts by file name, and what identifies the set."""
+    """A set of templates: the texts by file name, and the digest of the set."""
 
     texts: dict[str, str]
     digest: str
@@ -65,30 +65,29 @@ class Templates(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Tokens of all of them together: what is left of a prompt's bound is for memory and conversation."""
+        """The tokens of all templates together."""
         return sum(map(estimate_tokens, self.texts.values()))
 
     def asks_for(self, slot: str) -> bool:
-        """Whether the prompt has a place for something."""
+        """Whether `system.md` or `update.md` has a slot."""
         return any(slot in _SLOT.findall(self.texts[name]) for name in _PAGES)
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Put values into a template's slots; a slot without a value stays as it is."""
-    # One pass, so that a turn that says {{memory}} is not filled in itself.
+    # One pass, so that a slot in a turn's text is not filled in.
     return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
 
 
 def load_templates(folder: Path | None = None) -> Templates:
-    """Read the packaged templates, and in their place those that the folder has.
+    """Read the templates of an extraction; a file of the folder replaces the packaged one of the same name.
 
-    The digest is that of the set that was in force, also of the parts that one prompt has no use for: the sha256 of
-    what `sha256sum` prints for all files, sorted by name. They are read anew for each prompt: whoever edits a template
-    of a running worker sees what it does.
+    The digest is the sha256 of what `sha256sum` prints for all files of the set, sorted by name, including parts that
+    a prompt does not use. The files are read for each prompt, so an edit takes effect in a running worker.
 
     Raises:
-        ConfigError: the folder is not there, a template cannot be read, has a slot twice or one that there is not, or
-            there is no place for the conversation, or a file of the folder overrides nothing.
+        ConfigError: the folder is missing, a file in it overrides nothing, or a template cannot be read, repeats a
+            slot, has an unknown slot or lacks the slot of the conversation.
     """
     templates = _read(NAMES, folder)
     texts = templates.texts
@@ -98,10 +97,10 @@ def load_templates(folder: Path | None = None) -> Templates:
             _must_know_slots(name, texts[name], known)
         _must_fill_once(names, texts)
     if not any("conversation" in _SLOT.findall(texts[name]) for name in _PAGES):
-        # Turns that no model was shown would count as learned from.
+        # The turns would count as learned from, although the model never saw them.
         raise ConfigError(
             f"the prompt templates {' and '.join(_PAGES)} in {folder} have no slot {{{{conversation}}}}; give one of "
-            "them the slot, or the model is asked about nothing"
+            "them the slot, or the model has nothing to learn from"
         )
     return templates
 
@@ -110,7 +109,7 @@ def load_summary_templates(folder: Path | None = None) -> Templates:
     """Read the templates that ask for summaries; see `load_templates`.
 
     Raises:
-        ConfigError: as `load_templates`; the place that there has to be is that for what is to be summed up.
+        ConfigError: as `load_templates`; the required slot is that of the text to summarise.
     """
     templates = _read(SUMMARY_NAMES, folder)
     for name, text in templates.texts.items():
@@ -120,7 +119,7 @@ def load_summary_templates(folder: Path | None = None) -> Templates:
         if needed is not None and needed not in _SLOT.findall(text):
             raise ConfigError(
                 f"the prompt template {name} in {folder} has no slot {{{{{needed}}}}}; give it the slot, or the model "
-                "is asked to sum up nothing"
+                "has nothing to summarise"
             )
     return templates
 
@@ -143,20 +142,18 @@ def _read(names: Sequence[str], folder: Path | None) -> Templates:
 
 
 def _must_know_slots(name: str, text: str, known: frozenset[str]) -> None:
-    """Refuse what looks like a slot and would stand in the prompt as it is."""
+    """Refuse unknown slots: they would appear in the prompt unfilled."""
     for meant in _MEANT_AS_SLOT.findall(text):
         if meant in known:
             continue
         near = get_close_matches(meant.strip(), sorted(known), 1, 0.5)
-        there = ", ".join(f"{{{{{slot}}}}}" for slot in sorted(known)) or "none"
-        hint = f"did you mean {{{{{near[0]}}}}}?" if near else f"its slots are: {there}"
-        raise ConfigError(
-            f"the prompt template {name} has the slot {{{{{meant}}}}}, and there is none of that name; {hint}"
-        )
+        slots = ", ".join(f"{{{{{slot}}}}}" for slot in sorted(known)) or "none"
+        hint = f"did you mean {{{{{near[0]}}}}}?" if near else f"its slots are: {slots}"
+        raise ConfigError(f"the prompt template {name} has the unknown slot {{{{{meant}}}}}; {hint}")
 
 
 def _must_fill_once(names: tuple[str, ...], texts: Mapping[str, str]) -> None:
-    """Refuse what would say a thing twice: the bound of a prompt counts it once."""
+    """Refuse repeated slots: the size of a prompt counts each value once."""
     counts = Counter(slot for name in names for slot in _SLOT.findall(texts[name]))
     for slot, count in counts.items():
         if count > 1:
@@ -167,11 +164,13 @@ def _must_fill_once(names: tuple[str, ...], texts: Mapping[str, str]) -> None:
 
 def _must_override(folder: Path) -> None:
     if not folder.is_dir():
-        raise ConfigError(f"the folder of prompt templates {folder} is not there; set prompts_dir to one that is")
+        raise ConfigError(
+            f"the folder of prompt templates {folder} does not exist; set prompts_dir to an existing folder"
+        )
     for path in sorted([*folder.glob("*.md"), *folder.glob("hints/*.md")]):
         name = path.relative_to(folder).as_posix()
         known = (*NAMES, *SUMMARY_NAMES)
         if name not in known and path.stem.casefold() != "readme":
             near = get_close_matches(name, known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"templates are {', '.join(known)}"
-            raise ConfigError(f"{path} overrides no prompt template; {meant}")
+            hint = f"did you mean {near[0]}?" if near else f"the templates are: {', '.join(known)}"
+            raise ConfigError(f"{path} overrides no prompt template; {hint}")

@@ -1,1 +1,1 @@
-"""Learning: when a model is asked, and what becomes of its answer. May import everything else in the ledger."""
+"""Learning: when to ask a model, and the commit made from its answer. May import everything else in the ledger."""

@@ -1,4 +1,4 @@
-"""Asking a model: one call after the other with a gap between them, again where that may help, and watched."""
+"""Model caller: spaces the calls of a home, retries failures that may pass, and notifies observers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
 from backstory.ledger.log.clock import Clock
 
-__all__ = ["ModelCaller", "answer_of", "billed", "estimated"]
+__all__ = ["ModelCaller", "ask_once", "estimated_tokens", "with_usage"]
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
 
 
-def answer_of(model: Model, prompt: Prompt) -> Answer:
-    """Ask once, and hold a model to its port: what it raises otherwise, or answers otherwise, would never be settled.
+def ask_once(model: Model, prompt: Prompt) -> Answer:
+    """Ask a model with one call, and enforce the port: other exceptions and other results become a ModelError.
 
     Raises:
         ModelUnavailableError, ModelRejectedError: as the port.
@@ -40,15 +40,15 @@ def answer_of(model: Model, prompt: Prompt) -> Answer:
     raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
 
 
-def estimated(prompt: Prompt) -> int:
+def estimated_tokens(prompt: Prompt) -> int:
     """Estimate the tokens of a whole prompt."""
     from backstory.ledger.text.tokens import estimate_tokens
 
     return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
 
 
-def billed(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
-    """Say in a cause who answered what prompt, and what it cost; of no answer, what would have been asked."""
+def with_usage(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
+    """Return a cause with the prompt's digest and the answer's model and tokens; without an answer, the digest only."""
     usage = Usage() if answer is None else usage_of(answer)
     return msgspec.structs.replace(
         cause,
@@ -60,11 +60,17 @@ def billed(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
 
 
 class ModelCaller:
-    """All calls of one home; safe for threads and forks.
+    """Makes all calls of one home; safe for threads and forks.
 
-    A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
-    second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart, whoever makes
-    them. After `stop` nobody is asked any more. `observers` are told of each call.
+    A failure that may pass is retried. The pause doubles from one second to a minute, or is as long as the server asks,
+    at most five minutes. After `stop` no model is asked.
+
+    Args:
+        clock: the time between calls.
+        max_attempts: the most calls for one prompt.
+        min_gap: the fewest seconds between two calls, of any threads.
+        pause: replaces the clock's sleep.
+        observers: notified of each call.
     """
 
     def __init__(
@@ -85,7 +91,7 @@ class ModelCaller:
         self._mutex = threading.Lock()
         self._stopped = threading.Event()
         self._hurrying: list[int] = []
-        """The threads that keep no gap meanwhile."""
+        """The threads that currently skip the gap, by identifier."""
         register(self)
 
     def renew(self) -> None:
@@ -98,7 +104,7 @@ class ModelCaller:
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Keep no gap between calls meanwhile: what little time is left goes to them."""
+        """Skip the gap between calls inside the context, for a program that is about to end."""
         me = threading.get_ident()
         with self._mutex:
             self._hurrying.append(me)
@@ -109,20 +115,27 @@ class ModelCaller:
                 self._hurrying.remove(me)
 
     def stop(self) -> None:
-        """Let nobody be asked any more."""
+        """Ask no model from now on."""
         self._stopped.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody is asked any more: what is answered by then is not to be committed."""
+        """Whether `stop` was called; an answer that arrives after it must not be committed."""
         return self._stopped.is_set()
 
-    def put(
+    def call(
         self, model: Model, prompt: Prompt, *, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
     ) -> Answer | None:
-        """Ask until there is an answer; `call` tells of each attempt, just before it.
+        """Ask a model, with retries.
 
-        None where `overtaken` says that an answer would be discarded: what was erased meanwhile must not be sent.
+        Args:
+            model: the model to ask.
+            prompt: the prompt.
+            call: returns the notification of each attempt, just before it.
+            overtaken: whether an answer would be discarded; the prompt may then hold erased content.
+
+        Returns:
+            The answer, or None where `overtaken` is true and the model was not asked.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
@@ -137,13 +150,13 @@ class ModelCaller:
             raise ModelRejectedError("the program is shutting down")
         if overtaken():
             return None
-        return self.observers.watch(call(), lambda: answer_of(model, prompt))
+        return self.observers.watch(call(), lambda: ask_once(model, prompt))
 
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
         with self._mutex:
             now = self.clock.now()
-            # A clock that was set back moves what was reserved by it along.
+            # If the clock was set back, move the reserved moment back with it.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
             if self._hurrying:

@@ -1,4 +1,4 @@
-"""What of a thread is to be summed up next, if anything is."""
+"""Summary planner: chooses the turns or summaries of a thread to summarise next."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from backstory.ledger.threads.transcript import Thread
 __all__ = ["SummaryGroup", "SummaryLimits", "next_group"]
 
 _TOGETHER = 10
-"""So many summaries of one level become one of the next."""
+"""The number of summaries of one level that become one summary of the next."""
 
 
 class SummaryLimits(msgspec.Struct, frozen=True):
-    """What is worth a summary: so many turns, or so many tokens of them; and its characters at most.
+    """Limits of summaries.
 
-    Without turns (0) nothing is summed up.
+    Attributes:
+        min_turns: this many turns make a group to summarise; 0 turns summaries off.
+        min_tokens: turns with this many tokens make a group, too.
+        max_chars: the most characters of a summary.
     """
 
     min_turns: int = 10
@@ -31,22 +34,22 @@ class SummaryLimits(msgspec.Struct, frozen=True):
 
 
 class SummaryGroup(msgspec.Struct, frozen=True):
-    """What becomes one summary of a level: turns, or summaries by their sections' names, in the order of the turns."""
+    """The sources of one summary: turns, or summaries by the names of their sections, in the order of the turns."""
 
     level: int
     turns: TurnRange
-    said: tuple[Turn, ...] = ()
+    sources: tuple[Turn, ...] = ()
     parts: dict[str, Section] = {}
 
 
 def next_group(
     memory: Memory, coverage: Coverage, thread: Thread, limits: SummaryLimits, *, anyway: bool = False
 ) -> SummaryGroup | None:
-    """Return what is to be summed up next; None where there is not enough of anything.
+    """Return the group to summarise next, or None where no group is large enough.
 
-    Summaries come before turns, so that no level ever has many more than ten. What was summed up once is done with,
-    also where that summary was taken back, cleared or erased. After a failure nothing is asked for until there is
-    another group of turns; `anyway` where a person asks.
+    Summaries come before turns, so that no level has many more than ten. Turns are summarised once, even where their
+    summary was reverted, cleared or erased. After a failure there is no group until the turns after the failed ones
+    make up another; with `anyway`, for a person's request, the failed group is returned again.
     """
     if not limits.min_turns:
         return None
@@ -67,7 +70,7 @@ def next_group(
 
 
 def _merging(level: int, turns: TurnRange, live: Sequence[tuple[Summed, Section]]) -> SummaryGroup:
-    # Those of lower levels between them, which a revert has brought back, are told by the new one as well.
+    # The new summary also replaces summaries of lower levels in its range, which a revert may have restored.
     within = {
         summed.section: section
         for summed, section in live
@@ -77,7 +80,7 @@ def _merging(level: int, turns: TurnRange, live: Sequence[tuple[Summed, Section]
 
 
 def _enough(turns: Sequence[Turn], limits: SummaryLimits) -> int | None:
-    """How many of the turns, from the first on, make up a group; None where all of them do not."""
+    """Return how many turns, from the first on, make up a group, or None where they are too few."""
     tokens = 0
     for count, turn in enumerate(turns, 1):
         tokens += estimate_tokens(turn.content)

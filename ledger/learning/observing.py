@@ -1,7 +1,7 @@
-"""What anyone who watches the learning is told: each call of a model, before and after, and each update's end.
+"""Observers of learning: notified before and after each call of a model, and at the end of each update.
 
-Nothing told holds content: no word of a turn, a fact or an answer, nor of an error's message. Names are there (users,
-agents, threads, models), numbers, and the names of our own rules.
+Notifications hold no content: no text of a turn, a fact, an answer or an error message. They hold names (users, agents,
+threads, models, rules) and numbers.
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ _DISCARDED = frozenset({"basis", "covered"})
 
 
 class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A model is about to be asked.
+    """A call that is about to begin.
 
-    `turns` are those of `thread` that are asked about, `prompt` the digest of the templates in force,
-    `estimated_tokens` our own estimate of the whole prompt's size, `signals` what was seen in the conversation.
-    `provider` is `openai` for whatever speaks that protocol, else `custom`. `attempt` counts from 1 and goes on
-    counting where parked turns are tried again. `kind` is `extraction`, or `summary` where they are to be summed up.
+    Attributes:
+        scope: whose memory.
+        thread: the thread that the turns belong to.
+        turns: the turns that the call is about.
+        provider: `openai` for a server that speaks that protocol, otherwise `custom`.
+        model: the requested model.
+        prompt: the digest of the templates in force.
+        estimated_tokens: the estimated size of the whole prompt.
+        signals: the signals found in the conversation.
+        attempt: counts from 1, and goes on counting where parked turns are retried.
+        kind: `extraction` or `summary`.
     """
 
     scope: Scope
@@ -63,11 +70,17 @@ class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A model answered, or did not.
+    """A call that has ended.
 
-    `call` is the very object that the call's start was told with. `model` is the model that says it answered, tokens
-    are as the server counted them. `error` is None after an answer, else `unavailable` (worth another try), `rejected`
-    (not worth one) or `interrupted`; `error_type` then names the class of the error beneath.
+    Attributes:
+        call: the same object that announced the start.
+        seconds: how long the call took.
+        model: the model named in the answer.
+        tokens_in: tokens of the prompt, as the server reports them.
+        tokens_out: tokens of the answer, as the server reports them.
+        error: None after an answer, otherwise `unavailable` (a retry may succeed), `rejected` (a retry is pointless)
+            or `interrupted`.
+        error_type: the class of the underlying error.
     """
 
     call: CallStarted
@@ -80,7 +93,7 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """How many candidates of one kind one rule refused in an update."""
+    """The number of candidates of one kind that one rule refused in an update."""
 
     kind: str
     rule: str
@@ -88,14 +101,26 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class UpdateSettled(msgspec.Struct, frozen=True, kw_only=True):
-    """An update became a commit, `seq`; one that was interrupted before that is never told.
+    """An update that has become a commit; an update interrupted before its commit is not reported.
 
-    `outcome` is `learned`, `discarded` (the answer came too late to be used) or `failed` (its turns are parked,
-    unless they are done with by then).
-    `reason` says why an update failed: `unavailable`, `rejected`, `reply`; or what the answer came too late for:
-    `basis`, `covered`, None where it held nothing to discard. `accepted` counts candidates by kind, `refused` by rule,
-    `refusals` by both; `evicted` counts facts that gave way to new ones. `attempts` counts the calls for these turns,
-    also those of earlier updates; tokens are those of the last one.
+    Attributes:
+        scope: whose memory.
+        thread: the thread that the turns belong to.
+        turns: the turns of the update.
+        seq: the number of the commit.
+        outcome: `learned`, `discarded` (the answer came too late) or `failed` (the turns are parked, unless another
+            commit has covered them).
+        reason: of a failure `unavailable`, `rejected` or `reply`; of a discarded answer `basis` or `covered`, or None
+            where the answer proposed nothing.
+        attempts: the calls made for these turns, those of earlier updates included.
+        model: the model named in the answer.
+        prompt: the digest of the templates.
+        signals: the signals found in the conversation.
+        tokens_in: tokens of the last prompt.
+        tokens_out: tokens of the last answer.
+        accepted: accepted candidates by kind.
+        refusals: refused candidates by kind and rule.
+        evicted: facts removed to make room for new ones.
     """
 
     scope: Scope
@@ -116,7 +141,7 @@ class UpdateSettled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> dict[str, int]:
-        """Refused candidates, counted by the rule that refused them."""
+        """The number of refused candidates by rule."""
         counts: Counter[str] = Counter()
         for refusal in self.refusals:
             counts[refusal.rule] += refusal.count
@@ -124,28 +149,29 @@ class UpdateSettled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observer:
-    """What to derive from in order to be told: override what is of interest, the rest does nothing.
+    """The base class of observers: override the callbacks of interest, the others do nothing.
 
-    Callbacks run in the thread that learns, outside of every lock; all of one update run in the same one. While one
-    runs, its thread of the conversation is still being worked on: it may read memory and record, but to `flush`,
-    or to `extract` the same thread, would wait for itself. To `extract` another thread waits for whoever is at that
-    one, and two callbacks that do so to each other's wait for ever: leave it to the workers, or to a thread of your own
-    that the callback does not wait for. What a callback raises is logged and changes nothing, except KeyboardInterrupt
-    and SystemExit: they pass and end the update, though no worker.
+    Callbacks run in the thread that learns, outside of every lock. All callbacks of one update run in the same thread.
+    While a callback runs, its conversation is still being worked on. The callback may read memory and record. It must
+    not call `flush`, or `extract` for the same conversation: either would wait for itself. Calling `extract` for
+    another conversation may deadlock with a callback of that one; use a thread that the callback does not wait for.
+
+    An exception in a callback is logged and changes nothing. KeyboardInterrupt and SystemExit are passed on and end
+    the update, but no worker.
     """
 
     def on_call_started(self, call: CallStarted) -> None:
-        """A model is about to be asked; once per attempt."""
+        """Handle the start of a call; runs once per attempt."""
 
     def on_call_ended(self, ended: CallEnded) -> None:
-        """The call is over; follows each `on_call_started`, whatever happened."""
+        """Handle the end of a call; follows every `on_call_started`."""
 
     def on_update(self, update: UpdateSettled) -> None:
-        """An update was committed; also one that failed, and one from a recorded answer, for which nobody was asked."""
+        """Handle the commit of an update, a failed one and one from a recorded reply included."""
 
 
 class CallsOnly(Observer):
-    """Passes calls on, which cost money whatever comes of them, and keeps updates back that are never committed."""
+    """Observer that passes on calls, but not updates: for a rerun, whose calls cost money and are never committed."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -160,69 +186,69 @@ class CallsOnly(Observer):
 
 
 class Observers:
-    """All who watch, told one after the other; safe for threads where they are."""
+    """All observers, notified in order; safe for threads if each observer is."""
 
     def __init__(self, observers: Sequence[Observer] = (), *, clock: Clock | None = None) -> None:
         self._observers = tuple(observers)
         self._elapsed = _stopwatch(clock)
 
     def watch(self, call: CallStarted, ask: Callable[[], Answer]) -> Answer:
-        """Make a call, and tell of it before and after."""
-        self._tell(lambda observer: observer.on_call_started(call))
+        """Make a call, and notify the observers before and after it."""
+        self._notify(lambda observer: observer.on_call_started(call))
         start = self._elapsed()
         try:
             answer = ask()
         except BaseException as error:
             failed = _failed(call, self._since(start), error)
-            self._tell(lambda observer: observer.on_call_ended(failed))
+            self._notify(lambda observer: observer.on_call_ended(failed))
             raise
         ended = _answered(call, self._since(start), answer)
-        self._tell(lambda observer: observer.on_call_ended(ended))
+        self._notify(lambda observer: observer.on_call_ended(ended))
         return answer
 
     def settled(self, scope: Scope, turns: TurnRange, attempts: int, commit: Commit) -> None:
-        """Tell what became of an update."""
+        """Notify the observers of an update's commit."""
         if self._observers:
             update = _settled(scope, turns, attempts, commit)
-            self._tell(lambda observer: observer.on_update(update))
+            self._notify(lambda observer: observer.on_update(update))
 
     def _since(self, start: float) -> float:
-        # A clock that was set back must not make a call end before it began.
+        # A clock may be set back during the call.
         return max(0.0, self._elapsed() - start)
 
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
+    def _notify(self, callback: Callable[[Observer], None]) -> None:
         for observer in self._observers:
             try:
-                tell(observer)
+                callback(observer)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:  # noqa: BLE001 whoever watches must not be able to harm what is watched
+            except BaseException:  # noqa: BLE001 an observer must not break the update
                 _log.exception("the callback %s failed; the update goes on", type(observer).__name__)
 
 
 def _stopwatch(clock: Clock | None) -> Callable[[], float]:
-    """Seconds of the machine's monotonic clock, or of a clock that was put in its place."""
+    """Return a function that reads seconds from the monotonic clock, or from a clock that replaces the system's."""
     if clock is None or isinstance(clock, SystemClock):
         return time.monotonic
     return lambda: clock.now().timestamp()
 
 
 def provider_of(model: Model) -> str:
-    """Say whose protocol a model speaks, in the words of OpenTelemetry where it has one for it."""
+    """Return the protocol of a model: OpenTelemetry's name `openai`, or `custom`."""
     from backstory.ledger.extraction.openai import OpenAIModel
 
     return "openai" if isinstance(model, OpenAIModel) else "custom"
 
 
 def token_count(count: object) -> int | None:
-    """Return a number of tokens as a server stated it; None where no count can be so."""
+    """Return a server's token count, or None where it is not a valid count."""
     if isinstance(count, bool) or not isinstance(count, int):
         return None
     return count if 0 <= count <= _MAX_TOKENS else None
 
 
 def usage_of(answer: Answer) -> Usage:
-    """Return what an answer says it cost, in tokens: a bill of another shape says nothing, and must harm nobody."""
+    """Return the token counts of an answer; empty where its usage has another shape."""
     stated: object = answer.usage
     if not isinstance(stated, Usage):
         return Usage()
@@ -244,7 +270,7 @@ def _failed(call: CallStarted, seconds: float, error: BaseException) -> CallEnde
     kind = "interrupted"
     if isinstance(error, ModelError):
         kind = "unavailable" if isinstance(error, ModelUnavailableError) else "rejected"
-    # Only the name of the class: what an error says may quote what was sent.
+    # Only the class name: the message may quote the prompt.
     return CallEnded(call=call, seconds=seconds, error=kind, error_type=type(error.__cause__ or error).__name__)
 
 
@@ -257,7 +283,7 @@ def _outcome(commit: Commit, reason: str | None) -> str:
         return "discarded"
     if reason is not None:
         return "failed"
-    # An answer that was used covers its turns; one that proposed nothing can be too late all the same.
+    # A used answer covers its turns. An answer that proposed nothing may also have come too late.
     return "learned" if commit.cause.turns is not None else "discarded"
 
 

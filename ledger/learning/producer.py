@@ -1,10 +1,10 @@
-"""When to learn: debounce, at the layer that produces events (rows D6 and D7).
+"""Producer: debounces the turns of each thread and runs its updates when they are due.
 
-A thread is due when it has been quiet for `debounce` seconds, or `max_wait` seconds after its first pending turn that
-says something; both are counted from what the transcript says, so a restart forgets nothing and loses no time. What
-waits here is only a reminder: what is pending is on disk.
+A thread is due when no turn was recorded in it for `debounce` seconds, or `max_wait` seconds after its first pending
+turn that is not an acknowledgement. Both are counted from the times in the transcript, so a restart forgets nothing and
+loses no time. The queue in memory holds only reminders: the pending turns are on disk.
 
-Where more is due than there are workers, corrections go first (rows D4 and M6).
+Where more threads are due than there are workers, corrections go first.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _LOOK_AGAIN_SECONDS = 0.2
 _IDLE_SECONDS = 3600.0
 
 
-class _Opinion(msgspec.Struct):
-    """How urgent a thread was found; None until somebody has looked.
+class _Judgement(msgspec.Struct):
+    """The urgency of a thread; None until it was judged.
 
-    Whoever looks writes into the opinion that was there before, so one that was overtaken by new words is lost with it.
+    New turns replace the object, so a judgement in progress, which writes into the old object, is discarded.
     """
 
     urgency: Urgency | None = None
@@ -64,23 +64,23 @@ _Key = tuple[Scope, str]
 
 
 class Producer:
-    """Looks after the threads of any number of scopes and has them learned from when they are due.
+    """Watches the threads of any number of scopes, and runs their updates when they are due.
 
-    With `workers` threads it works in the background, once `start` was called; without, `run_due` does it in the
-    caller's. One thread of a conversation is never worked on twice at once, nor by two processes: each takes a lease
-    on it, which dies with its holder. One that another process is at keeps no other waiting: it is looked at again a
-    moment later.
+    After `start`, `workers` background threads run the updates; without workers, `run_due` runs them in the caller's
+    thread. A conversation is never worked on twice at once, in this process or another: each update takes a lease,
+    which ends with its holder. A conversation leased by another process is tried again a moment later, and delays no
+    other.
 
-    A worker outlives whatever a model or a callback raises, and tries that thread again a minute later; in a caller's
-    own thread KeyboardInterrupt and SystemExit pass.
+    A worker survives any exception of a model or a callback, and retries the conversation a minute later. In a caller's
+    own thread KeyboardInterrupt and SystemExit are passed on.
 
-    Of several threads that are due the most urgent comes first; one that has been due for `max_wait` is as urgent as
-    any, so nothing is overtaken for ever.
+    Of several due conversations the most urgent comes first. One that has been due for `max_wait` comes before all, so
+    none is overtaken for ever.
 
-    What was parked because the model could not be reached is tried again by itself; see `due.retry_at`.
+    Turns that were parked because the model could not be reached are retried without a request; see `due.retry_at`.
 
-    A forked child has reminders of its own from then on. Where its parent had workers it starts its own, as soon as
-    something is noticed, watched or flushed in it.
+    A forked child keeps its own reminders. If its parent had workers, the child starts its own at its first `notice`,
+    `watch` or `flush`.
     """
 
     def __init__(
@@ -108,22 +108,22 @@ class Producer:
         self._summarizer = summarizer
         self._signals = signals
         self._started = False
-        """Whether there are to be workers."""
+        """Whether `start` was called."""
         self._workers: list[threading.Thread] = []
-        """Of this process."""
+        """The worker threads of this process."""
         self._inherited = False
-        """Whether all that waits here is a parent's: nothing was done in this process yet."""
+        """Whether all reminders come from the parent process."""
         self._writers: dict[_Key, Writer] = {}
-        """Of every thread that waits or is worked on; a scope with nothing due keeps no writer."""
+        """The writers of all conversations that wait or are worked on."""
         self._due: dict[_Key, datetime] = {}
         self._outages: dict[_Key, datetime] = {}
-        """Of threads that an outage has parked, when they are tried again: what may be due that far ahead."""
-        self._opinions: dict[_Key, _Opinion] = {}
-        """Of threads that were due beside others, as long as nothing more is said in them."""
+        """When to retry conversations parked by an outage; only these may be due far ahead."""
+        self._judgements: dict[_Key, _Judgement] = {}
+        """The urgency of conversations that were due together with others, until new turns arrive."""
         self._busy: set[_Key] = set()
         self._faulty: set[_Key] = set()
         self._elsewhere: dict[_Key, float] = {}
-        """Of threads that another process was found at: when to look again, by the machine's monotonic clock."""
+        """When to retry conversations leased by another process, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
         register(self)
@@ -138,7 +138,7 @@ class Producer:
         self._inherited = True
         self._busy = set()
         self._elsewhere = {}
-        self._opinions = {}
+        self._judgements = {}
         # A thread of the parent may have been in the middle of noting one of them.
         self._due = {key: moment for key, moment in self._due.items() if key in self._writers}
         self._writers = {key: self._writers[key] for key in self._due}
@@ -154,17 +154,17 @@ class Producer:
             worker.start()
             self._workers.append(worker)
 
-    def _see_to_it(self) -> None:
-        """See that workers are there, also in a forked child; the lock must be held."""
+    def _ensure_workers(self) -> None:
+        """Start missing workers, also in a forked child; the lock must be held."""
         self._inherited = False
         if self._started and not self._workers and not self._closing:
-            # Where no thread may start, as when the interpreter ends, it is learned from in the caller's, at a flush.
+            # No thread can start while the interpreter shuts down; `flush` then works in the caller's thread.
             with contextlib.suppress(RuntimeError):
                 self._start_workers()
         self._changed.notify_all()
 
     def watch(self, writer: Writer) -> None:
-        """Look after a scope: what is pending in it from before is due as if it had been recorded just then."""
+        """Watch a scope: turns that are already pending are due at the times that the transcript gives."""
         with writer.reader.state() as state:
             moments = {name: self._when(writer, state, name) for name in state.transcript.threads.unsettled()}
         with self._changed:
@@ -172,12 +172,15 @@ class Producer:
                 if moment is not None:
                     self._due[writer.scope, name] = moment
                     self._writers[writer.scope, name] = writer
-            self._see_to_it()
+            self._ensure_workers()
 
     def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
-        """Take note that something was recorded; `immediate` is for words that are about to be lost to the model.
+        """Note that turns were recorded; a conversation that is already due is not put off again.
 
-        What is due already, also because it was wanted at once, is not put off again.
+        Args:
+            writer: the scope.
+            thread: the name of the thread.
+            immediate: make the conversation due now, because its turns are about to leave the model's context.
         """
         key = (writer.scope, thread)
         while True:
@@ -186,15 +189,15 @@ class Producer:
             moment = self._moment(writer, thread)
             with self._changed:
                 if self._due.get(key) != before:
-                    # Somebody else noticed something meanwhile that was not there yet when this was looked up.
+                    # Another call of `notice` came in between, so the moment may be out of date.
                     continue
                 now = self._clock.now()
                 self._due.pop(key, None)
-                self._opinions.pop(key, None)
+                self._judgements.pop(key, None)
                 if moment is not None:
                     self._due[key] = before if before is not None and before <= now else now if immediate else moment
                     self._writers[key] = writer
-                self._see_to_it()
+                self._ensure_workers()
                 return
 
     def _moment(self, writer: Writer, name: str) -> datetime | None:
@@ -202,7 +205,7 @@ class Producer:
             return self._when(writer, state, name)
 
     def _when(self, writer: Writer, state: State, name: str) -> datetime | None:
-        """When there is something to do about a thread, as far as can be told now."""
+        """Return when a thread is due, as known now."""
         thread = state.transcript.threads.get(name)
         if thread is None:
             return None
@@ -215,13 +218,13 @@ class Producer:
         return again if due is None else min(due, again)
 
     def depth(self) -> int:
-        """How many updates are due and waiting."""
+        """Return the number of conversations that are due and waiting."""
         now = self._clock.now()
         with self._changed:
             return sum(moment <= now for moment in self._due.values())
 
     def run_due(self) -> int:
-        """Run every update that is due now, in this thread; returns how many were run."""
+        """Run every update that is due now, in this thread, and return their number."""
         count = 0
         elsewhere: set[_Key] = set()
         while not self._closing and (key := self._take(elsewhere)) is not None:
@@ -232,17 +235,23 @@ class Producer:
         return count
 
     def flush(self, timeout: float) -> bool:
-        """Have everything worth an update learned from now; True when nothing due is left within `timeout` seconds.
+        """Run the updates of everything pending now.
 
-        What is said meanwhile has a debounce of its own. A thread that could not be worked on is left, and no time is
-        spent on waiting for it; workers do wait for another process that is at one.
+        Turns recorded meanwhile have a debounce of their own. A conversation that failed is not waited for. Workers do
+        wait for a conversation leased by another process.
+
+        Args:
+            timeout: how many seconds to wait for the workers.
+
+        Returns:
+            Whether every update has ended, without a failure.
         """
         now = self._clock.now()
         with self._changed:
             wanted = self._busy | set(self._due)
             for key in self._due:
                 self._due[key] = min(self._due[key], now)
-            self._see_to_it()
+            self._ensure_workers()
         if self._closing or not self._workers:
             self.run_due()
             timeout = 0.0
@@ -252,16 +261,19 @@ class Producer:
 
     def drain(self, timeout: float) -> bool:
         """Flush without a gap between calls, for a process that is about to end."""
-        with self._updater.asking.hurrying():
+        with self._updater.model_caller.hurrying():
             return self.flush(timeout)
 
     def _under_way(self, key: _Key) -> bool:
         return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
-        """Flush, then stop; what is not done after `timeout` seconds stays pending on disk. True: nothing is left.
+        """Flush for at most `timeout` seconds, then stop; unfinished turns stay pending on disk.
 
-        A forked child that has done nothing itself leaves what waits to its parent.
+        A forked child that has done nothing itself leaves the reminders to its parent.
+
+        Returns:
+            Whether nothing is left.
         """
         done = self._inherited or self.drain(timeout)
         self._updater.stop()
@@ -278,7 +290,7 @@ class Producer:
             try:
                 self._run(key)
             except (KeyboardInterrupt, SystemExit):
-                # A model or a callback raised it: what ends the program is raised in the main thread, never here.
+                # A model or a callback raised it: a real signal interrupts the main thread only.
                 _log.exception(
                     "%s, thread %s: an update asked to end the program, which no worker does; what is not learned from "
                     "stays pending and will be tried again",
@@ -290,69 +302,72 @@ class Producer:
             with self._changed:
                 if self._closing:
                     return None
-                here = time.monotonic()
-                key, unjudged = self._take_locked({key for key, again in self._elsewhere.items() if again > here})
+                now = time.monotonic()
+                key, unjudged = self._take_locked({key for key, again in self._elsewhere.items() if again > now})
                 if key is not None:
                     return key
                 if not unjudged:
-                    self._changed.wait(self._pause(here))
+                    self._changed.wait(self._pause(now))
             self._judge(unjudged)
 
-    def _pause(self, here: float) -> float:
-        """Say how many seconds there is nothing to take for, unless something changes."""
+    def _pause(self, monotonic: float) -> float:
+        """Return how many seconds to wait for the next due conversation."""
         now = self._clock.now()
         pauses = [
-            max((moment - now).total_seconds(), self._elsewhere.get(key, here) - here)
+            max((moment - now).total_seconds(), self._elsewhere.get(key, monotonic) - monotonic)
             for key, moment in self._due.items()
             if key not in self._busy
         ]
         return max(0.0, min([*pauses, _IDLE_SECONDS]))
 
-    def _take(self, but: Collection[_Key]) -> _Key | None:
+    def _take(self, excluded: Collection[_Key]) -> _Key | None:
         while True:
             with self._changed:
-                key, unjudged = self._take_locked(but)
+                key, unjudged = self._take_locked(excluded)
             if key is not None or not unjudged:
                 return key
             self._judge(unjudged)
 
-    def _take_locked(self, but: Collection[_Key] = ()) -> tuple[_Key | None, dict[_Key, _Opinion]]:
-        """Take the thread whose turn it is; None where none is due, or where those told with it are to be judged first.
+    def _take_locked(self, excluded: Collection[_Key]) -> tuple[_Key | None, dict[_Key, _Judgement]]:
+        """Take the next conversation; the lock must be held.
 
-        Nothing is spent on judging what is due alone, or what has waited so long that it goes first anyhow.
+        A conversation that is due alone, or has been due for `max_wait`, is not judged.
+
+        Returns:
+            The conversation, or None where none is due, or where the judgements returned with it must be made first.
         """
         now = self._clock.now()
         debounce = timedelta(seconds=self._timing.debounce)
         for key, moment in self._due.items():
             furthest = LONGEST_PAUSE if moment == self._outages.get(key) else max(debounce, _AFTER_FAULT)
             if moment > now + furthest:
-                # Nothing is put off that far, unless the clock was set back since.
+                # A moment so far ahead means that the clock was set back.
                 self._due[key] = now + debounce
         ready = sorted(
             (moment, str(key), key)
             for key, moment in self._due.items()
-            if moment <= now and key not in self._busy and key not in but
+            if moment <= now and key not in self._busy and key not in excluded
         )
         if not ready:
             return None, {}
         earliest, _, key = ready[0]
         if len(ready) > 1 and now - earliest < timedelta(seconds=self._timing.max_wait):
-            opinions = {key: self._opinions.setdefault(key, _Opinion()) for _, _, key in ready}
-            unjudged = {key: opinion for key, opinion in opinions.items() if opinion.urgency is None}
+            judgements = {key: self._judgements.setdefault(key, _Judgement()) for _, _, key in ready}
+            unjudged = {key: judgement for key, judgement in judgements.items() if judgement.urgency is None}
             if unjudged:
                 return None, unjudged
-            key = min(opinions, key=lambda key: opinions[key].urgency or Urgency.CORRECTED)
+            key = min(judgements, key=lambda key: judgements[key].urgency or Urgency.CORRECTED)
         self._busy.add(key)
         del self._due[key]
-        self._opinions.pop(key, None)
+        self._judgements.pop(key, None)
         return key, {}
 
-    def _judge(self, unjudged: Mapping[_Key, _Opinion]) -> None:
-        """Look how urgent threads are, without the lock: whoever records meanwhile must not wait for it."""
-        for key, opinion in unjudged.items():
-            opinion.urgency = self._look(key)
+    def _judge(self, unjudged: Mapping[_Key, _Judgement]) -> None:
+        """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
+        for key, judgement in unjudged.items():
+            judgement.urgency = self._urgency(key)
 
-    def _look(self, key: _Key) -> Urgency:
+    def _urgency(self, key: _Key) -> Urgency:
         writer = self._writers.get(key)
         if writer is None:
             return Urgency.PLAIN
@@ -361,7 +376,7 @@ class Producer:
                 thread = state.transcript.threads[key[1]]
                 runs = state.coverage.pending(thread)
                 turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
-        except Exception:  # noqa: BLE001 whatever is wrong with it, its own update meets it again and says so
+        except Exception:  # noqa: BLE001 the update meets the same error and reports it
             return Urgency.PLAIN
         return Urgency.of(self._signals.seen_in(turns))
 
@@ -371,8 +386,8 @@ class Producer:
         again: datetime | None = None
         faulty, elsewhere = True, False
         try:
-            with writer.store.lease(writer.ledger, thread) as mine:
-                if mine:
+            with writer.store.lease(writer.ledger, thread) as leased:
+                if leased:
                     self._learn(writer, thread)
                 else:
                     elsewhere = True
@@ -381,7 +396,7 @@ class Producer:
             _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 a worker outlives whatever one thread does to it
+        except BaseException:  # noqa: BLE001 a worker survives a failed update
             _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
         finally:
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
@@ -390,17 +405,17 @@ class Producer:
         with writer.state() as state:
             known = state.transcript.threads[thread]
             jobs = [Job(thread, answered(known, run)) for run in due_runs(state.coverage, known)]
-            missed = out_of_reach(state.coverage, known, self._clock.now())
-            jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in missed]
+            retries = out_of_reach(state.coverage, known, self._clock.now())
+            jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in retries]
         for job in sorted(jobs, key=lambda job: job.turns.first):
             self._updater.run(writer, job, self._model)
         if self._summarizer is not None:
             self._summarizer.run(writer, thread, self._model)
         if self._retention is not None:
-            self._retention.tidy(writer)
+            self._retention.apply(writer)
 
     def _release(self, key: _Key, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
-        """Let go of a thread that was worked on; `again` is when it is due next, after a fault some time from now."""
+        """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
         with self._changed:
             self._busy.discard(key)
             (self._faulty.add if faulty else self._faulty.discard)(key)
@@ -408,7 +423,7 @@ class Producer:
             if faulty:
                 again = self._clock.now() + _AFTER_FAULT
             elif elsewhere and again is not None:
-                # It was due, also where only somebody's wish made it so, and is until it has been learned from.
+                # It was due, perhaps only by a request, and stays due until it has been learned from.
                 again = min(again, self._clock.now())
             if elsewhere:
                 self._elsewhere[key] = time.monotonic() + _LOOK_AGAIN_SECONDS
@@ -422,18 +437,18 @@ class Producer:
 
     @contextlib.contextmanager
     def claim(self, writer: Writer, thread: str) -> Iterator[None]:
-        """Keep the workers off a thread, once none of them is at it."""
+        """Wait until no worker is busy with a conversation, and keep the workers off it inside the context."""
         key = (writer.scope, thread)
         with self._changed:
             self._changed.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
             self._due.pop(key, None)
-            self._opinions.pop(key, None)
+            self._judgements.pop(key, None)
             self._writers[key] = writer
         try:
             yield
         finally:
-            # A thread that is never let go of would never be learned from again.
+            # A conversation that is not released would never be learned from again.
             again: datetime | None = None
             faulty = True
             try:

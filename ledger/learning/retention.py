@@ -1,4 +1,4 @@
-"""How long words are kept: turns past their time are erased, with proof, once nothing is to be learned from them."""
+"""Retention: erases turns past their retention period, once nothing remains to be learned from them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__ = ["Retention"]
 
 _log = logging.getLogger(__name__)
 
-_LOOK_AGAIN = timedelta(hours=1)
+_CHECK_EVERY = timedelta(hours=1)
 
 
 class Retention:
-    """Erases what is older than `days` days; to look means to read a transcript, so it looks once an hour at most."""
+    """Erases turns older than `days` days; checks a scope at most once an hour, because that reads its transcript."""
 
     def __init__(self, days: int, clock: Clock) -> None:
-        self._kept = timedelta(days=days)
+        self._period = timedelta(days=days)
         self._clock = clock
-        self._looked: weakref.WeakKeyDictionary[Writer, datetime] = weakref.WeakKeyDictionary()
+        self._checked: weakref.WeakKeyDictionary[Writer, datetime] = weakref.WeakKeyDictionary()
         self._mutex = ForkLock()
 
-    def tidy(self, writer: Writer) -> None:
-        """Erase a scope's turns whose time has come; where that cannot be done now it is tried again later."""
+    def apply(self, writer: Writer) -> None:
+        """Erase a scope's expired turns; where the store is unavailable, a later call tries again."""
         now = self._clock.now()
         with self._mutex:
-            looked = self._looked.get(writer)
-            if looked is not None and looked <= now < looked + _LOOK_AGAIN:
+            checked = self._checked.get(writer)
+            if checked is not None and checked <= now < checked + _CHECK_EVERY:
                 return
-            self._looked[writer] = now
+            self._checked[writer] = now
         try:
-            commit = writer.expire(now - self._kept)
+            commit = writer.expire(now - self._period)
         except UnavailableError as error:
-            _log.warning("%s: turns past their time are not erased yet: %s", writer.scope, error)
+            _log.warning("%s: expired turns are not erased yet: %s", writer.scope, error)
         else:
             if commit is not None:
                 turns = sum(isinstance(event, Redacted) and event.n is not None for event in commit.events)
-                _log.info("%s: commit %d erased %d turns past their time", writer.scope, commit.seq, turns)
+                _log.info("%s: commit %d erased %d expired turns", writer.scope, commit.seq, turns)

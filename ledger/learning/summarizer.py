@@ -1,4 +1,4 @@
-"""Long threads, summed up: a group of turns is put to a model, and what it makes of them becomes one commit."""
+"""Summarizer: asks a model for the summary of a group of turns, and commits the answer."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, billed, estimated
+from backstory.ledger.learning.model_caller import ModelCaller, estimated_tokens, with_usage
 from backstory.ledger.learning.next_summary import SummaryGroup, SummaryLimits, next_group
 from backstory.ledger.learning.observing import CallStarted, provider_of
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
-    from backstory.ledger.extraction.summary_prompt import SummaryFrame
+    from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
-__all__ = ["Summarizer", "Summing"]
+__all__ = ["Summarizer", "SummaryOutcome"]
 
 
-class Summing(msgspec.Struct, frozen=True):
-    """What came of asking for one summary; `failed` where its commit tells why there is none."""
+class SummaryOutcome(msgspec.Struct, frozen=True):
+    """The commit of one summary; `failed` where the commit records why there is none."""
 
     commit: Commit
     failed: bool
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A group, ready to be asked about; `at` is what a backfill dates its commit by."""
+    """A prepared request for one summary; `at` is the date of a backfilled commit."""
 
     command: Summarize
     prompt: Prompt
@@ -46,29 +46,32 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class Summarizer:
-    """Sums threads up; safe for threads, but whoever asks for one has to hold its lease.
+    """Summarises threads; safe for threads, but the caller must hold the lease of the thread.
 
-    It shares `asking` with whoever learns from the threads, so that all calls keep their distance. `prompts` is a
-    folder that overrides packaged templates; no prompt comes to more than `prompt_max_tokens`.
+    Args:
+        model_caller: shared with the updater, so that all calls keep their gap.
+        limits: when to summarise, and how long a summary may be.
+        prompts: a folder that overrides packaged templates.
+        prompt_max_tokens: the limit of each prompt.
     """
 
     def __init__(
         self,
-        asking: ModelCaller,
+        model_caller: ModelCaller,
         limits: SummaryLimits | None = None,
         *,
         prompts: Path | None = None,
         prompt_max_tokens: int = 24_000,
     ) -> None:
-        self._asking = asking
+        self._model_caller = model_caller
         self._limits = limits or SummaryLimits()
         self._prompts = prompts
         self._prompt_max_tokens = prompt_max_tokens
 
     def has_work(self, writer: Writer, only: str | None = None) -> list[str]:
-        """Return the threads of a scope, or the one, of which something is to be summed up if a person asks for it.
+        """Return the threads with something to summarise on request: of the whole scope, or `only` the one given.
 
-        All of them are looked at, so in a large scope this takes time.
+        It examines every thread, so it takes time in a large scope.
         """
         if not self._limits.min_turns:
             return []
@@ -83,25 +86,31 @@ class Summarizer:
 
     def run(
         self, writer: Writer, thread: str, model: Model, *, anyway: bool = False, backdate: bool = False
-    ) -> tuple[Summing, ...]:
-        """Have everything of a thread summed up that is long enough; the first failure ends it.
+    ) -> tuple[SummaryOutcome, ...]:
+        """Summarise every group of a thread that is large enough; stop at the first failure.
 
-        A failure is committed and changes nothing; it is not asked again until there is another group of turns, or
-        `anyway`. `backdate` asks for the time of the last turn told. Recorded replies are never asked for a summary.
+        A failure is committed and changes nothing. Recorded replies are never asked for a summary.
+
+        Args:
+            writer: the scope.
+            thread: the name of the thread.
+            model: the model to ask.
+            anyway: ask again for a group that failed; otherwise it waits for another group of turns.
+            backdate: date each commit by the last turn it summarises.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; what has no commit yet is asked for again.
+            StoreError, LockTimeoutError, CorruptLogError: as the store; a later run asks again for what has no commit.
             ConfigError: a prompt template cannot be read, or the templates leave no room.
         """
-        done: list[Summing] = []
+        done: list[SummaryOutcome] = []
         if not self._limits.min_turns or isinstance(model, RecordedReply):
             return ()
-        while not self._asking.stopped:
+        while not self._model_caller.stopped:
             task = self._task(writer, thread, model, anyway=anyway, backdate=backdate)
             commit = None if task is None else self._settle(writer, task, model)
             if commit is None:
                 break
-            done.append(Summing(commit, any(isinstance(event, UpdateFailed) for event in commit.events)))
+            done.append(SummaryOutcome(commit, any(isinstance(event, UpdateFailed) for event in commit.events)))
             if done[-1].failed:
                 break
         return tuple(done)
@@ -113,8 +122,8 @@ class Summarizer:
             group = next_group(memory, state.coverage, known, self._limits, anyway=anyway)
         if group is None:
             return None
-        group, prompt = self._asked(group, self._frame(thread))
-        moments = [turn.at for turn in group.said]
+        group, prompt = self._prompt(group, self._prompt_builder(thread))
+        moments = [turn.at for turn in group.sources]
         moments += [moment for section in group.parts.values() for moment in (section.since, section.until)]
         command = Summarize(
             at="",
@@ -124,7 +133,7 @@ class Summarizer:
             basis=memory.seq,
             since=min(moments),
             until=max(moments),
-            shown=tuple(turn.n for turn in group.said),
+            shown=tuple(turn.n for turn in group.sources),
             sources=group.parts,
         )
         cause = Cause(
@@ -137,23 +146,23 @@ class Summarizer:
         )
         return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None)
 
-    def _frame(self, thread: str) -> SummaryFrame:
-        from backstory.ledger.extraction.summary_prompt import SummaryFrame
+    def _prompt_builder(self, thread: str) -> SummaryPromptBuilder:
+        from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
-        return SummaryFrame(
+        return SummaryPromptBuilder(
             thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
         )
 
-    def _asked(self, group: SummaryGroup, frame: SummaryFrame) -> tuple[SummaryGroup, Prompt]:
-        """Make the question; what does not fit into it is left for the next group."""
+    def _prompt(self, group: SummaryGroup, builder: SummaryPromptBuilder) -> tuple[SummaryGroup, Prompt]:
+        """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
         if group.parts:
-            return group, frame.of_summaries(list(group.parts.values()))
-        said = tuple(frame.first_of(group.said))
-        turns = msgspec.structs.replace(group.turns, last=said[-1].n)
-        return msgspec.structs.replace(group, turns=turns, said=said), frame.of_turns(said)
+            return group, builder.of_summaries(list(group.parts.values()))
+        sources = tuple(builder.first_of(group.sources))
+        turns = msgspec.structs.replace(group.turns, last=sources[-1].n)
+        return msgspec.structs.replace(group, turns=turns, sources=sources), builder.of_turns(sources)
 
     def _settle(self, writer: Writer, task: _Task, model: Model) -> Commit | None:
-        """Ask, and commit what comes of it; None where the program is shutting down."""
+        """Ask the model and commit the outcome; None where the program is shutting down."""
         from backstory.ledger.extraction.summary_prompt import read_summary
 
         attempts = 0
@@ -167,13 +176,13 @@ class Summarizer:
             with writer.state(durable=False) as state:
                 barriers = state.memory.barriers
                 known = state.transcript.threads.get(task.command.thread) or Thread(task.command.thread)
-                gone = any(n > len(known.turns) or known.turns[n - 1] is None for n in task.command.shown)
-            return gone or any(barriers.get(kind, 0) > task.command.basis for kind in BARRIERS)
+                erased = any(n > len(known.turns) or known.turns[n - 1] is None for n in task.command.shown)
+            return erased or any(barriers.get(kind, 0) > task.command.basis for kind in BARRIERS)
 
         answer: Answer | None = None
         text, failed, detail = "", None, ""
         try:
-            answer = self._asking.put(model, task.prompt, call=call, overtaken=overtaken)
+            answer = self._model_caller.call(model, task.prompt, call=call, overtaken=overtaken)
             if answer is None:
                 failed, detail = "basis", "what it was to be made from has changed"
             else:
@@ -182,12 +191,12 @@ class Summarizer:
             failed, detail = "reply", str(error)
         except ModelError as error:
             failed, detail = "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", str(error)
-        if self._asking.stopped:
+        if self._model_caller.stopped:
             return None
         command = msgspec.structs.replace(
             task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, attempts)
         )
-        return writer.commit(command, billed(task.cause, task.prompt, answer), at=task.at)
+        return writer.commit(command, with_usage(task.cause, task.prompt, answer), at=task.at)
 
 
 def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
@@ -198,7 +207,7 @@ def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarte
         provider=provider_of(model),
         model=task.cause.model or "",
         prompt=task.prompt.digest,
-        estimated_tokens=estimated(task.prompt),
+        estimated_tokens=estimated_tokens(task.prompt),
         attempt=attempt,
         kind="summary",
     )

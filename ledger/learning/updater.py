@@ -1,4 +1,4 @@
-"""One update: a run of turns is put to a model, and what it answers, or that it failed, becomes one commit."""
+"""Updater: asks a model about a run of turns, and commits the answer or the failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, answer_of, billed, estimated
+from backstory.ledger.learning.model_caller import ModelCaller, ask_once, estimated_tokens, with_usage
 from backstory.ledger.learning.observing import CallStarted, Observer, provider_of
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
@@ -27,15 +27,20 @@ from backstory.ledger.threads.coverage import Coverage, is_quiet
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
-    from backstory.ledger.extraction.prompt import Frame, Question
+    from backstory.ledger.extraction.prompt import PromptBuilder, Question
 
 __all__ = ["Job", "Outcome", "Updater"]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A run of turns to learn from; `attempts` were made before, `backdate` asks for the time of its last turn.
+    """A run of turns to learn from.
 
-    `asked_at` is when memory is looked at for it, where that is not now: in UTC, as commits spell it.
+    Attributes:
+        thread: the name of the thread.
+        turns: the turns.
+        attempts: the calls made for them before.
+        backdate: whether to date the commit by the last turn.
+        asked_at: the moment of asking, where it is not now; in UTC, as commits spell it.
     """
 
     thread: str
@@ -46,7 +51,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a job: its commit, None where it was interrupted before one; `covered`: its turns are done with."""
+    """The outcome of a job.
+
+    Attributes:
+        commit: its commit, or None where the job was interrupted.
+        covered: whether the turns count as learned from.
+        failed: whether the commit records a failure.
+    """
 
     commit: Commit | None
     covered: bool
@@ -54,9 +65,15 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A portion of a job, ready to be asked about: its turns, the commit of the memory it is asked on, its cause.
+    """A portion of a job with its prepared prompt.
 
-    `question` is None where the answer was given long ago; it may cite what stands in the whole `thread`.
+    Attributes:
+        job: the portion as a job.
+        turns: its turns.
+        basis: the seq of the memory that the prompt shows.
+        cause: the cause of the commit.
+        question: the prompt, or None for a recorded reply.
+        thread: the turns that a recorded reply may cite.
     """
 
     job: Job
@@ -68,17 +85,17 @@ class _Task(msgspec.Struct, frozen=True):
 
     @property
     def prompt(self) -> Prompt:
-        """What to ask."""
+        """The prompt; empty for a recorded reply."""
         return _NOTHING if self.question is None else self.question.prompt
 
     @property
     def at(self) -> datetime | None:
-        """What a backfill dates the commit by: the last turn that it covers."""
+        """The date of a backfilled commit: the time of the last turn it covers."""
         return parse_moment(self.turns[-1].at) if self.job.backdate else None
 
 
-class _Tried:
-    """A task under way; `attempts` are the calls so far, those of earlier updates included."""
+class _TaskRun:
+    """A task in progress; `attempts` counts the calls so far, those of earlier updates included."""
 
     def __init__(self, writer: Writer, task: _Task, attempts: int) -> None:
         self.writer = writer
@@ -86,7 +103,7 @@ class _Tried:
         self.attempts = attempts
 
     def is_overtaken(self, *kinds: str) -> bool:
-        """Whether a commit of these kinds, else any that an answer does not outlive, came after the memory asked on."""
+        """Whether a commit of one of these kinds (default: any barrier) came after the memory that the prompt shows."""
         with self.writer.state(durable=False) as state:
             barriers = state.memory.barriers
             return any(barriers.get(kind, 0) > self.task.basis for kind in kinds or BARRIERS)
@@ -98,14 +115,14 @@ _NO_ANSWER = Proposal((), hashlib.sha256().hexdigest(), 0)
 
 
 def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
-    """Whether the rest of a job is not to be asked about now.
+    """Whether the rest of a job can wait for the next update.
 
-    Somebody else may have learned from it meanwhile; and words that nobody has answered yet, or an acknowledgement,
-    wait for the next update, unless they are parked, when nobody but a person asks for them.
+    It can where another process has covered it, and where it is an unanswered question or an acknowledgement. Parked
+    turns do not wait.
     """
     if coverage.covers(thread, job.turns):
         return True
-    # An answer that is parted from its question for its length is no such thing.
+    # A rest that begins with an assistant's turn is a long answer cut off from its question: it does not wait.
     begins = thread.standing(job.turns.first, job.turns.last)[0]
     return job.attempts == 0 and begins.role == "user" and is_quiet(thread, job.turns)
 
@@ -118,7 +135,7 @@ def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarte
         provider=provider_of(model),
         model=task.cause.model or "",
         prompt=task.prompt.digest,
-        estimated_tokens=estimated(task.prompt),
+        estimated_tokens=estimated_tokens(task.prompt),
         signals=task.cause.signals,
         attempt=attempt,
     )
@@ -127,11 +144,17 @@ def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarte
 class Updater:
     """Runs jobs; safe for threads.
 
-    A failure that may pass is tried again, at most `max_attempts` times in all, with a pause that doubles from one
-    second to a minute or as the server asks (five minutes at most); calls are `min_gap` seconds apart. After `stop`
-    nobody is asked any more, and whatever is under way ends without a commit: its turns stay pending. `prompts` and
-    `patterns` are folders that override packaged templates and signal patterns; no prompt comes to more than
-    `prompt_max_tokens`. `observers` are told of each call and of what became of each update.
+    After `stop` no model is asked, and a job in progress ends without a commit: its turns stay pending.
+
+    Args:
+        clock: the time of prompts and commits.
+        max_attempts: the most calls for one prompt; see `ModelCaller` for the pauses between them.
+        min_gap: the fewest seconds between two calls.
+        prompts: a folder that overrides packaged templates.
+        patterns: a folder that overrides packaged signal patterns.
+        prompt_max_tokens: the limit of each prompt.
+        pause: replaces the clock's sleep.
+        observers: notified of each call and of each update.
     """
 
     def __init__(
@@ -147,7 +170,7 @@ class Updater:
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock or SystemClock()
-        self.asking = ModelCaller(
+        self.model_caller = ModelCaller(
             clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, pause=pause, observers=observers
         )
         self._prompts = prompts
@@ -155,20 +178,22 @@ class Updater:
         self._prompt_max_tokens = prompt_max_tokens
 
     def stop(self) -> None:
-        """Let nothing be committed any more."""
-        self.asking.stop()
+        """Ask no model and commit nothing from now on."""
+        self.model_caller.stop()
 
     def run(self, writer: Writer, job: Job, model: Model) -> tuple[Outcome, ...]:
-        """Ask the model and commit what it answers; a failure is committed too, and parks the turns.
+        """Ask the model about a job and commit its answer; a failure is committed too, and parks the turns.
 
-        A job that is too long for one prompt is done in portions, in order, each one update on the memory as it is by
-        then. One that fails is parked and the next goes on; one that is interrupted, or whose answer came too late to
-        be used, ends the job, and so does a rest that is not worth an update by itself: it stays pending. Where an
-        answer would come too late nobody is asked once more. A recorded reply answers for the whole job at once. Where
-        none of the turns stands any more there is nothing to ask about, and nothing is.
+        A job that is too long for one prompt is split into portions. Each is one update, on the memory as it is then.
+        After a failed portion the next one goes on. The job ends where a portion is interrupted, where an answer came
+        too late to be used, and where the rest can wait for the next update: these turns stay pending. A recorded
+        reply answers for the whole job at once. Nothing is asked where none of the turns stands any more.
+
+        Returns:
+            The outcomes of the portions, in order.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; the turns that are not done with stay pending.
+            StoreError, LockTimeoutError, CorruptLogError: as the store; the remaining turns stay pending.
             ConfigError: a prompt template or a pattern cannot be read, or the templates leave no room.
         """
         outcomes: list[Outcome] = []
@@ -182,7 +207,7 @@ class Updater:
         return tuple(outcomes)
 
     def _task(self, writer: Writer, job: Job, model: Model, *, first: bool) -> _Task | None:
-        """Take the next portion of a job; None where nothing of it is to be asked about."""
+        """Prepare the next portion of a job; None where there is nothing to ask."""
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             thread = state.transcript.threads[job.thread]
@@ -194,67 +219,67 @@ class Updater:
         cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name)
         if isinstance(model, RecordedReply):
             return _Task(job, turns, memory.seq, self._with_signals(cause, turns), None, citable)
-        frame = self._frame(memory, job, turns[0])
-        portion = frame.first_of(turns)
+        builder = self._prompt_builder(memory, job, turns[0])
+        portion = builder.first_of(turns)
         if len(portion) < len(turns):
             job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
         cause = self._with_signals(cause, portion)
-        return _Task(job, portion, memory.seq, cause, frame.question(portion, cause.signals))
+        return _Task(job, portion, memory.seq, cause, builder.question(portion, cause.signals))
 
     def _with_signals(self, cause: Cause, turns: Sequence[Turn]) -> Cause:
         from backstory.ledger.extraction.signals import load_signals
 
         return msgspec.structs.replace(cause, signals=load_signals(self._patterns).seen_in(turns))
 
-    def _frame(self, memory: Memory, job: Job, first: Turn) -> Frame:
-        from backstory.ledger.extraction.prompt import Frame
+    def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
+        from backstory.ledger.extraction.prompt import PromptBuilder
 
-        # Of a backfill no commit is dated before its first turn: what is up for review then is so at the commit, too.
+        # A backfilled commit is dated no earlier than the job's first turn, so review dates hold at the commit too.
         now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
-        return Frame(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
+        return PromptBuilder(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
 
     def _settle(self, writer: Writer, task: _Task, model: Model) -> Outcome:
-        """Put a portion to the model and commit what comes of it."""
+        """Ask the model about a portion and commit the outcome."""
         from backstory.ledger.extraction.reply import read_reply
 
-        tried = _Tried(writer, task, task.job.attempts)
+        run = _TaskRun(writer, task, task.job.attempts)
         try:
-            answer = self._ask(tried, model)
+            answer = self._ask(run, model)
         except ModelError as error:
-            if self.asking.stopped:
+            if self.model_caller.stopped:
                 return _INTERRUPTED
-            return self._fail(tried, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
-        if self.asking.stopped:
+            return self._fail(run, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
+        if self.model_caller.stopped:
             return _INTERRUPTED
         if answer is None:
-            return self._conclude(tried, _NO_ANSWER, None)
+            return self._conclude(run, _NO_ANSWER, None)
         try:
             proposal = read_reply(answer.text, task.turns, prompted=answer.prompted, thread=task.thread)
         except ReplyError as error:
-            return self._fail(tried, "reply", error, answer)
-        return self._conclude(tried, proposal, answer)
+            return self._fail(run, "reply", error, answer)
+        return self._conclude(run, proposal, answer)
 
-    def _ask(self, tried: _Tried, model: Model) -> Answer | None:
-        """Ask, again where that may help; None where nobody is asked any more, for the answer would be discarded.
+    def _ask(self, run: _TaskRun, model: Model) -> Answer | None:
+        """Ask the model, with retries; None where the answer would be discarded.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
         """
-        task = tried.task
+        task = run.task
 
         def call() -> CallStarted:
-            tried.attempts += 1
-            return _call(tried.writer, task, model, tried.attempts)
+            run.attempts += 1
+            return _call(run.writer, task, model, run.attempts)
 
         if task.question is None:
-            tried.attempts += 1
-            return answer_of(model, task.prompt)
-        return self.asking.put(model, task.prompt, call=call, overtaken=tried.is_overtaken)
+            run.attempts += 1
+            return ask_once(model, task.prompt)
+        return self.model_caller.call(model, task.prompt, call=call, overtaken=run.is_overtaken)
 
-    def _conclude(self, tried: _Tried, proposal: Proposal, answer: Answer | None) -> Outcome:
-        """Commit what was answered; whether it came too late is decided there."""
-        task = tried.task
+    def _conclude(self, run: _TaskRun, proposal: Proposal, answer: Answer | None) -> Outcome:
+        """Commit an answer; the decision discards one that came too late."""
+        task = run.task
         question = task.question if answer is None or answer.prompted else None
         command = Extract(
             at="",
@@ -264,28 +289,28 @@ class Updater:
             shown=None if question is None else question.shown,
             stale=None if question is None else question.stale,
         )
-        cause = billed(task.cause, task.prompt, answer)
-        commit = self._commit(tried, command, msgspec.structs.replace(cause, turns=task.job.turns))
+        cause = with_usage(task.cause, task.prompt, answer)
+        commit = self._commit(run, command, msgspec.structs.replace(cause, turns=task.job.turns))
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
-    def _fail(self, tried: _Tried, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
-        """Commit that nothing came of it."""
-        task = tried.task
-        if tried.is_overtaken("redaction"):
-            # Like any answer that an erasure overtook: its turns are done with, and no word of it is kept.
-            return self._conclude(tried, _NO_ANSWER, answer)
+    def _fail(self, run: _TaskRun, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
+        """Commit a failure."""
+        task = run.task
+        if run.is_overtaken("redaction"):
+            # As for any answer that an erasure overtook: the turns are covered, and nothing of the answer is kept.
+            return self._conclude(run, _NO_ANSWER, answer)
         failure = FailUpdate(
             at="",
             reason=reason,
             detail=clip(str(error), 2_000),
-            attempts=tried.attempts,
+            attempts=run.attempts,
             turns=task.job.turns,
             basis=task.basis,
         )
-        cause = billed(task.cause, task.prompt, answer)
-        return Outcome(self._commit(tried, failure, cause), covered=False, failed=True)
+        cause = with_usage(task.cause, task.prompt, answer)
+        return Outcome(self._commit(run, failure, cause), covered=False, failed=True)
 
-    def _commit(self, tried: _Tried, command: Command, cause: Cause) -> Commit:
-        commit = tried.writer.commit(command, cause, at=tried.task.at)
-        self.asking.observers.settled(tried.writer.scope, tried.task.job.turns, tried.attempts, commit)
+    def _commit(self, run: _TaskRun, command: Command, cause: Cause) -> Commit:
+        commit = run.writer.commit(command, cause, at=run.task.at)
+        self.model_caller.observers.settled(run.writer.scope, run.task.job.turns, run.attempts, commit)
         return commit

@@ -1,4 +1,4 @@
-"""The block of memory that is put before a model: what fits a budget of tokens, by how much it bears on the talk."""
+"""Context: the memory block of a prompt, chosen by relevance within a budget of tokens. May import the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded beside everything else, so that nobody waits for it."""
+"""Background load: a value with a fallback that is used until a thread has loaded it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _GRACE_SECONDS = 0.1
-"""A library that is being loaded lets nothing else run, so whoever has begun it gets away first."""
+"""Importing a library blocks other threads, so the load waits for the caller of `begin` to return."""
 
 
 class BackgroundLoad(Generic[_T]):
-    """A value that is `until` something until `load` has returned a better one, which is tried once.
+    """A value that is loaded once, in the background; safe for threads and forks. Only `wait` blocks.
 
-    `what` names it in the log. Safe for threads and forks; nobody waits for the load but whoever calls `wait`.
+    Args:
+        what: the name of the value in the log.
+        until: the value until the load has ended, and after a failure.
+        load: returns the value.
     """
 
     def __init__(self, what: str, until: _T, load: Callable[[], _T]) -> None:
@@ -36,11 +39,11 @@ class BackgroundLoad(Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """The best there is by now."""
+        """The loaded value, or the fallback."""
         return self._value
 
     def begin(self) -> None:
-        """Have it loaded by a thread, unless that was tried before."""
+        """Start the load, unless it was started before."""
         with self._mutex:
             begun, self._begun = self._begun, True
         if begun:
@@ -50,7 +53,7 @@ class BackgroundLoad(Generic[_T]):
             self._over.set()
 
     def wait(self, timeout: float | None = None) -> _T:
-        """Wait until the load is over, for so many seconds at most, and return the best there is then."""
+        """Wait for the load, at most `timeout` seconds, and return the value or the fallback."""
         self._wanted.set()
         self.begin()
         self._over.wait(timeout)
@@ -60,8 +63,8 @@ class BackgroundLoad(Generic[_T]):
         self._wanted.wait(_GRACE_SECONDS)
         try:
             self._value = self._load()
-        except Exception as error:  # noqa: BLE001 what is wrong with a library must not reach a prompt
-            _log.warning("%s cannot be loaded, so it is done without: %s", self._what, error)
+        except Exception as error:  # noqa: BLE001 a broken library must not break a prompt
+            _log.warning("%s cannot be loaded, so the fallback is used: %s", self._what, error)
         finally:
             self._over.set()
 

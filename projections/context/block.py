@@ -1,8 +1,8 @@
-"""Which of what is remembered comes into a block, and the block (row D18).
+"""Context block: chooses the facts, sections and summaries that fit into a budget of tokens.
 
-Room is given first to the facts of the guaranteed categories, within a budget of their own; then to the sections; then
-to what was said before in this conversation, a third at most; then to all other facts by rank. What does not fit is
-passed over, and the next one is tried. Every step knows the exact size of the whole.
+The order is: facts of the guaranteed categories, within their own budget; sections; summaries of this conversation, up
+to a third of the budget; then all other facts by rank. A line that does not fit is skipped. The exact size of the block
+is known after every step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ __all__ = ["Context", "Shares", "fill"]
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """What may take how much room, in tokens, and how facts are ranked."""
+    """Budgets and ranking weights of a block.
+
+    Attributes:
+        max_tokens: the size of the block.
+        guaranteed_categories: the categories of facts that come first.
+        guaranteed_tokens: the budget of these facts.
+        similarity_weight: the weight of a fact's similarity to the conversation.
+        confidence_weight: the weight of a fact's confidence.
+    """
 
     max_tokens: int = 2000
     guaranteed_categories: tuple[str, ...] = ("correction",)
@@ -40,12 +48,19 @@ class Shares(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A block to be put before a model, and what went into it; without anything to say `text` is "".
+    """A block and its contents.
 
-    `tokens` counts the whole text, tags included, with what `counter` names, and is never more than `max_tokens`.
-    `facts` are the ids of the facts used, in order; `sections` the sections used, and `summaries` how many of the
-    conversation's. So many facts as `left_out` says found no room; `sections_left_out` and `summaries_left_out` count
-    the others.
+    Attributes:
+        text: the block; empty where there is nothing to show.
+        tokens: the size of the whole text, tags included; never more than `max_tokens`.
+        counter: the name of the token counter.
+        facts: the ids of the facts used, in order.
+        sections: the names of the sections used.
+        summaries: the number of summaries used.
+        left_out: the number of facts without room.
+        sections_left_out: the number of sections without room.
+        summaries_left_out: the number of summaries without room.
+        max_tokens: the budget.
     """
 
     text: str
@@ -62,20 +77,26 @@ class Context(msgspec.Struct, frozen=True):
 
 def fill(
     prepared: Prepared,
-    likeness: Mapping[str, float],
-    told: Sequence[ThreadSummaryText],
+    similarity: Mapping[str, float],
+    summaries: Sequence[ThreadSummaryText],
     shares: Shares,
     max_tokens: int,
     *,
     facts: bool = True,
 ) -> Context:
-    """Return the block of a memory that fits into `max_tokens`; without `facts` they are left to be searched for.
+    """Return the block of a memory.
 
-    `likeness` says of facts how much they are like what the talk is about, from 0 to 1; of none, where it is about
-    nothing: then confidence alone ranks them. `told` is what was said before, oldest first.
+    Args:
+        prepared: the lines of the memory.
+        similarity: the similarity of facts to the conversation, from 0 to 1, by id; if empty, facts are ranked by
+            confidence alone.
+        summaries: the summaries of the conversation, oldest first.
+        shares: the budgets and weights.
+        max_tokens: the size of the block.
+        facts: whether to include facts; without them the agent searches for facts.
     """
     sheet = _Sheet(prepared, max_tokens)
-    ranked = _ranked(prepared, likeness, shares) if facts else []
+    ranked = _ranked(prepared, similarity, shares) if facts else []
     guaranteed = set(shares.guaranteed_categories)
     taken: dict[str, None] = {}
     left = shares.guaranteed_tokens
@@ -84,14 +105,14 @@ def fill(
             left -= line.tokens
             taken[fact.id] = None
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
-    passed = _tell(sheet, _summary_lines(told, prepared.counter), within=max_tokens // 3)
+    skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
     room = max_tokens
     for fact, line in ranked:
-        # Most facts are beyond the room that is left: of them nothing else is asked.
+        # Cheap test first: most facts are larger than the room that is left.
         if line.tokens <= room and fact.id not in taken and sheet.take(FACTS, line) is not None:
             taken[fact.id] = None
             room = max_tokens - sheet.tokens
-    untold = _tell(sheet, passed, within=max_tokens)
+    skipped = _add_summaries(sheet, skipped, within=max_tokens)
     return Context(
         text=sheet.text(),
         tokens=sheet.tokens,
@@ -101,39 +122,42 @@ def fill(
         summaries=len(sheet.parts[CONVERSATION]),
         left_out=len(ranked) - len(taken),
         sections_left_out=len(prepared.sections) - len(sections),
-        summaries_left_out=len(untold),
+        summaries_left_out=len(skipped),
         max_tokens=max_tokens,
     )
 
 
-def _ranked(prepared: Prepared, likeness: Mapping[str, float], shares: Shares) -> list[tuple[Fact, Line]]:
-    """The facts, best first; of equals the newer, then by id: so they are prepared, and sorting keeps that."""
-    alike, sure = shares.similarity_weight, shares.confidence_weight
-    if not likeness:
+def _ranked(prepared: Prepared, similarity: Mapping[str, float], shares: Shares) -> list[tuple[Fact, Line]]:
+    """Return the facts, best first; the stable sort keeps equals newest first, then by id."""
+    if not similarity:
         return sorted(prepared.facts, key=lambda pair: -pair[0].confidence)
-    return sorted(prepared.facts, key=lambda pair: -(alike * likeness.get(pair[0].id, 0.0) + sure * pair[0].confidence))
+
+    def score(fact: Fact) -> float:
+        return shares.similarity_weight * similarity.get(fact.id, 0.0) + shares.confidence_weight * fact.confidence
+
+    return sorted(prepared.facts, key=lambda pair: -score(pair[0]))
 
 
-def _summary_lines(told: Sequence[ThreadSummaryText], counter: Counter) -> list[tuple[int, Line]]:
-    """The lines of the summaries with their places, newest first."""
-    lines = [Line(summary_line(one), counter) for one in told]
+def _summary_lines(summaries: Sequence[ThreadSummaryText], counter: Counter) -> list[tuple[int, Line]]:
+    """Return the lines of the summaries with their positions, newest first."""
+    lines = [Line(summary_line(summary), counter) for summary in summaries]
     return [(place, line) for place, line in reversed(list(enumerate(lines))) if line.text]
 
 
-def _tell(sheet: _Sheet, lines: Iterable[tuple[int, Line]], within: int) -> list[tuple[int, Line]]:
-    """Take in summaries; returns those that did not fit."""
-    passed = []
+def _add_summaries(sheet: _Sheet, lines: Iterable[tuple[int, Line]], within: int) -> list[tuple[int, Line]]:
+    """Add summaries of at most `within` tokens together, and return those that did not fit."""
+    skipped = []
     for place, line in lines:
         grown = sheet.take(CONVERSATION, line, place=place, within=within)
         if grown is None:
-            passed.append((place, line))
+            skipped.append((place, line))
         else:
             within -= grown
-    return passed
+    return skipped
 
 
 class _Sheet:
-    """A block as it grows. `tokens` is its exact size, 0 as long as nothing stands in it."""
+    """A block under construction; `tokens` is its exact size, 0 while it is empty."""
 
     def __init__(self, prepared: Prepared, max_tokens: int) -> None:
         self.parts: dict[str, list[tuple[int, Line]]] = {heading: [] for heading in PARTS}
@@ -143,16 +167,16 @@ class _Sheet:
         self._sum = prepared.frame
 
     def take(self, heading: str, line: Line, *, place: int | None = None, within: int | None = None) -> int | None:
-        """Take a line in if there is room for it, at its place among its part's, or last.
+        """Add a line to a part if there is room, at its `place` or at the end.
 
-        Returns by how many tokens the block has grown; None where it would have to grow by more than `within`, or
-        past its bound.
+        Returns:
+            By how many tokens the block has grown, or None where it would grow by more than `within` or past its limit.
         """
         lines = self.parts[heading]
         before = self.tokens or self._sum
         most = self._max_tokens if within is None else min(self._max_tokens, before + within)
         if lines and heading == FACTS:
-            # The last part's lines stand before nothing but the end: the way of all facts but the first.
+            # Fast path for all facts but the first: no gap follows the last part.
             size = before + line.tokens
             if size > most:
                 return None
@@ -171,7 +195,7 @@ class _Sheet:
         return size - before
 
     def _gaps(self) -> int:
-        """What the empty lines between the parts come to: each goes with the line before it."""
+        """Return the tokens of the empty lines between the parts; each is counted with the line before it."""
         return sum(lines[-1][1].gap for lines in [lines for lines in self.parts.values() if lines][:-1])
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""The blocks of a home: what every scope's memory says, kept ready."""
+"""Blocks of a home: makes the context block of any scope, and caches prepared lines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ _ONE_USE = timedelta(minutes=1)
 
 
 class Blocks:
-    """Makes the blocks of all scopes of a home; safe for threads and forks: at worst it makes one anew.
+    """Makes the blocks of all scopes of a home; safe for threads and forks: without a lock, a cache may miss.
 
-    `turns` is how many of the user's last messages say what the talk is about.
+    Args:
+        shares: the budgets and weights.
+        tokens: the token counter.
+        turns: the number of the user's last messages that define what is relevant.
+        enabled: whether blocks are made at all.
     """
 
     def __init__(
@@ -40,26 +44,26 @@ class Blocks:
         self,
         scope: Scope,
         memory: Memory,
-        likeness: Mapping[str, float],
+        similarity: Mapping[str, float],
         *,
-        told: Sequence[ThreadSummaryText] = (),
+        summaries: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
         facts: bool = True,
     ) -> Context:
-        """Return the block of a scope's memory; see `fill`. `max_tokens` overrides what is configured."""
+        """Return the block of a scope's memory; see `fill`. `max_tokens` overrides the configured budget."""
         prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
         self._recent.put(scope, prepared)
         most = self.shares.max_tokens if max_tokens is None else max_tokens
-        return fill(prepared, likeness, told, self.shares, most, facts=facts)
+        return fill(prepared, similarity, summaries, self.shares, most, facts=facts)
 
     def nothing(self) -> Context:
-        """Return the block of no memory at all."""
+        """Return an empty block."""
         return Context("", 0, self.tokens.value.name)
 
     def newly_used(self, scope: Scope, fact_ids: Iterable[str], now: datetime) -> list[str]:
-        """Return the facts that were not used within the last minute.
+        """Return the facts that were not used within the last minute, and note their use.
 
-        An agent asks for a block before every call of its model, and may make twenty to answer one question.
+        An agent requests a block before every call of its model, perhaps twenty times for one question.
         """
         used = self._used.pop(scope, {})
         used = {fact_id: at for fact_id, at in used.items() if abs(now - at) < _ONE_USE}
@@ -68,6 +72,6 @@ class Blocks:
         return newly
 
     def purge(self, scope: Scope) -> None:
-        """Let go of what a scope's memory said."""
+        """Drop everything cached of a scope."""
         self._recent.pop(scope, None)
         self._used.pop(scope, None)

@@ -1,10 +1,10 @@
-r"""Counting a block's tokens line by line, exactly.
+r"""Token counters: count a block line by line, exactly.
 
-Models' vocabularies part a text into pieces before anything else, by a regular expression that looks ahead and never
-back. In those we count with, a piece that holds a line break ends with the last break of a run: the break goes with
-what stands before it (`)\n`), or is a piece of its own; but a slash that begins the next line would be drawn into it.
-So behind a line break, before anything that is neither white space nor a slash, a text may always be cut, and the
-tokens of the parts add up to those of the whole. All lines of a block begin with `<`, `-` or a letter.
+A vocabulary first splits a text into pieces, by a regular expression that looks ahead and never back. In the
+vocabularies used here, a piece that holds a line break ends with the last break of a run: the break belongs to the
+characters before it (`)\n`), or is a piece of its own. Only a slash at the start of the next line would join it. So a
+text can be cut after a line break, before anything that is neither white space nor a slash, and the tokens of the parts
+add up to those of the whole. All lines of a block begin with `<`, `-` or a letter.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _BEYOND = (
 
 
 class Counter(Protocol):
-    """Counts tokens; `name` says with what, as `tiktoken:o200k_base`, `bpe-openai:o200k_base` or `estimate`."""
+    """The interface of a token counter."""
 
     @property
     def name(self) -> str:
-        """What is counted with."""
+        """The vocabulary: `tiktoken:o200k_base`, `bpe-openai:o200k_base` or `estimate`."""
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text; those of parts that end in line breaks add up, as the module says."""
+        """Return the tokens of a text; the counts of parts that end in line breaks add up."""
 
 
 class Vocabulary:
-    """Counts with a model's own vocabulary; `counting` returns the tokens of a text."""
+    """Counts with a model's vocabulary; `counting` returns the tokens of a text."""
 
     def __init__(self, name: str, counting: Callable[[str], int]) -> None:
         self._name = name
@@ -54,10 +54,10 @@ class Vocabulary:
 
 
 class Estimate:
-    """Counts without a vocabulary, rather too many than too few; each line is rounded up by itself.
+    """Estimates without a vocabulary, and errs on the high side; each line is rounded up.
 
-    A word counts one for every four letters, a number one for every three digits, a mark one, and other writing by the
-    bytes its characters take: docs/context.md says how that compares with the vocabularies.
+    A word counts one per four letters, a number one per three digits, a mark one, and other scripts by the bytes of
+    their characters. docs/context.md compares the estimate with the vocabularies.
     """
 
     @property
@@ -74,7 +74,7 @@ class Estimate:
 
 
 def _estimated(line: str) -> int:
-    """At least 1: the line break is one, too."""
+    """Estimate a line with its line break; at least 1."""
     tokens = float(len(_ASCII_PIECES.findall(line)))
     if not line.isascii():
         tokens += sum(weight * len(pattern.findall(line)) for pattern, weight in _BEYOND)

@@ -1,7 +1,7 @@
-"""What stands in a block: each thing that is remembered in a line of its own, out of which it cannot break.
+"""Block lines: renders each fact, section and summary as one line that its text cannot break out of.
 
-A line's text holds no line break, no control character and no `<`, so it can neither close the block nor open another,
-begin a line, or hide what it says: whatever it pretends to be, it does so inside its own bullet.
+The text of a line holds no line break, no control character and no `<`. So it can neither close the block, open
+another, begin a line, nor hide content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECTIONS = {
     "history.earlierContext": ("History", "Earlier"),
     "history.longTermBackground": ("History", "Background"),
 }
-"""A section's name in the ledger, the heading it stands under, and its label there: DeerFlow's."""
+"""For each section of the ledger its heading and its label in the block; both are DeerFlow's."""
 
 CONVERSATION = "Conversation so far"
 FACTS = "Facts"
@@ -44,9 +44,9 @@ PARTS = (*dict.fromkeys(heading for heading, _ in SECTIONS.values()), CONVERSATI
 """The headings, in the order of the block."""
 
 _SPACED = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
-"""Control characters; `split` knows what else breaks lines."""
+"""Control characters; `split` handles the other characters that break lines."""
 _DROPPED = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-"""Marks that turn the direction of writing, so that a person reads something else than the model."""
+"""Marks that change the direction of writing: a person would read another text than the model."""
 _UNSEEN = dict.fromkeys(
     [
         0xAD,
@@ -59,7 +59,7 @@ _UNSEEN = dict.fromkeys(
         *range(0xE0000, 0xE0080),
     ]
 )
-"""Characters that no person sees; the last can spell whole sentences."""
+"""Invisible characters; those of the last range can encode whole sentences."""
 _INLINE = str.maketrans(
     {chr(point): text for point, text in (_SPACED | _DROPPED | _UNSEEN).items()}
     | {chr(point): "\N{REPLACEMENT CHARACTER}" for point in range(0xD800, 0xE000)}
@@ -70,7 +70,7 @@ _LONGEST_CATEGORY = 40
 
 
 def inline(text: str) -> str:
-    """Return a text in one line: white space is one space, `<`, `>` and `&` are escaped, what is unseen is gone."""
+    """Return a text as one line: white space collapsed, `<`, `>` and `&` escaped, invisible characters removed."""
     return " ".join(text.translate(_INLINE).split())
 
 
@@ -80,13 +80,13 @@ def heading_line(heading: str) -> str:
 
 
 def section_line(label: str, section: Section) -> str:
-    """Return the line of a section, "" where it says nothing."""
+    """Return the line of a section, or "" where it is empty."""
     text = inline(section.summary)
     return f"- {label}: {text}\n" if text else ""
 
 
 def summary_line(summary: ThreadSummaryText) -> str:
-    """Return the line of a conversation's summary, "" where it says nothing; times are UTC, to the minute."""
+    """Return the line of a summary, or "" where it is empty; times are UTC, to the minute."""
     text = inline(summary.text)
     since, until = _minute(summary.since), _minute(summary.until)
     return f"- [{since if since == until else f'{since} to {until}'}] {text}\n" if text else ""
@@ -97,7 +97,7 @@ def _minute(moment: str) -> str:
 
 
 def fact_line(fact: Fact) -> str:
-    """Return the line of a fact, "" where it says nothing; a correction tells what was wrong before."""
+    """Return the line of a fact, or "" where it is empty; a correction names the error to avoid."""
     text = inline(fact.content)
     if not text:
         return ""

@@ -1,4 +1,4 @@
-"""A memory's lines, made and counted once: a block is asked for before every call of a model."""
+"""Prepared lines of a memory: rendered and counted once, because every call of a model requests a block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Line", "Prepared", "prepare"]
 
 
 class Line:
-    """A line of a block with its line break; counted when somebody asks."""
+    """A line of a block with its line break; counted at the first use."""
 
     __slots__ = ("_counter", "_gap", "_tokens", "text")
 
@@ -31,23 +31,23 @@ class Line:
 
     @property
     def tokens(self) -> int:
-        """Its tokens."""
+        """The tokens of the line."""
         if self._tokens is None:
             self._tokens = self._counter.count(self.text)
         return self._tokens
 
     @property
     def gap(self) -> int:
-        """How many more they are where an empty line follows."""
+        """The additional tokens where an empty line follows."""
         if self._gap is None:
             self._gap = self._counter.count(f"{self.text}\n") - self.tokens
         return self._gap
 
 
 class Prepared:
-    """The lines of a memory, in one counter's tokens: of facts the newer first, of one time by id; none is empty.
+    """The lines of a memory that are not empty: facts newest first, then by id, and sections.
 
-    `frame` is what the tags around them come to.
+    `frame` is the number of tokens of the tags around them.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Prepared:
 
 
 def prepare(memory: Memory, counter: Counter, before: Prepared | None = None) -> Prepared:
-    """Return the lines of a memory, those from `before` where a fact is the same as it was."""
+    """Return the lines of a memory; lines of unchanged facts are taken from `before`."""
     if before is not None and before.counter is not counter:
         before = None
     if before is not None and before.memory is memory:

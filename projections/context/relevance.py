@@ -1,4 +1,4 @@
-"""What the talk is about now, and which facts bear on it (row D19)."""
+"""Relevance query: the last messages of a conversation, as the text that facts are compared with."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HEAD = 600
 _TAIL = 300
 _TAG = re.compile("<[^<>]*>")
 _END = 64_000
-"""Characters looked at of either end of a message, more than any block of ours has."""
+"""Characters read at either end of a message; more than any memory block has."""
 _BLOCKS = 1_000
-"""Blocks looked at of either end of a message's content."""
+"""Content parts read at either end of a message."""
 
 
 def last_words(
@@ -34,15 +34,20 @@ def last_words(
     keep_hidden: KeepHidden | None = None,
     on_unreadable: Callable[[int, InputError], None] | None = None,
 ) -> str:
-    """Return what was said last: so many of the user's messages with the answers they got, or the text that is given.
+    """Return the last messages of the user with their answers, or the given text, without memory blocks.
 
-    Left out is what would not be kept as a turn either: tools' results, hidden messages, our own block. Of a long
-    message its head and its tail are taken; a block is found in it that lies within 64,000 characters of either end, or
-    goes from the one to the other. Of a content in parts, 1,000 of either end are looked at. `keep_hidden` and
-    `on_unreadable` are those of `record`.
+    Messages that would not be recorded are left out: results of tools, hidden messages, memory blocks. Long messages
+    are cut to their head and tail. A memory block is removed where it lies within 64,000 characters of either end of a
+    message, or reaches from one end to the other. Of a content in parts, 1,000 parts of either end are read.
+
+    Args:
+        messages: the conversation, or a text.
+        turns: how many of the user's messages to take.
+        keep_hidden: as in `record`.
+        on_unreadable: as in `record`.
 
     Raises:
-        InputError: one of these messages cannot be read, and there is no `on_unreadable` to tell.
+        InputError: a message cannot be read, and there is no `on_unreadable`.
     """
     if messages is None:
         return ""
@@ -50,7 +55,7 @@ def last_words(
         return _gist(strip_memory_blocks(safe_text(_ends(messages))))
     from backstory.ledger.messages import keep, read_message
 
-    said: list[Message] = []
+    latest: list[Message] = []
     listed = messages if isinstance(messages, Sequence) else list(messages)
     for index in reversed(range(len(listed))):
         try:
@@ -63,15 +68,15 @@ def last_words(
         kept = keep([read])
         if kept and kept[0].content != read.content and _is_wrapping(kept[0].content):
             continue
-        said.append(read)
+        latest.append(read)
         turns -= bool(kept) and kept[0].role == "user"
         if turns <= 0:
             break
-    return "\n".join([_gist(kept.content) for kept in keep(reversed(said))])
+    return "\n".join([_gist(kept.content) for kept in keep(reversed(latest))])
 
 
 def _is_wrapping(text: str) -> bool:
-    """Whether nothing but tags is left of a message that a block was cut out of: then a host said it, and no person."""
+    """Whether only tags are left of a message after its block was removed: then the host wrote it."""
     return text.startswith("<") and not _TAG.sub("", text).strip()
 
 

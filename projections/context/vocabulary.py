@@ -1,7 +1,7 @@
-"""Which vocabulary counts: it is loaded beside everything else, without a network, once in a process (row D20).
+"""Vocabulary loader: finds a token counter once per process, in the background and without a network.
 
-The first that is at hand, in this order: tiktoken's, where its cache holds the file; the one that `bpe-openai` carries
-(extra `[tokens]`); else tokens are estimated. tiktoken fetches what its cache lacks, so it is asked for nothing else.
+The order is: tiktoken's vocabulary, where its cache holds the file; that of `bpe-openai` (extra `[tokens]`); an
+estimate. tiktoken downloads what its cache lacks, so it is used only where the cache has the file.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ __all__ = ["DEFAULT_VOCABULARY", "load_vocabulary", "tokens_for"]
 _log = logging.getLogger(__name__)
 
 DEFAULT_VOCABULARY = "o200k_base"
-"""For models that tiktoken does not know: the vocabulary of all of OpenAI's since 2024."""
+"""For models that tiktoken does not know; OpenAI's models use it since 2024."""
 
 _PUBLISHED = "https://openaipublic.blob.core.windows.net/encodings"
 _DIGESTS = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 }
-"""What is published, by its SHA-256; tiktoken refuses anything else."""
+"""The SHA-256 of the published files; tiktoken refuses any other file."""
 
 
 @lru_cache(maxsize=16)
 def tokens_for(model: str | None, *, exact: bool = True) -> BackgroundLoad[Counter]:
-    """Return what counts for a model in this process; without `exact` it never is more than an estimate."""
+    """Return the process-wide counter for a model; without `exact` it stays an estimate."""
     return BackgroundLoad("a vocabulary", ESTIMATE, lambda: (load_vocabulary(model) if exact else None) or ESTIMATE)
 
 
 def load_vocabulary(model: str | None) -> Counter | None:
-    """Return a counter with the vocabulary of a model, None where none is at hand; takes up to a second."""
+    """Return a counter with a model's vocabulary, or None where none is available; takes up to a second."""
     name = _vocabulary_of(model)
     counter = _from_tiktoken(name) or _packaged(name)
     if counter is None:
@@ -55,7 +55,7 @@ def _vocabulary_of(model: str | None) -> str:
     try:
         from tiktoken.model import encoding_name_for_model
 
-        # A router puts its own name before the model's, as openai/gpt-4o.
+        # A router puts its name before the model's, as in openai/gpt-4o.
         name = encoding_name_for_model(model.rpartition("/")[2])
     except (ImportError, KeyError):
         return DEFAULT_VOCABULARY
@@ -79,7 +79,7 @@ def _is_loaded(name: str) -> bool:
 
 
 def _is_cached(name: str) -> bool:
-    """Whether tiktoken would find the file, whole, where it looks first."""
+    """Whether tiktoken's cache holds the complete file."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     if folder is None:
         folder = str(Path(tempfile.gettempdir()) / "data-gym-cache")
@@ -93,7 +93,7 @@ def _is_cached(name: str) -> bool:
 
 
 def _packaged(name: str) -> Counter | None:
-    """The compiled part of bpe-openai alone: to import the package would unpack three vocabularies in Python."""
+    """Load only the compiled part of bpe-openai: importing the package unpacks three vocabularies in Python."""
     from importlib.machinery import PathFinder
     from importlib.util import find_spec, module_from_spec
 

@@ -1,4 +1,4 @@
-"""memory.json: the memory in DeerFlow's shape, so that its users and tools read it unchanged."""
+"""memory.json: the memory in DeerFlow's format, which DeerFlow's users and tools read unchanged."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 
 
 class DocumentSection(msgspec.Struct, frozen=True, rename="camel"):
-    """A section as the document states it."""
+    """A section of the document."""
 
     summary: str
     updated_at: str
 
 
 class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A fact as the document states it: DeerFlow's fields, and `byHand` where a person entered or edited it.
+    """A fact of the document: DeerFlow's fields, and `byHand` where a person entered or edited it.
 
-    What confirmations and merging leave is stated where there is any, as DeerFlow 2 states it.
+    Fields with default values are omitted; those of confirmations and merging are DeerFlow 2's.
     """
 
     id: str
@@ -49,7 +49,7 @@ class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class UserSections(msgspec.Struct, frozen=True, rename="camel"):
-    """The sections about the user as they are now."""
+    """The sections about the user's present."""
 
     work_context: DocumentSection
     personal_context: DocumentSection
@@ -106,13 +106,13 @@ def document_of(memory: Memory) -> Document:
 
 
 def render(memory: Memory) -> bytes:
-    """Return memory.json's bytes: UTF-8 as is, indent 2, a line break at the end."""
+    """Return the bytes of memory.json: UTF-8, unescaped, indented by 2, with a final line break."""
     plain = msgspec.to_builtins(document_of(memory))
     return orjson.dumps(plain, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def stated_moment(data: bytes) -> str | None:
-    """Return the `lastUpdated` that a document's bytes state; None where they are no document or state none."""
+    """Return the `lastUpdated` of a document, or None where the bytes have none."""
     try:
         stated = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -122,11 +122,14 @@ def stated_moment(data: bytes) -> str | None:
 
 
 class DocumentFile:
-    """The file at `path`, written whole and by rename; whoever writes holds the ledger's lock.
+    """The memory.json at `path`, replaced by rename under the ledger's lock.
 
-    `memories_when(last_updated)` rebuilds the memories that a document of that time may have been written from: with
-    them, a file that lags behind is told from one that a person edited, which is moved aside and reported. It is not
-    asked about what was written here last.
+    A file that was edited by hand is moved aside and reported.
+
+    Args:
+        path: the path of the file.
+        memories_when: rebuilds the memories with a `lastUpdated`, to distinguish an outdated file from an edited one;
+            not called for the bytes that this object wrote last.
     """
 
     def __init__(self, path: Path, memories_when: Callable[[str], Iterable[Memory]]) -> None:
@@ -135,24 +138,28 @@ class DocumentFile:
         self._ours = b""
         self._edited = b""
 
-    def judged(self, data: bytes) -> bool:
-        """Whether the file is `data` already, or what a person made of it; what is found out is kept for `write`.
+    def is_current_or_edited(self, data: bytes) -> bool:
+        """Whether the file is `data` already, or was edited by hand; the result is cached for `write`.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the file cannot be read.
         """
-        with self._told("read"):
+        with self._translated("read"):
             now = self._read()
             return now is not None and (now == data or not self._is_ours(now))
 
     def write(self, data: bytes, *, spare_edits: bool = False) -> None:
-        """Bring the file to a memory's bytes; with `spare_edits` one that a person edited stays where it is.
+        """Write a memory's bytes to the file.
+
+        Args:
+            data: the bytes.
+            spare_edits: leave a file that was edited by hand in place; otherwise it is moved aside.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
-        with self._told("write"):
-            # To judge a file may mean to replay the log, and a person may save another meanwhile: look again.
+        with self._translated("write"):
+            # The test may replay the log, and the file may be edited meanwhile: read it again.
             while (now := self._read()) is not None and now != data and _digest(now) != self._ours:
                 if self._is_ours(now):
                     continue
@@ -160,7 +167,7 @@ class DocumentFile:
                     return
                 self._move_aside()
             if now == data:
-                # Nothing in it changed with the last commits; that it shows them all the same, its time says.
+                # The content is unchanged; its time shows that it includes the last commits.
                 with suppress(PermissionError):
                     os.utime(self.path)
             else:
@@ -168,7 +175,7 @@ class DocumentFile:
             self._ours = _digest(data)
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _translated(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -199,7 +206,7 @@ class DocumentFile:
 
     def _replace(self, data: bytes) -> None:
         fresh = _fresh(self.path)
-        # What lies there is what a killed process left, or a link that somebody laid to have another file overwritten.
+        # Remove a file left by a killed process, or a link that would overwrite another file.
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -208,12 +215,12 @@ class DocumentFile:
 
 
 def erase_document(path: Path) -> None:
-    """Take memory.json away, and what was moved aside or only begun: any of it may hold what is to be forgotten.
+    """Remove memory.json and its copies, moved aside or unfinished: they may hold content to forget.
 
     The caller holds the ledger's lock.
 
     Raises:
-        StoreError: something of it cannot be removed.
+        StoreError: a file cannot be removed.
     """
     try:
         for file in (path, _fresh(path), *path.parent.glob(f"{path.name}.edited-*")):

@@ -1,9 +1,9 @@
-"""Keeps what can be read beside the logs up with them, a moment behind the commits and off their path.
+"""Document projector: updates memory.json and the index in the background after each commit.
 
-A commit only leaves a note that its scope is dirty. One thread per home, started by the first note, waits a little, so
-that a burst of commits is shown once, and then brings memory.json to the newest memory, whoever committed it, and now
-and then the index. Whatever goes wrong here the commits are safe: it is logged, and tried again with the next commit of
-the scope, and when the home is closed.
+A commit only marks its scope as dirty. One thread per home, started by the first mark, waits a moment, so that a burst
+of commits is written once. Then it writes the newest memory, of any process, to memory.json, and sometimes updates the
+index. A failure here does not affect the commits. It is logged, and tried again at the next commit of the scope and
+when the home is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["DELAY_SECONDS", "DocumentProjector", "Follower"]
 _log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 0.05
-"""How long commits are gathered; with the time it takes to write, memory.json is at most 100 ms behind."""
+"""How long commits are collected; including the write, memory.json is at most 100 ms behind."""
 
 _INDEX_BYTES = 1 << 20
 _FORK_PATIENCE_SECONDS = 1.0
@@ -43,23 +43,28 @@ class Follower(Protocol):
     """A read model that follows a scope's logs at its own pace."""
 
     def catch_up(self) -> object:
-        """Take in what the logs have and it has not."""
+        """Read the new commits of the logs."""
 
 
-class _Shown(msgspec.Struct, frozen=True):
-    """The memory that was shown last, and the head it stands on."""
+class _Snapshot(msgspec.Struct, frozen=True):
+    """A memory and the ledger's head it belongs to."""
 
     memory: Memory
     head: Head
 
 
 class DocumentProjector:
-    """Keeps memory.json, and an index, of each scope it watches up to the ledger; safe for threads and forks.
+    """Keeps memory.json and the index of each watched scope up to date; safe for threads and forks.
 
-    `document` says where a scope's memory.json lies. `memories_when(scope, last_updated)` rebuilds the memories that a
-    document of that time may have been written from; it is asked only about a file that this process did not write.
-    `index` gives what is to catch up whenever the logs have grown by 1 MiB. `delay` is in seconds. A keeper that is
-    never closed finishes when the interpreter ends.
+    A projector that is never closed finishes its work when the interpreter ends.
+
+    Args:
+        store: holds the logs.
+        document: returns the path of a scope's memory.json.
+        memories_when: rebuilds the memories of a scope with a `lastUpdated`; called only for a file that this process
+            did not write.
+        index: returns a scope's index, which catches up after every 1 MiB of logs.
+        delay: how many seconds to collect commits.
     """
 
     def __init__(
@@ -76,40 +81,40 @@ class DocumentProjector:
         self._finish = weakref.finalize(self, self._work.finish)
 
     def watch(self, writer: Writer) -> None:
-        """Look after a scope: if a process died before it could show its last commit, that is made good by the end."""
+        """Watch a scope; if a process died before it wrote memory.json, a flush or the end of the program writes it."""
         self._writers[writer.scope] = writer
-        self._work.doubt(writer)
+        self._work.suspect(writer)
 
-    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 a listener's words
-        """Take note of a commit; a `Listener`."""
+    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the port passes them
+        """Mark the scope of a commit as dirty; a `Listener`."""
         if scope not in self._work.dirty:
             writer = self._writers.get(scope)
             if writer is not None:
                 self._work.note(writer)
 
     def purge(self, scope: Scope) -> None:
-        """Take away memory.json and all that was moved aside of it; it comes back with what is remembered then.
+        """Remove memory.json and the copies moved aside; it is written again later, from the memory at that time.
 
         The caller holds the ledger's lock.
 
         Raises:
-            StoreError: something of it cannot be removed.
+            StoreError: a file cannot be removed.
         """
         writer = self._writers.get(scope)
         self._work.purge(scope)
         if writer is not None:
-            self._work.doubt(writer)
+            self._work.suspect(writer)
 
     def flush(self, writer: Writer) -> bool:
-        """Have memory.json show every commit made so far; False where that could not be done, and the log says why."""
+        """Write every commit made so far to memory.json; return False after a failure, which is logged."""
         return self._work.flush(writer)
 
     def flush_if_free(self, writer: Writer) -> None:
-        """Have memory.json show every commit made so far where that keeps nobody waiting; else it comes by itself."""
+        """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
         self._work.flush_if_free(writer)
 
     def close(self) -> None:
-        """Finish everything, the index included, and end the thread; what cannot be done is logged."""
+        """Finish all work, the index included, and end the thread; failures are logged."""
         self._finish()
         thread = self._work.thread
         if thread is not None and thread is not threading.current_thread():
@@ -117,7 +122,7 @@ class DocumentProjector:
 
 
 class _Work:
-    """What the thread works on; it knows nothing of the keeper, so that one nobody holds any more can go."""
+    """The work of the thread; holds no reference to the projector, so that an unused projector is collected."""
 
     def __init__(
         self,
@@ -135,26 +140,26 @@ class _Work:
         self.dirty: dict[Scope, Writer] = {}
         self.thread: threading.Thread | None = None
         self._failed: dict[Scope, Writer] = {}
-        self._doubtful: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
+        self._suspects: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._behind: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._indexed: weakref.WeakKeyDictionary[Writer, int] = weakref.WeakKeyDictionary()
         self._files: weakref.WeakKeyDictionary[Writer, DocumentFile] = weakref.WeakKeyDictionary()
-        self._shown: weakref.WeakKeyDictionary[Writer, _Shown] = weakref.WeakKeyDictionary()
+        self._written: weakref.WeakKeyDictionary[Writer, _Snapshot] = weakref.WeakKeyDictionary()
         self._busy = threading.RLock()
         self._changed = threading.Condition()
         self._finished = False
         register(self)
 
     def note(self, writer: Writer) -> None:
-        """Put a scope on the list, and see that somebody goes through it."""
+        """Mark a scope as dirty, and start the thread if necessary; without a thread, do the work here."""
         with self._changed:
             self.dirty[writer.scope] = writer
             if not self._finished and self.thread is None:
                 self.thread = start_thread("backstory-keeper", self._run)
-            alone = self._finished or self.thread is None
+            unattended = self._finished or self.thread is None
             if len(self.dirty) == 1:
                 self._changed.notify_all()
-        if alone:
+        if unattended:
             self.flush(writer)
 
     def _run(self) -> None:
@@ -163,27 +168,27 @@ class _Work:
                 self._settle(scope)
 
     def _gather(self) -> bool:
-        """Wait until there is something to do, and for what follows it at once; False at the end."""
+        """Wait for a dirty scope, and then for the delay; return False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self.dirty or self._finished)
             self._changed.wait_for(lambda: self._finished, self._delay)
             return not self._finished
 
-    def _settle(self, scope: Scope, asked: Writer | None = None, *, wait: bool = True) -> bool:
+    def _settle(self, scope: Scope, flushed: Writer | None = None, *, wait: bool = True) -> bool:
         with self._busy:
-            # What is noted from here on is shown in the next round: the memory is read after this.
+            # A scope marked from here on is written in the next round, because the memory is read after this.
             writer = self.dirty.pop(scope, None) or self._failed.pop(scope, None)
-            doubted = self._doubtful.pop(scope, None) or asked
+            suspect = self._suspects.pop(scope, None) or flushed
             if writer is not None:
-                return self._bring(writer, wait=wait)
-            return doubted is None or self._make_good(doubted, wait=wait)
+                return self._update(writer, wait=wait)
+            return suspect is None or self._check(suspect, wait=wait)
 
     def flush(self, writer: Writer) -> bool:
-        """Do what there is to do for one scope, here and now; the note of a commit may be on its way still."""
+        """Do the work of one scope now; a commit may not have marked it yet."""
         return self._settle(writer.scope, writer)
 
     def flush_if_free(self, writer: Writer) -> None:
-        """Do the same unless somebody else is at it; where the ledger is locked the thread does it later."""
+        """Do the same unless another thread is working; where the ledger is locked, leave it to the thread."""
         if not self._busy.acquire(blocking=False):
             return
         try:
@@ -192,93 +197,93 @@ class _Work:
             self._busy.release()
 
     def finish(self) -> None:
-        """Do everything that is left, here and now; what is noted later is done where it is noted."""
+        """Do all remaining work now; scopes marked later are handled in the caller's thread."""
         with self._changed:
             self._finished = True
             self._changed.notify_all()
-        for scope in [*self.dirty, *self._failed, *list(self._doubtful)]:
+        for scope in [*self.dirty, *self._failed, *list(self._suspects)]:
             self._settle(scope)
         for writer in list(self._behind.values()):
-            with self._busy, _told(writer.scope):
+            with self._busy, _logged(writer.scope):
                 self._follow(writer, at_least=1)
 
-    def _bring(self, writer: Writer, *, wait: bool) -> bool:
-        # Tried again with the next commit, and at the end, unless all goes well.
+    def _update(self, writer: Writer, *, wait: bool) -> bool:
+        # A failed scope is tried again at its next commit and at the end.
         self._failed[writer.scope] = writer
-        with _told(writer.scope):
+        with _logged(writer.scope):
             try:
-                self._show(writer, spare_edits=False, wait=wait)
+                self._write(writer, spare_edits=False, wait=wait)
             except LockTimeoutError:
                 if wait:
                     raise
                 self.note(writer)
                 return False
             del self._failed[writer.scope]
-        with _told(writer.scope):
+        with _logged(writer.scope):
             self._follow(writer, at_least=_INDEX_BYTES)
         return writer.scope not in self._failed
 
     # memory.json.
 
-    def doubt(self, writer: Writer) -> None:
-        """Put down a scope, unless its memory.json is younger than the log: then it shows the last commit.
+    def suspect(self, writer: Writer) -> None:
+        """Mark a scope for a check, unless its memory.json is newer than the log, and so includes the last commit.
 
-        For it is written under the ledger's lock. A time to come says only that the clock was set back since.
+        The document is written under the ledger's lock. A time in the future means that the clock was set back.
         """
         path = self._document(writer.scope)
         with contextlib.suppress(OSError):
             log = path.with_name(f"{LEDGER}.jsonl").stat().st_mtime_ns
             if log < path.stat().st_mtime_ns <= time.time_ns():
                 return
-        self._doubtful[writer.scope] = writer
+        self._suspects[writer.scope] = writer
 
-    def _make_good(self, writer: Writer, *, wait: bool) -> bool:
+    def _check(self, writer: Writer, *, wait: bool) -> bool:
         try:
-            self._show(writer, spare_edits=True, wait=wait)
+            self._write(writer, spare_edits=True, wait=wait)
         except LockTimeoutError as error:
-            # Tried again by a flush, and at the end.
-            self._doubtful[writer.scope] = writer
+            # A flush tries again, and so does the end.
+            self._suspects[writer.scope] = writer
             _log.debug("memory.json of %s stays as it is for now: %s", writer.scope, error)
             return False
         except (BackstoryError, OSError) as error:
-            # Nobody wrote anything: a reader of a home that cannot be written is not bothered with it.
+            # Nothing was committed here, so a reader of a read-only home gets no warning.
             _log.debug("memory.json of %s stays as it is: %s", writer.scope, error)
             return False
         return True
 
-    def _show(self, writer: Writer, *, spare_edits: bool, wait: bool) -> None:
+    def _write(self, writer: Writer, *, spare_edits: bool, wait: bool) -> None:
         if self._store.head(writer.ledger).seq == 0:
             return
         done = False
         while not done:
-            shown = _standing(writer)
+            snapshot = _Snapshot(*writer.reader.standing())
             file = self._file(writer)
-            data = render(shown.memory)
-            # To tell an edited file from one that lags may take a while: not while everybody waits for the lock.
-            if file.judged(data) and spare_edits:
+            data = render(snapshot.memory)
+            # This test may replay the log, so it runs before the ledger is locked.
+            if file.is_current_or_edited(data) and spare_edits:
                 return
             with self._store.locked(writer.ledger, wait=wait):
-                # The reader may have to build an index: not while everybody waits for the lock.
-                *_, newest = self._since(shown, writer.scope)
+                # Not read from the writer, which may have to build an index, while the ledger is locked.
+                *_, newest = self._since(snapshot, writer.scope)
                 if newest.head == self._store.head(writer.ledger):
-                    file.write(data if newest is shown else render(newest.memory), spare_edits=spare_edits)
-                    self._shown[writer] = newest
+                    file.write(data if newest is snapshot else render(newest.memory), spare_edits=spare_edits)
+                    self._written[writer] = newest
                     done = True
 
-    def _since(self, shown: _Shown, scope: Scope) -> Iterator[_Shown]:
-        """What was shown, and what each commit since has made of it, up to an erasure: that changes what was before."""
-        yield shown
-        if self._store.head(scope.stream(LEDGER)).seq == shown.head.seq:
+    def _since(self, snapshot: _Snapshot, scope: Scope) -> Iterator[_Snapshot]:
+        """Yield a snapshot and those after each later commit, up to an erasure, which changes earlier memories."""
+        yield snapshot
+        if self._store.head(scope.stream(LEDGER)).seq == snapshot.head.seq:
             return
-        fold = Fold(shown.memory)
-        for commit in read_commits(self._store, scope.stream(LEDGER), shown.head):
+        fold = Fold(snapshot.memory)
+        for commit in read_commits(self._store, scope.stream(LEDGER), snapshot.head):
             if commit.cause.kind == "redaction":
                 return
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-            yield _Shown(fold.memory(), commit.head)
+            yield _Snapshot(fold.memory(), commit.head)
 
     def purge(self, scope: Scope) -> None:
-        """Take away every copy of the document."""
+        """Remove every copy of the document."""
         erase_document(self._document(scope))
 
     def _file(self, writer: Writer) -> DocumentFile:
@@ -291,10 +296,10 @@ class _Work:
         return file
 
     def _candidates(self, writer: Writer | None, scope: Scope, moment: str) -> Iterator[Memory]:
-        """The memories of a time, those since what was shown last first: they cost no replay."""
-        shown = None if writer is None else self._shown.get(writer)
-        if shown is not None:
-            for later in self._since(shown, scope):
+        """Yield the memories with a `lastUpdated`, those after the last write first: they need no replay."""
+        written = None if writer is None else self._written.get(writer)
+        if written is not None:
+            for later in self._since(written, scope):
                 if later.memory.changed_at == moment:
                     yield later.memory
         yield from self._memories_when(scope, moment)
@@ -302,7 +307,7 @@ class _Work:
     # The index.
 
     def _follow(self, writer: Writer, *, at_least: int) -> None:
-        """Have the index catch up, if the logs have grown by so many bytes since it last did."""
+        """Update the index, if the logs have grown by `at_least` bytes since its last update."""
         if self._index is None:
             return
         size = self._store.size(writer.ledger) + self._store.size(writer.transcript_stream)
@@ -331,20 +336,16 @@ class _Work:
         self.thread = None
         self.dirty.clear()
         self._failed.clear()
-        self._doubtful.clear()
+        self._suspects.clear()
         self._behind.clear()
 
 
 @contextlib.contextmanager
-def _told(scope: Scope) -> Iterator[None]:
-    """Log what goes wrong, and go on: what was committed is durable, whatever becomes of a read model."""
+def _logged(scope: Scope) -> Iterator[None]:
+    """Log a failure and go on: commits are durable whether or not the read models are updated."""
     try:
         yield
     except BackstoryError as error:
-        _log.warning("what is kept beside the log of %s lags behind, which is safe: %s", scope, error)
-    except Exception:  # noqa: BLE001 the thread outlives whatever one scope does to it
-        _log.exception("what is kept beside the log of %s lags behind, which is safe", scope)
-
-
-def _standing(writer: Writer) -> _Shown:
-    return _Shown(*writer.reader.standing())
+        _log.warning("memory.json or the index of %s lags behind, which is safe: %s", scope, error)
+    except Exception:  # noqa: BLE001 one scope must not end the thread
+        _log.exception("memory.json or the index of %s lags behind, which is safe", scope)

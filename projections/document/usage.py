@@ -1,11 +1,10 @@
-"""Which facts were used of late: what the hybrid ranking asks for when memory is full.
+"""Usage tracker: how much each fact was used recently, for the hybrid ranking of evictions.
 
-Each use of a fact adds 1 to its heat, which halves in `eviction_access_half_life_days`. It is kept in `access.json`
-beside memory.json. Whoever loses that file loses warmth and nothing else: so it is written now and then, is never
-synced, and what goes wrong with it is logged and not raised. Processes that use the same facts merge what they know,
-under a lock of its own.
+Each use of a fact adds 1 to its heat, which halves in `eviction_access_half_life_days`. The heat is stored in
+`access.json` beside memory.json. Losing that file loses only the heat, so it is written now and then and never synced,
+and failures are logged, not raised. Processes merge their uses, under a lock of the file's own.
 
-That lock and the mutex here are taken while a writer's own are held, so with either of them no writer is asked.
+A writer may hold its locks while it takes that lock or the mutex here. So no writer is called under either of them.
 """
 
 from __future__ import annotations
@@ -47,30 +46,33 @@ Facts = Mapping[str, Access]
 
 
 class _File(msgspec.Struct, frozen=True):
-    """What access.json says."""
+    """The contents of access.json."""
 
     version: int
     facts: dict[str, Access]
 
 
 class _State:
-    """What is known of one scope; `writer` is there as long as something is not written yet."""
+    """The usage of one scope; `writer` is set while something is not written yet."""
 
     def __init__(self, now: datetime) -> None:
         self.facts: dict[str, Access] = {}
         self.seen: tuple[int, ...] | None = None
-        """Which file was read last."""
+        """The stamp of the file that was read last."""
         self.written = now
         self.half_life = _HALF_LIFE
         self.writer: Writer | None = None
-        self.told = False
+        self.warned = False
 
 
 class UsageTracker:
-    """How much each scope's facts were used of late; safe for threads, processes and forks.
+    """Tracks the usage of the facts of each scope; safe for threads, processes and forks.
 
-    `document` says where a scope's memory.json lies. Of what is used, `every` so many seconds something is written at
-    most, unless it is asked for; `patience` is how many seconds to wait for another process.
+    Args:
+        document: returns the path of a scope's memory.json.
+        clock: the time of uses.
+        every: the fewest seconds between two writes of a file, unless `flush` is called.
+        patience: how many seconds to wait for another process's lock.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class UsageTracker:
         register(self)
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
-        """Note that live facts were used, each once; return how many of the ids are live."""
+        """Count one use of each live fact, and return how many of the ids are live."""
         memory = writer.memory()
         used = [fact_id for fact_id in dict.fromkeys(fact_ids) if fact_id in memory.facts]
         if not used:
@@ -107,17 +109,17 @@ class UsageTracker:
             state.writer = writer
             due = abs((now - state.written).total_seconds()) >= self._every
         if due:
-            # Who reads a prompt's block waits for nobody who keeps the file.
+            # Reading a prompt's block must not wait for the file's lock.
             self.flush(writer, wait=False)
         return len(used)
 
     def of(self, scope: Scope) -> dict[str, Access]:
-        """Return what is known of a scope's facts by their ids, what other processes have written included."""
+        """Return the usage of a scope's facts by id, including what other processes have written."""
         with self._mutex:
             return dict(self._state(scope).facts)
 
     def flush(self, writer: Writer, *, wait: bool = True) -> None:
-        """Write what is not written yet; without `wait` only where no other process is writing it just now."""
+        """Write the pending uses; without `wait`, skip the write while another process holds the lock."""
         scope = writer.scope
         with self._mutex:
             state = self._states.get(scope)
@@ -127,15 +129,15 @@ class UsageTracker:
         try:
             if any(self._write(writer, wait=wait) for _ in range(_TRIES)):
                 return
-            _log.debug("access.json of %s is written later: its memory changes all the time", scope)
+            _log.debug("access.json of %s is written later, because its memory keeps changing", scope)
         except LockTimeoutError as error:
             if wait:
-                self._tell(scope, error)
+                self._warn(scope, error)
         except (BackstoryError, OSError) as error:
-            self._tell(scope, error)
+            self._warn(scope, error)
 
     def close(self) -> None:
-        """Write everything that is not written yet."""
+        """Write the pending uses of all scopes."""
         with self._mutex:
             writers = [state.writer for state in self._states.values() if state.writer is not None]
         for writer in writers:
@@ -143,12 +145,13 @@ class UsageTracker:
         self._locks.close()
 
     def purge(self, scope: Scope, writer: Writer | None = None) -> None:
-        """Take access.json away; with the writer, the next one tells of the facts that are live then.
+        """Remove access.json; with a writer, the next flush writes the usage of the facts that are live then.
 
         The caller holds the ledger's lock.
 
         Raises:
-            StoreError: it cannot be removed. LockTimeoutError: another process keeps it.
+            StoreError: the file cannot be removed.
+            LockTimeoutError: another process holds its lock.
         """
         path = self._path(scope)
         if not path.exists() and not unfinished(path).exists():
@@ -162,11 +165,11 @@ class UsageTracker:
                 file.unlink(missing_ok=True)
 
     def _write(self, writer: Writer, *, wait: bool) -> bool:
-        """Merge with what others have written, and write it; False where memory has changed under our hands."""
+        """Merge with the file and write it; return False where memory has changed meanwhile."""
         memory, head = writer.reader.standing()
         path = self._path(writer.scope)
         with self._locks.held(lock_beside(path), wait=wait):
-            # What is forgotten meanwhile must not come back: an erasure purges, and then moves the head.
+            # An erasure purges the file and then moves the head: erased facts must not be written again.
             if writer.store.durable_head(writer.ledger) != head:
                 return False
             with self._mutex:
@@ -184,7 +187,7 @@ class UsageTracker:
         return True
 
     def _state(self, scope: Scope) -> _State:
-        """What is known of a scope, with what its file says by now."""
+        """Return the usage of a scope, merged with its file if that has changed."""
         state = self._states.get(scope)
         if state is None:
             if len(self._states) >= _KEPT:
@@ -201,15 +204,15 @@ class UsageTracker:
             _log.debug("%s cannot be read: %s", path, error)
         return state
 
-    def _tell(self, scope: Scope, error: Exception) -> None:
+    def _warn(self, scope: Scope, error: Exception) -> None:
         with self._mutex:
             state = self._state(scope)
-            # A reader of a home that cannot be written need not hear of it, and nobody need hear of it twice.
+            # Warn once, and not at all for a home that is read-only.
             cause = error.__cause__ or error
-            quiet = state.told or (isinstance(cause, OSError) and cause.errno in _REFUSED)
-            state.told = True
+            quiet = state.warned or (isinstance(cause, OSError) and cause.errno in _REFUSED)
+            state.warned = True
         level = logging.DEBUG if quiet else logging.WARNING
-        _log.log(level, "which facts of %s were used is not kept for now, which is safe: %s", scope, error)
+        _log.log(level, "the usage of facts of %s cannot be stored for now, which is safe: %s", scope, error)
 
     def _path(self, scope: Scope) -> Path:
         return self._document(scope).with_name("access.json")
@@ -221,7 +224,7 @@ class UsageTracker:
 
 
 def _left(access: Access, at: str, half_life: float) -> float:
-    """What is left of a heat at a later time."""
+    """Return the heat that is left at a later time."""
     then, now = parse_moment(access.at), parse_moment(at)
     if then is None or now is None:
         return 0.0
@@ -229,7 +232,7 @@ def _left(access: Access, at: str, half_life: float) -> float:
 
 
 def _merged(ours: Facts, theirs: Facts, half_life: float) -> dict[str, Access]:
-    """Of two that know a fact take the later use, and the higher heat that is left by then."""
+    """Merge two usages: of each fact the later use, and the higher heat at that time."""
     merged = {**ours, **theirs}
     for fact_id in ours.keys() & theirs.keys():
         older, newer = sorted((ours[fact_id], theirs[fact_id]), key=lambda access: access.at)
@@ -238,7 +241,7 @@ def _merged(ours: Facts, theirs: Facts, half_life: float) -> dict[str, Access]:
 
 
 def _usable(stored: _File | None, now: str) -> dict[str, Access]:
-    """Return what can be; a time to come is now, since a clock was set back."""
+    """Return the valid entries; a time in the future, of a clock set back since, becomes now."""
     return {
         fact_id: Access(access.heat, min(access.at, now))
         for fact_id, access in ({} if stored is None else stored.facts).items()
@@ -260,7 +263,7 @@ def _replace(path: Path, facts: dict[str, Access]) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Tell one version of a file from another."""
+    """Return what identifies one version of a file."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""History: the log, differences, any moment, why a fact is there. May import the ledger."""
+"""History: the log, differences, memory at any moment, and the origin of a fact. May import the ledger."""

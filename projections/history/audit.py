@@ -1,4 +1,4 @@
-"""Why a fact is remembered, down to the words that were said; and why something is not."""
+"""Audit: where a fact comes from, down to the turns it was learned from, and why something is not in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Birth(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """Words behind a fact; `turn` is the turn's id in its thread."""
+    """A turn that a fact was learned from; `turn` is its id in the thread."""
 
     turn: str
     thread: str
@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class HistoryItem(msgspec.Struct, frozen=True):
-    """One thing that happened to a fact; `detail` says it in words."""
+    """One event of a fact; `detail` describes it."""
 
     seq: int
     at: str
@@ -71,7 +71,7 @@ class HistoryItem(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The last removal of a fact that is gone, or its erasure (reason `erased`); `actor` is who asked for it."""
+    """The last removal of a fact, or its erasure (reason `erased`); `actor` requested it."""
 
     seq: int
     at: str
@@ -82,9 +82,17 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Where a fact comes from; `cited` tells whether the model named the evidence, or it is all turns of the update.
+    """The origin of a fact.
 
-    `fact` is as it is, or as it was last; None where it was erased.
+    Attributes:
+        id: the fact's id.
+        fact: the fact as it is, or as it was last; None where it was erased.
+        live: whether it is in memory.
+        added: the commit that first added it.
+        evidence: the turns it was learned from.
+        cited: whether the model cited the evidence; otherwise it is all turns of the update.
+        history: its events, in order.
+        removed: its removal, or None where it is in memory.
     """
 
     id: str
@@ -98,7 +106,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Something that is not in memory, and why: a candidate refused, or a fact removed."""
+    """A refused candidate or a removed fact, with the reason."""
 
     content: str
     seq: int
@@ -110,7 +118,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Logs(Protocol):
-    """What is asked about a scope's logs; an index answers it."""
+    """The queries on a scope's logs that an audit needs; an index implements them."""
 
     def memory(self) -> Memory:
         """Return the memory at the ledger's head."""
@@ -119,14 +127,14 @@ class Logs(Protocol):
         """Return one commit of the ledger."""
 
     def commits_about(self, fact_id: str) -> Iterator[Commit]:
-        """Yield the ledger's commits that tell of a fact, in order."""
+        """Yield the ledger's commits with an event about a fact, in order."""
 
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
-        """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
+        """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""
 
 
 class _Story(msgspec.Struct):
-    """What the ledger tells of one fact: the commit it was born in, how it was last, how it went."""
+    """The recorded history of one fact: the commit it was added in, its last state, and its removal."""
 
     history: list[HistoryItem] = []
     born: Commit | None = None
@@ -138,10 +146,10 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
     story = _Story()
     erased: list[int] = []
     for commit in logs.commits_about(fact_id):
-        # What came after the memory was looked at is for the next question.
+        # Commits made after the memory was read are ignored.
         for event in concerns(commit, fact_id) if commit.seq <= until else ():
-            told = _in_words(event, commit)
-            story.history.append(HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, told))
+            detail = _in_words(event, commit)
+            story.history.append(HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, detail))
             match event:
                 case FactAdded(fact=fact):
                     story.born, story.last, story.removed = story.born or commit, fact, None
@@ -162,7 +170,7 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
 
 
 def why(logs: Logs, fact_id: str) -> Why:
-    """Explain a fact, also one that is gone, or of which nothing is left but that it was erased.
+    """Explain a fact, a removed or erased one included.
 
     The evidence of a merged fact is that of the facts it was merged from.
 
@@ -173,8 +181,8 @@ def why(logs: Logs, fact_id: str) -> Why:
     story = _story(logs, fact_id, memory.seq)
     born = story.born
     if born is None:
-        raise NotFoundError(f"there is and was no fact {fact_id}")
-    evidence, cited = _words_behind(logs, story, memory.seq, {fact_id})
+        raise NotFoundError(f"no fact ever had the id {fact_id}")
+    evidence, cited = _evidence_of(logs, story, memory.seq, {fact_id})
     return Why(
         fact_id,
         memory.facts.get(fact_id, story.last),
@@ -187,22 +195,22 @@ def why(logs: Logs, fact_id: str) -> Why:
     )
 
 
-def _words_behind(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:
-    """Find the words behind a fact; a merged one names turns without their threads, so its sources are asked."""
+def _evidence_of(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the evidence of a fact; a merged fact cites turns without their threads, so its sources are searched."""
     if story.born is None:
         return (), False
     last = story.last
     sources = () if last is None else [source for source in last.consolidated_from if source not in seen]
     seen.update(sources)
-    found = [_words_behind(logs, _story(logs, source, until), until, seen) for source in sources]
-    words = tuple(dict.fromkeys(chain.from_iterable(evidence for evidence, _ in found)))
-    if words:
-        return words, all(cited for evidence, cited in found if evidence)
-    return _evidence(logs, story.born, () if last is None else last.evidence)
+    found = [_evidence_of(logs, _story(logs, source, until), until, seen) for source in sources]
+    turns = tuple(dict.fromkeys(chain.from_iterable(evidence for evidence, _ in found)))
+    if turns:
+        return turns, all(cited for evidence, cited in found if evidence)
+    return _cited(logs, story.born, () if last is None else last.evidence)
 
 
-def _evidence(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence, ...], bool]:
-    """Find the words cited, in the update's turns or else in its thread; where none were, all of the update's."""
+def _cited(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence, ...], bool]:
+    """Find the cited turns in the update or else in its thread; without citations, return all turns of the update."""
     thread, turns = born.cause.thread, born.cause.turns
     if thread is None or turns is None:
         return (), False
@@ -215,7 +223,7 @@ def _evidence(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evide
 
 
 def _latest(turns: Sequence[Turn], turn_id: str) -> Turn | None:
-    """The last text under an id; the host's ids come before ours."""
+    """Return the last turn with an id; an id given by the host comes before a generated one."""
     found = [turn for turn in turns if turn.id == turn_id]
     return max(found, key=lambda turn: (not turn.anonymous, turn.n), default=None)
 
@@ -239,7 +247,7 @@ def _in_words(event: Event, commit: Commit) -> str:
             return f"{event.candidate.__struct_config__.tag} refused: {event.rule}, {event.detail}"
         case Redacted():
             by = f" by {commit.cause.actor}" if commit.cause.actor else ""
-            return f"what commit {event.seq} said of it was erased{by}"
+            return f"its content in commit {event.seq} was erased{by}"
         case _:
             return ""
 
@@ -253,7 +261,7 @@ _MOST = 50
 
 
 def _terms(text: str) -> set[str]:
-    """Words, and for scripts without spaces pairs of characters."""
+    """Return the words of a text, and pairs of characters for scripts without spaces."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     terms: set[str] = set()
     for word in _WORD.findall(folded):
@@ -297,10 +305,10 @@ def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
 
 
 def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> tuple[Refusal, ...]:
-    """Find what is like a text and was refused or removed, the best match first, at most fifty.
+    """Return refused candidates and removed facts that resemble a text, the best match first, at most fifty.
 
-    Likeness is the share of the text's terms that the other has, rare terms counting for more; the same text under the
-    dedup key is a likeness of 1.
+    The score is the share of the text's terms that the other text has, weighted by their rarity. A text with the same
+    dedup key scores 1.
     """
     wanted = _terms(text)
     key = dedup_key(text)

@@ -1,4 +1,4 @@
-"""What happened: the log, and the difference between two moments."""
+"""History views: the lines of the log, and the difference between two memories."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One commit, with its content summed up in a line."""
+    """One commit with a one-line summary."""
 
     seq: int
     at: str
@@ -55,14 +55,14 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """A fact that is in both memories, changed."""
+    """A fact that differs between two memories."""
 
     before: Fact
     after: Fact
 
 
 class SectionChange(msgspec.Struct, frozen=True):
-    """A section whose text differs; an empty text is a section never written."""
+    """A section whose text differs; the text of a section that was never written is empty."""
 
     section: str
     before: str
@@ -70,7 +70,7 @@ class SectionChange(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What the second memory has that the first has not is added."""
+    """The difference between two memories; `added` facts are in the second one only."""
 
     added: tuple[Fact, ...]
     removed: tuple[Fact, ...]
@@ -79,12 +79,12 @@ class Diff(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether both say the same."""
+        """Whether there is no difference."""
         return not (self.added or self.removed or self.revised or self.sections)
 
 
 def diff(a: Memory, b: Memory) -> Diff:
-    """Compare two memories: facts and sections."""
+    """Compare the facts and sections of two memories."""
     names = sorted({*a.sections, *b.sections})
     return Diff(
         added=tuple(fact for fact in b.in_order() if fact.id not in a.facts),
@@ -99,8 +99,8 @@ def diff(a: Memory, b: Memory) -> Diff:
 
 
 def entry(commit: Commit) -> LogEntry:
-    """Spell a commit for the log."""
-    return LogEntry(commit.seq, commit.at, commit.hash, commit.cause, _summed_up(commit), commit.events)
+    """Return the log's entry for a commit."""
+    return LogEntry(commit.seq, commit.at, commit.hash, commit.cause, _summary_line(commit), commit.events)
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -111,7 +111,7 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def value_in_words(value: PolicyValue) -> str:
-    """Spell a rule's value as a configuration file would: true, 90, correction."""
+    """Format a policy value as a configuration file does: true, 90, correction."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -124,30 +124,30 @@ def value_in_words(value: PolicyValue) -> str:
 
 
 def policy_in_words(event: PolicyChanged, most: int) -> str:
-    """Name the rules that changed with their values, at most so many of them; the others are counted."""
+    """Name the policy values that changed, at most `most` of them, and count the others."""
     before, after = event.before, event.after
     if before is None:
         return "policy set"
     changed = [key for key in POLICY_KEYS if getattr(before, key) != getattr(after, key)]
-    told = [
+    changes = [
         f"{key} {value_in_words(getattr(before, key))} -> {value_in_words(getattr(after, key))}"
         for key in changed[:most]
     ]
     if len(changed) > most:
-        told.append(f"{_counted(len(changed) - most, 'more rule', 'more rules')} changed")
-    return ", ".join(told) or "policy unchanged"
+        changes.append(f"{_counted(len(changed) - most, 'more rule', 'more rules')} changed")
+    return ", ".join(changes) or "policy unchanged"
 
 
 def revision_in_words(before: Fact, after: Fact) -> str:
-    """Say all in which a fact differs from what it was; its words only where they are what changed."""
+    """Describe how a fact changed; its content is named only where it changed."""
     return "; ".join(_differences(before, after))
 
 
 def _differences(before: Fact, after: Fact) -> Iterator[str]:
     if before == after:
-        yield "as it was"
+        yield "unchanged"
         return
-    told = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at"}
+    described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at"}
     if before.content != after.content:
         yield f"{before.content} -> {after.content}"
     if (before.category, before.confidence) != (after.category, after.confidence):
@@ -157,41 +157,38 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
     if before.confirmations != after.confirmations:
         yield _confirmed(after.confirmations)
     elif before.confirmed_at != after.confirmed_at:
-        yield (
-            f"confirmed last at {after.confirmed_at}" if after.confirmed_at else "when it was confirmed is unknown now"
-        )
-    others = [n for n in Fact.__struct_fields__ if n not in told and getattr(before, n) != getattr(after, n)]
+        yield f"last confirmed at {after.confirmed_at or 'an unknown time'}"
+    others = [n for n in Fact.__struct_fields__ if n not in described and getattr(before, n) != getattr(after, n)]
     if others:
         yield f"changed in {', '.join(others)}"
 
 
 def _lifetime(before: int | None, after: int | None) -> str:
-    # The age that holds for facts without a lifetime is the policy's, which neither moment tells.
-    if after is None:
-        return f"without a lifetime of its own, instead of {_counted(before or 0, 'day', 'days')}"
-    told = f"to be looked at again after {_counted(after, 'day', 'days')}"
-    return f"{told} instead of {before}" if before is not None else f"{told}; it had no lifetime of its own"
+    # "none": the policy's default applies, which neither memory states.
+    return "lifetime " + " -> ".join(
+        "none" if days is None else _counted(days, "day", "days") for days in (before, after)
+    )
 
 
 def _confirmed(times: int) -> str:
     if not times:
-        return "not confirmed any more"
-    return "confirmed once" if times == 1 else f"confirmed {times} times now"
+        return "no longer confirmed"
+    return "confirmed once" if times == 1 else f"confirmed {times} times"
 
 
 # The line of a commit.
 
 _RULES_SHOWN = 3
 _THINGS = frozenset({"duplicate", "upload", "unknown_fact"})
-"""Rules that are named after the thing refused, of which there can be several."""
+"""Rules named after the refused thing: their names have a plural."""
 
 
-def _summed_up(commit: Commit) -> str:
+def _summary_line(commit: Commit) -> str:
     count = Counter(type(event) for event in commit.events)
     rules = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
     failed = [event for event in commit.events if isinstance(event, UpdateFailed)]
     parts = _moved(commit.events)
-    parts += _told(event for event in commit.events if isinstance(event, SummaryUpdated))
+    parts += _summaries(event for event in commit.events if isinstance(event, SummaryUpdated))
     if rules:
         parts.append("refused " + ", ".join(_refused(n, rule) for rule, n in sorted(rules.items())))
     if commit.seq > 1:
@@ -206,45 +203,45 @@ def _summed_up(commit: Commit) -> str:
 
 
 def _moved(events: Sequence[Event]) -> list[str]:
-    """Count the facts that came, went and changed, each with the others to which the same happened."""
+    """Count the facts that were added, removed and changed, by kind of change."""
     removed = [event for event in events if isinstance(event, FactRemoved)]
     sources = [event for event in removed if event.reason == "consolidated"]
-    # The merged fact is counted with its sources; where it was erased since, they still name it.
+    # A merged fact is counted with its sources, which name it even after it was erased.
     merged = {event.detail for event in sources}
     added = sum(isinstance(event, FactAdded) and event.fact.id not in merged for event in events)
     stale = sum(event.reason == "stale" for event in removed)
-    gone = len(removed) - len(sources) - stale
+    others = len(removed) - len(sources) - stale
     changes = Counter(event.change for event in events if isinstance(event, FactRevised))
     confirmed, extended = changes.pop("confirmed", 0), changes.pop("extended", 0)
     revised = changes.total()
-    told = (
+    counts = (
         (added, f"+{_counted(added, 'fact', 'facts')}"),
-        (gone, f"-{_counted(gone, 'fact', 'facts')}"),
+        (others, f"-{_counted(others, 'fact', 'facts')}"),
         (stale, f"{stale} out of date"),
         (len(sources), f"{len(sources)} merged into {len(merged)}"),
         (confirmed, f"{confirmed} confirmed"),
         (extended, f"{extended} extended"),
         (revised, f"{_counted(revised, 'fact', 'facts')} revised"),
     )
-    return [words for number, words in told if number]
+    return [text for number, text in counts if number]
 
 
-def _told(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
-    """Count the document's sections that were rewritten, and the summaries of threads that came and went."""
-    sections = came = went = 0
+def _summaries(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
+    """Count the rewritten sections of the document, and the thread summaries that were added and removed."""
+    sections = added = removed = 0
     for event in updated:
         if Summed.of(event.section) is None:
             sections += 1
         elif event.after.summary:
-            came += 1
+            added += 1
         else:
-            went += 1
+            removed += 1
     if sections:
         yield _counted(sections, "section", "sections")
-    if came:
-        yield f"+{_counted(came, 'thread summary', 'thread summaries')}"
-    if went:
-        yield f"-{_counted(went, 'thread summary', 'thread summaries')}"
+    if added:
+        yield f"+{_counted(added, 'thread summary', 'thread summaries')}"
+    if removed:
+        yield f"-{_counted(removed, 'thread summary', 'thread summaries')}"
 
 
 def _refused(count: int, rule: str) -> str:

@@ -1,4 +1,4 @@
-"""What an undo would do, before it is done."""
+"""Undo preview: the events that a revert or a rollback would write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["UndoResult", "preview_revert", "preview_rollback", "revert_command",
 
 
 class UndoResult(msgspec.Struct, frozen=True):
-    """What an undo did, or would do: `commit` is None where nothing was written."""
+    """The result of an undo or of its preview; `commit` is None where nothing was written."""
 
     commit: int | None
     events: tuple[LedgerEvent, ...]
@@ -26,33 +26,44 @@ class UndoResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, plan: Undo, commit: int | None = None) -> UndoResult:
-        """Spell a plan, and the commit that carried it out."""
+        """Return the result of a plan, carried out by a commit or not yet."""
         return cls(commit, plan.events, plan.superseded, plan.conflicts)
 
 
 def revert_command(commit: Commit, *, force: bool = False, seen: int | None = None) -> Revert:
-    """Make the command that undoes a commit; `seen` is where the ledger stood when that was read.
+    """Return the command that undoes a commit.
+
+    Args:
+        commit: the commit to undo.
+        force: whether to undo it despite conflicts.
+        seen: the seq of the ledger's head when the commit was read.
 
     Raises:
         UsageError: it is the genesis.
     """
     if commit.seq == 1:
-        raise UsageError("commit 1 is the genesis: there is nothing before it to go back to")
+        raise UsageError("commit 1 is the genesis and cannot be reverted: choose a later commit")
     return Revert(at="", target=commit.seq, events=commit.events, force=force, seen=seen)
 
 
 def rollback_command(then: Memory, to: int, *, seen: int | None = None) -> RollBack:
-    """Make the command that brings back the facts and sections of an earlier memory.
+    """Return the command that restores the facts and sections of an earlier memory.
 
-    `seen` is where the ledger stood when that memory was read.
+    Args:
+        then: the earlier memory.
+        to: its seq.
+        seen: the seq of the ledger's head when the memory was read.
     """
     return RollBack(at="", to=to, facts=tuple(then.in_order()), sections=dict(then.sections), seen=seen)
 
 
 def preview_revert(memory: Memory, command: Revert, since: Iterable[Commit] = ()) -> UndoResult:
-    """Show what a revert would write, what it finds superseded, and what blocks it.
+    """Return what a revert would write, what is superseded, and what conflicts.
 
-    `since` are commits after the one to revert: their redactions say what of it is erased.
+    Args:
+        memory: the memory at the ledger's head.
+        command: the revert.
+        since: the commits after the one to revert; their redactions name what of it was erased.
     """
     plan = plan_revert(memory, command)
     named = _erased(since, command.target, command.target)
@@ -63,20 +74,23 @@ def preview_revert(memory: Memory, command: Revert, since: Iterable[Commit] = ()
 
 
 def preview_rollback(memory: Memory, command: RollBack, since: Iterable[Commit] = ()) -> UndoResult:
-    """Show what a rollback would write, and what would not come back: erased since, or kept out by today's policy.
+    """Return what a rollback would write, and what is not restored: erased content, and facts that the policy refuses.
 
-    `since` are commits after the one to go back to: their redactions say what was erased of what was known then.
+    Args:
+        memory: the memory at the ledger's head.
+        command: the rollback.
+        since: the commits after the one to roll back to; their redactions name what was erased.
     """
     plan = plan_rollback(memory, command)
     return UndoResult.of(msgspec.structs.replace(plan, superseded=(*plan.superseded, *_erased(since, 1, command.to))))
 
 
 def _erased(since: Iterable[Commit], first: int, last: int) -> list[Note]:
-    """Name each fact and section of which something in these commits was erased later on, once."""
+    """Return a note for each fact and section with content in these commits that was erased later."""
     found: dict[tuple[str | None, str | None], Note] = {}
     for commit in since:
         for event in commit.events if commit.seq > last else ():
             if isinstance(event, Redacted) and first <= event.seq <= last and (event.fact or event.section):
-                detail = f"was erased by commit {commit.seq}; what it was then does not come back"
+                detail = f"was erased by commit {commit.seq} and cannot be restored"
                 found.setdefault((event.fact, event.section), Note("erased", detail, event.fact, event.section))
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Memory at any moment: the log, folded; nothing is decided on the way."""
+"""Replay: rebuilds the memory at any moment by folding the log; nothing is decided again."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ __all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "repla
 _LONGEST_SEQ = 18
 
 Moment = int | str
-"""A seq, or a time spelled as the logs spell it."""
+"""A seq, or a time as commits spell it."""
 
 
 def read_moment(text: str | int) -> Moment:
-    """Read SEQ or TIME.
+    """Parse a seq or a time.
 
     Raises:
         UsageError: it is neither.
     """
     if isinstance(text, int):
         if text < 0:
-            raise UsageError(f"{text} is no commit: they count from 1, and 0 is the empty memory")
+            raise UsageError(f"a commit number must be 0 (the empty memory) or more, got {text}")
         return text
     if text.strip().isdecimal() and len(text) <= _LONGEST_SEQ:
         return int(text)
     moment = parse_moment(text)
     if moment is None:
-        raise UsageError(f"{text!r} is neither a commit's number nor a time in ISO 8601, as 2026-03-12T10:30:00Z")
+        raise UsageError(
+            f"a moment must be a commit number or an ISO 8601 time like 2026-03-12T10:30:00Z, got {text!r}"
+        )
     return spell_moment(moment)
 
 
 def fold(commits: Iterable[Commit]) -> Memory:
-    """Fold commits, from the first on."""
+    """Fold commits, from the first on, into a memory."""
     state = Fold(Memory())
     for commit in commits:
         state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -50,16 +52,16 @@ def replay(store: EventStore, scope: Scope) -> Memory:
     """Rebuild today's memory from the log alone.
 
     Raises:
-        CorruptLogError: at the first line that is not what was written.
+        CorruptLogError: a line is damaged.
     """
     return fold(read_commits(store, scope.stream(LEDGER)))
 
 
 def memory_at(store: EventStore, scope: Scope, moment: Moment) -> Memory:
-    """Rebuild the memory after a commit, or as it was at a time.
+    """Rebuild the memory after a commit or at a time.
 
     Raises:
-        NotFoundError: the ledger has no such commit yet.
+        NotFoundError: the ledger does not have the commit.
     """
     state = Fold(Memory())
     for commit in read_commits(store, scope.stream(LEDGER)):
@@ -72,7 +74,7 @@ def memory_at(store: EventStore, scope: Scope, moment: Moment) -> Memory:
 
 
 def memories_when(store: EventStore, scope: Scope, last_updated: str) -> Iterator[Memory]:
-    """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
+    """Rebuild the memories whose document has this `lastUpdated`; several commits may have the same time."""
     state = Fold(Memory())
     for commit in read_commits(store, scope.stream(LEDGER)):
         if commit.at > last_updated:

@@ -1,4 +1,4 @@
-"""How far each of many scopes has come: read straight off its log, and nothing of it is kept."""
+"""Scope counts: a scope's last seq and number of facts, read from its log without keeping anything in memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import read_commits
 
-__all__ = ["tally"]
+__all__ = ["count_scope"]
 
 
-def tally(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
-    """Return a ledger's last seq and its live facts; None where its first commit says that it is another scope's.
+def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
+    """Return a ledger's last seq and the number of its live facts.
+
+    Returns:
+        None where the first commit belongs to another scope.
 
     Raises:
-        CorruptLogError: at the first line that is not what was written.
+        CorruptLogError: a line is damaged.
     """
     fold = Fold(Memory())
     for commit in read_commits(store, stream, until=store.durable_head(stream)):

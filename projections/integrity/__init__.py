@@ -1,4 +1,4 @@
-"""Integrity: checks of the logs and of what is derived from them, and repairs.
+"""Integrity: checks and repairs of the logs and of the read models.
 
 May import `document`, `history` and `turns`.
 """

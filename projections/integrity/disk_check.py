@@ -1,7 +1,6 @@
-"""Looks at the folder that memories are kept in: is it there, private and roomy, does its disk do what a log needs?
+"""Disk check of `doctor`: whether the home exists, is private, has space, and can be written, synced and locked.
 
-It writes nothing but one probe, which it removes again, and stops at nothing: a home that is read-only or not there is
-what it is for.
+It writes one probe file and removes it. A missing or read-only home is a finding, not an error.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from backstory.projections.integrity.remedies import Check, some
 __all__ = ["examine_disk"]
 
 _FREE_BYTES = 100 << 20
-_LOOKED_AT = 10_000
+_MOST_FILES = 10_000
 
 
 def examine_disk(home: Path) -> list[Check]:
-    """Look at the home folder and at what its file system can do, by one probe that is removed again."""
+    """Check the home folder, and its file system by a probe file, which is removed."""
     if not home.exists():
-        above = next((folder for folder in home.parents if folder.exists()), Path("/"))
-        may = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
-        hint = "nothing is there yet; the first write makes it"
-        refused = f"nothing is there, and {above} cannot be written to: make the folder, or choose another --home"
-        return [Check("home", may, f"{home}: {hint if may else refused}"), _space(above)]
+        parent = next((folder for folder in home.parents if folder.exists()), Path("/"))
+        writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
+        hint = "does not exist yet; the first write creates it"
+        refused = f"does not exist, and {parent} is not writable: create the folder, or choose another --home"
+        return [Check("home", writable, f"{home}: {hint if writable else refused}"), _space(parent)]
     if not home.is_dir():
-        return [Check("home", False, f"{home}: a file stands where a folder should be; choose another --home")]
+        return [Check("home", False, f"{home} is a file, not a folder; choose another --home")]
     return [Check("home", True, str(home)), _private(home), _space(home), *_probe(home)]
 
 
@@ -46,10 +45,10 @@ def _space(folder: Path) -> Check:
 
 
 def _private(home: Path) -> Check:
-    """Memories are nobody else's: folders 0700, files 0600, all of them ours."""
-    open_to_others, foreign, looked = [], [], 0
-    for path in islice(_everything(home), _LOOKED_AT):
-        looked += 1
+    """Check that all files belong to this user, and that others have no permissions on them."""
+    open_to_others, foreign, checked = [], [], 0
+    for path in islice(_everything(home), _MOST_FILES):
+        checked += 1
         with suppress(OSError):
             status = path.lstat()
             if status.st_mode & 0o077 and not stat.S_ISLNK(status.st_mode):
@@ -60,7 +59,7 @@ def _private(home: Path) -> Check:
         return Check("private", False, f"{some(foreign)} belongs to another user; chown it, or run as that user")
     if open_to_others:
         return Check("private", False, f"{some(open_to_others)} can be read by others; run chmod -R go-rwx {home}")
-    return Check("private", True, f"nobody else can read what is there ({looked:,} files and folders looked at)")
+    return Check("private", True, f"no other user can read it ({checked:,} files and folders checked)")
 
 
 def _everything(home: Path) -> Iterator[Path]:
@@ -75,16 +74,16 @@ def _probe(home: Path) -> Iterator[Check]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        hint = f"{home} cannot be written to ({error.strerror}): check its owner and mode, or choose another --home"
+        hint = f"{home} is not writable ({error.strerror}): check its owner and mode, or choose another --home"
         yield Check("writing", False, hint)
         return
     try:
-        yield _tried("writing", lambda: os.write(descriptor, b"probe"), f"{home} cannot be written to")
+        yield _tried("writing", lambda: os.write(descriptor, b"probe"), f"{home} is not writable")
         yield _tried(
             "syncing", lambda: os.fdatasync(descriptor), "this file system cannot sync: a crash may lose commits"
         )
         yield _tried(
-            "locking", lambda: _lock_twice(path, descriptor), "this file system has no flock: never write twice"
+            "locking", lambda: _lock_twice(path, descriptor), "this file system has no flock: run one process only"
         )
     finally:
         os.close(descriptor)
@@ -92,16 +91,16 @@ def _probe(home: Path) -> Iterator[Check]:
             path.unlink()
 
 
-def _tried(name: str, act: Callable[[], object], otherwise: str) -> Check:
+def _tried(name: str, act: Callable[[], object], failure: str) -> Check:
     try:
         act()
     except OSError as error:
-        return Check(name, False, f"{otherwise} ({error.strerror or error}); choose a --home on a local disk")
+        return Check(name, False, f"{failure} ({error.strerror or error}); choose a --home on a local disk")
     return Check(name, True, "works")
 
 
 def _lock_twice(path: Path, descriptor: int) -> None:
-    """A lock that two can have is none, and some network file systems give those out."""
+    # Some network file systems grant the same lock twice.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     other = os.open(path, os.O_RDWR)
     try:
@@ -110,4 +109,4 @@ def _lock_twice(path: Path, descriptor: int) -> None:
         return
     finally:
         os.close(other)
-    raise OSError("two could lock the same file")
+    raise OSError("the same file can be locked twice")

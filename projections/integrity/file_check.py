@@ -1,4 +1,4 @@
-"""Looks at what lies in the folders of scopes, without reading the logs: tails, times, locks, what was moved aside."""
+"""File check of `doctor`: torn tails, clocks, locks and files moved aside, found without reading whole logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HALF_MADE = re.compile(r"\..+\.(new|erasing|mending|copying)")
 
 
 def scope_folders(home: Path) -> Iterator[Path]:
-    """Yield the folders in which a scope's logs lie: of the home, of agents, of users and of their agents."""
+    """Yield the folders that hold a scope's logs: the home, agents, users and their agents."""
     if any((home / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
         yield home
     for folder in (*_below(home / "agents"), *_below(home / "users")):
@@ -45,12 +45,12 @@ def _below(folder: Path) -> Iterator[Path]:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir())
     except OSError:
-        return  # what cannot be read is told by the check of what is private, or by the logs'
+        return  # the disk check or the log check reports it
     yield from (folder / name for name in names)
 
 
 def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Check]:
-    """Look at the files of scopes without reading the logs: tails, times, locks, what was moved aside or left."""
+    """Check the files of scopes: readable, torn tails, files moved aside or left over, locks and the clock."""
     store = JsonlStore(home)
     undecided: list[str] = []
     scraps: list[str] = []
@@ -82,19 +82,17 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
                     newest = max(newest, _last_time(path))
                 except (BackstoryError, OSError) as error:
                     unread.append(f"{name}: {error}")
-    cut = "cut short by a crash; the next write, or `repair`, moves it aside"
-    keep = "moved aside: look at it, `import` an edited memory.json if it is right, then delete it"
-    half = "left by a process that was killed; the next write of the same file takes its place, or delete it"
-    busy = "held by another process for long: writers wait, then give up; end that process if it hangs"
+    cut = "its last line was cut short by a crash; the next write or `repair` moves it aside"
+    keep = "moved aside: check it, `import` an edited memory.json if it is right, then delete it"
+    half = "left by a killed process; the next write of the file replaces it, or delete it"
+    busy = "held by another process for long, so writers time out; end that process if it hangs"
     return [
         Check("readable", not unread, some(unread) or "every folder and log can be read"),
         Check("torn tails", not torn, f"{some(torn)}: {cut}" if torn else "none"),
         Check("moved aside", not undecided, f"{some(undecided)}: {keep}" if undecided else "nothing"),
-        Check(
-            "torn pieces", True, f"{some(scraps)}: nobody was told they were there; delete them" if scraps else "none"
-        ),
+        Check("torn pieces", True, f"{some(scraps)}: never acknowledged; delete them" if scraps else "none"),
         Check("left over", not left, f"{some(left)}: {half}" if left else "nothing"),
-        Check("locks", not held, f"{some(held)}: {busy}" if held else "nobody holds one"),
+        Check("locks", not held, f"{some(held)}: {busy}" if held else "none is held"),
         _time_check(newest, clock),
     ]
 
@@ -106,7 +104,7 @@ def _is_stale(path: Path, clock: Clock) -> bool:
 
 
 def _is_held(path: Path, clock: Clock) -> bool:
-    """Whether somebody keeps a lock; for the moment that a write takes everybody may."""
+    """Whether a lock is held for longer than a write takes."""
     pause, times = _LOCK_PATIENCE
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -128,7 +126,7 @@ def _is_held(path: Path, clock: Clock) -> bool:
 
 
 def _last_time(path: Path) -> str:
-    """The time of a log's last commit; "" where that cannot be told."""
+    """Return the time of a log's last commit, or "" where it cannot be read."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         line, _ = last_line(descriptor, os.fstat(descriptor).st_size)
@@ -143,6 +141,6 @@ def _last_time(path: Path) -> str:
 def _time_check(newest: str, clock: Clock) -> Check:
     now = spell_moment(clock.now())
     if newest > spell_moment(clock.now() + _AHEAD):
-        told = f"the newest commit is of {newest}, and here it is {now}: set this clock, or that of who wrote it"
-        return Check("clock", False, f"{told}; until then commits are dated {newest[:10]} too, for no log goes back")
+        ahead = f"the newest commit is dated {newest}, and this clock says {now}: set this clock, or the writer's"
+        return Check("clock", False, f"{ahead}; until then new commits get the date {newest[:10]}, too")
     return Check("clock", True, f"it is {now}, and no commit is later" if newest else f"it is {now}")

@@ -1,4 +1,4 @@
-"""Verifies the memories of a home, as many as go in a bounded time, and says where it stopped."""
+"""Log check of `doctor`: verifies the scopes of a home, up to a total size of logs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import read_commits
-from backstory.projections.integrity.remedies import Check, told
+from backstory.projections.integrity.remedies import Check, failed_check
 from backstory.projections.integrity.verify import Problem, verify
 from backstory.projections.turns.superseded import superseded_turns
 
 __all__ = ["Differing", "examine_logs"]
 
 Differing = Callable[[Scope], Iterable[str]]
-"""Tells in what a scope's index differs from its logs."""
+"""Returns the differences between a scope's index and its logs."""
 
 _VERIFIED_BYTES = 64 << 20
 _PROBLEMS = 100
@@ -28,18 +28,26 @@ _PROBLEMS = 100
 def examine_logs(
     home: Path, folders: Iterable[Path], clock: Clock, *, differing: Differing | None = None, all_of: Path | None = None
 ) -> tuple[list[Check], list[Scope]]:
-    """Verify scopes as far as 64 MiB of logs go, that in the folder `all_of` in any case.
+    """Verify scopes until 64 MiB of logs were read.
 
-    Returns the checks, and the scopes in which nothing was found.
+    Args:
+        home: the home folder.
+        folders: the folders of the scopes.
+        clock: gives a document that lags the time to be written.
+        differing: compares a scope's index with its logs.
+        all_of: a folder to verify whatever its size.
+
+    Returns:
+        The checks, and the scopes without a finding.
     """
     store = JsonlStore(home)
     checks: list[Check] = []
     sound: list[Scope] = []
-    left, verified, passed = _VERIFIED_BYTES, 0, 0
+    left, verified, skipped = _VERIFIED_BYTES, 0, 0
     for folder in folders:
         size = sum(_size(folder / f"{kind}.jsonl") for kind in (LEDGER, TRANSCRIPT))
         if size > left and folder != all_of:
-            passed += 1
+            skipped += 1
             continue
         left -= size
         verified += 1
@@ -47,13 +55,13 @@ def examine_logs(
         checks += found.checks
         if found.scope is not None:
             sound.append(found.scope)
-    more = f"; {passed} larger ones were not: run `verify --all`" if passed else ""
-    summary = Check("logs", not checks, f"{verified} of the memories here were verified{more}")
+    more = f"; {skipped} larger ones were not: run `verify --all`" if skipped else ""
+    summary = Check("logs", not checks, f"{verified} scopes were verified{more}")
     return [summary, *checks], sound
 
 
 class _Found:
-    """What was found in one scope; `scope` where nothing was."""
+    """The checks of one scope; `scope` is set where there are no findings."""
 
     def __init__(self, checks: list[Check], scope: Scope | None = None) -> None:
         self.checks = checks
@@ -65,12 +73,12 @@ def _examine_scope(store: JsonlStore, folder: Path, clock: Clock, differing: Dif
     try:
         scope = _scope_in(store, below)
         if scope is None:
-            return _Found([Check("owner", False, f"{folder}: this is no scope's place; move it where it belongs")])
+            return _Found([Check("owner", False, f"{folder} is not the folder of a scope; move it where it belongs")])
         index = None if differing is None else (lambda: tuple(differing(scope)))
         result = verify(store, scope, document=folder / "memory.json", index=index, clock=clock)
     except BackstoryError as error:
         return _Found([Check("logs", False, str(error))])
-    found = [told(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
+    found = [failed_check(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
     if len(result.problems) > _PROBLEMS:
         found.append(Check("logs", False, f"{folder}: {len(result.problems) - _PROBLEMS} more findings: run `verify`"))
     if found:
@@ -79,7 +87,7 @@ def _examine_scope(store: JsonlStore, folder: Path, clock: Clock, differing: Dif
 
 
 def _cut_threads(store: JsonlStore, scope: Scope) -> Iterator[Check]:
-    """Threads that lost turns to a delivery which does not show that it told the whole conversation."""
+    """Yield a check for each thread with turns superseded by a delivery that may not be the whole conversation."""
     cut = Counter(
         turn.thread for turn in superseded_turns(read_commits(store, scope.stream(TRANSCRIPT))) if not turn.proven
     )
@@ -88,20 +96,19 @@ def _cut_threads(store: JsonlStore, scope: Scope) -> Iterator[Check]:
         yield Check(
             "superseded turns",
             False,
-            f"{turns} of thread {thread} of {scope} stand no longer, but nothing shows that the delivery which "
-            f"superseded them told the whole conversation: `turns {thread} --superseded` lists them, and "
-            f"`turns restore {thread}` brings them back",
+            f"{turns} of thread {thread} of {scope} superseded by a delivery that may not be the whole conversation: "
+            f"`turns {thread} --superseded` lists them, and `turns restore {thread}` restores them",
         )
 
 
 def _placed(below: str) -> Callable[[Problem], Problem]:
-    """Say whose memory.json or index it is, where a problem names only the file."""
+    """Return a function that adds the scope's folder to a problem of memory.json or the index."""
     names = {"memory.json": f"{below}/memory.json", "index.sqlite": f"{below}/index.sqlite"} if below else {}
     return lambda p: Problem(p.kind, names.get(p.stream, p.stream), p.line, p.byte, p.message)
 
 
 def _scope_in(store: JsonlStore, below: str) -> Scope | None:
-    """Whose folder it is: by its name, or where that is cut too short by the first commit."""
+    """Return the scope of a folder, from its name or, where the name is shortened, from the first commit."""
     scope = Scope.in_folder(below)
     if scope is not None:
         return scope

@@ -1,4 +1,4 @@
-"""Is every erasure explained, and was everything erased that was said to be?"""
+"""Redaction check: every erasure is named by a redaction, and everything that a redaction names is erased."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _INDEXES = 1 << 24
 
 
 def _key(seq: int, index: int) -> int:
-    """One number for a slot: a set of them takes half of what tuples would."""
+    # A set of integers takes half the memory of a set of tuples.
     return seq * _INDEXES + index + 1
 
 
 class RedactionCheck:
-    """What the ledger's redactions name, held against what is erased in both streams."""
+    """Compares the ledger's redactions with what is erased in both streams."""
 
     def __init__(self, store: EventStore, scope: Scope) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class RedactionCheck:
         self._named: dict[str, set[int]] = {self._ledger: set(), scope.stream(TRANSCRIPT): set()}
 
     def take(self, commit: Commit) -> None:
-        """Take in what a commit of the ledger says was erased; it can name only what was there before it."""
+        """Collect what a commit of the ledger names as erased; it can name only earlier content."""
         for event in commit.events:
             if not isinstance(event, Redacted) or event.stream not in self._named:
                 continue
@@ -40,21 +40,21 @@ class RedactionCheck:
                 self._named[event.stream].add(_key(event.seq, event.index))
 
     def judge(self, ledger: StreamCheck, transcript: StreamCheck) -> None:
-        """Note in each stream's check the erasures nobody explains, and the redactions that came to nothing."""
-        unexplained = {check.stream: self._settle(check) for check in (ledger, transcript)}
+        """Report the erasures that no redaction names, and the named content that still exists."""
+        unexplained = {check.stream: self._match(check) for check in (ledger, transcript)}
         if not any(unexplained.values()) and not any(self._named.values()):
             return
-        with _quiet(self._store, self._ledger) as quiet:
+        with _locked(self._store, self._ledger) as locked:
             for check in (ledger, transcript):
                 later = self._named_later(ledger) if unexplained[check.stream] else set()
                 for slot in unexplained[check.stream]:
                     if (check.stream, _key(slot.seq, slot.index)) not in later:
-                        message = f"{_called(slot)} was erased and no redaction says so"
+                        message = f"{_name(slot)} was erased, and no redaction names it"
                         check.found("unexplained_redaction", slot.line, slot.byte, message)
-                self._judge_unfinished(check, quiet=quiet)
+                self._judge_unfinished(check, locked=locked)
 
-    def _settle(self, check: StreamCheck) -> list[Slot]:
-        """Strike out what is named and erased; return what is erased and not named."""
+    def _match(self, check: StreamCheck) -> list[Slot]:
+        """Remove from the named slots those that are erased; return the erased slots that are not named."""
         named = self._named[check.stream]
         unexplained = []
         done = set()
@@ -68,19 +68,19 @@ class RedactionCheck:
         return unexplained
 
     def _named_later(self, ledger: StreamCheck) -> set[tuple[str, int]]:
-        """Somebody may have erased more since the ledger was read, and said so behind what was read of it."""
+        """Return what redactions name that were committed after the ledger was read."""
         later: set[tuple[str, int]] = set()
         try:
             for commit in read_commits(self._store, self._ledger, ledger.head):
                 later |= {(e.stream, _key(e.seq, e.index)) for e in commit.events if isinstance(e, Redacted)}
         except CorruptLogError:
-            pass  # it is damaged, which is told already
+            pass  # the damage is reported already
         return later
 
-    def _judge_unfinished(self, check: StreamCheck, *, quiet: bool) -> None:
-        """Tell of contents that still stand although a redaction names them, once for the stream.
+    def _judge_unfinished(self, check: StreamCheck, *, locked: bool) -> None:
+        """Report content that a redaction names and that still exists, once for the stream.
 
-        Unless it is `quiet` they may be about to go: another process keeps the log locked.
+        Without the lock another process may be erasing it right now.
         """
         named: dict[int, list[int]] = {}
         for key in sorted(self._named[check.stream]):
@@ -99,23 +99,24 @@ class RedactionCheck:
             if still and first is None:
                 first = Slot(head_of(record.line).seq, still[0], number, record.byte)
         if first is not None:
-            told = f"{_called(first)} still stands although a redaction names it"
+            content = f"{_name(first)} still exists although a redaction names it"
             more = f", and {count - 1} more" if count > 1 else ""
-            done = "was interrupted; it is completed when the memory is opened next"
-            message = f"{told}{more}: the erasure {done if quiet else 'is under way, or was interrupted: verify again'}"
+            done = "was interrupted; opening the memory completes it"
+            state = done if locked else "is in progress, or was interrupted: verify again"
+            message = f"{content}{more}: the erasure {state}"
             check.found("unexplained_redaction", first.line, first.byte, message)
         if named and not check.damaged:
-            message = f"a redaction names commit {min(named)}, which is not there"
+            message = f"a redaction names commit {min(named)}, which does not exist"
             check.found("missing", check.lines + 1, check.end, message)
 
 
-def _called(slot: Slot) -> str:
+def _name(slot: Slot) -> str:
     return f"{'the cause' if slot.index < 0 else f'event {slot.index}'} of commit {slot.seq}"
 
 
 @contextmanager
-def _quiet(store: EventStore, stream: str) -> Iterator[bool]:
-    """Keep erasures from being half-way meanwhile; False where the lock cannot be had at once: look all the same."""
+def _locked(store: EventStore, stream: str) -> Iterator[bool]:
+    """Lock a stream against erasures; yield False where another process holds the lock."""
     lock = store.locked(stream, wait=False)
     try:
         lock.__enter__()

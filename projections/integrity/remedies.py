@@ -1,4 +1,4 @@
-"""What may be wrong with a memory, and how each kind is mended: the words of `doctor` and `repair`."""
+"""Remedies: how to mend each kind of problem, as `doctor` and `repair` state it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 
 from backstory.projections.integrity.verify import Problem
 
-__all__ = ["REMEDIES", "Check", "counted", "some", "told"]
+__all__ = ["REMEDIES", "Check", "counted", "failed_check", "some"]
 
 _NAMED = 5
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at; `hint` says what was found and, where it is not ok, how to mend it."""
+    """The result of one check; `hint` states the finding and, where it is not ok, the remedy."""
 
     check: str
     ok: bool
@@ -24,36 +24,36 @@ class Check(msgspec.Struct, frozen=True):
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "torn_tail": "nobody was told it was there; the next write moves it aside, and so does `repair`",
+        "torn_tail": "it was never acknowledged; the next write or `repair` moves it aside",
         "altered": "restore the file from a copy; or `repair` keeps the commits before it and moves the file aside",
-        "missing": "restore the file from a copy; or `repair` keeps the commits before the gap, where there is one",
-        "reordered": "`repair` puts the lines back in order and keeps the file as it was beside it",
-        "duplicate_seq": "`repair` keeps the line that the others follow and moves the file as it was aside",
+        "missing": "restore the file from a copy; or `repair` keeps the commits before the gap",
+        "reordered": "`repair` restores the order and keeps the old file beside it",
+        "duplicate_seq": "`repair` keeps the line that the others follow and moves the old file aside",
         "broken_prev": "restore the file from a copy; or `repair` keeps the commits before it and moves the file aside",
-        "unexplained_redaction": "an interrupted erasure is completed when the memory is opened; else restore a copy",
-        "impossible": "a hand wrote this commit: restore the file from a copy, or undo what it did with `revert`",
-        "document_differs": "`repair` writes it anew and moves an edited one aside; `import` adopts an edit",
-        "index_differs": "`repair` builds it anew; it can also be deleted, nothing is lost",
+        "unexplained_redaction": "opening the memory completes an interrupted erasure; otherwise restore a copy",
+        "impossible": "the commit was forged: restore the file from a copy, or undo it with `revert`",
+        "document_differs": "`repair` rewrites it and moves an edited one aside; `import` adopts an edit",
+        "index_differs": "`repair` rebuilds it; deleting it is safe, too",
         "head_not_found": "restore the log from a copy that has this commit",
-        "bad_signature": "get the note again from where it is kept, and the key from who signed it",
-        "witness_unreadable": "put the witness file back; or name a new one, and keep the old one as it is",
+        "bad_signature": "fetch the note again, and get the public key from its signer",
+        "witness_unreadable": "restore the witness file; or configure a new one, and keep the old one unchanged",
     }
 )
-"""How to mend each kind of problem that `verify` tells."""
+"""The remedy for each kind of problem that `verify` reports."""
 
 
-def told(problem: Problem) -> Check:
-    """Turn a finding of `verify` into a check that failed, with its remedy."""
+def failed_check(problem: Problem) -> Check:
+    """Return a failed check for a problem, with its remedy."""
     place = f", line {problem.line}, byte {problem.byte}" if problem.line else ""
     return Check(problem.kind, False, f"{problem.stream}{place}: {problem.message}; {REMEDIES[problem.kind]}")
 
 
 def some(names: list[str]) -> str:
-    """Name the first few of many."""
+    """Join the first five names, and count the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """Spell a number of things."""
+    """Return a number with the singular or the plural noun."""
     return f"{number:,} {one if number == 1 else many}"

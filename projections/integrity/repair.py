@@ -1,7 +1,7 @@
-"""Mends a memory's files by moving aside, never by deleting.
+"""Repair: mends the files of a scope; damaged files are moved aside, never deleted.
 
-What still makes an intact chain is written to a new file, whole and synced; the damaged one is given another name, and
-only then does the new one take its place. So whoever is killed half-way leaves the memory as it was, or mended.
+The intact chain is written to a new file and synced. Then the damaged file gets another name, and the new file takes
+its place. A repair that is killed leaves the memory unchanged or mended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backstory.ledger.log.store.files import sync_folder, translated, write_whol
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.history.replay import memories_when, replay
-from backstory.projections.integrity.remedies import Check, counted, told
+from backstory.projections.integrity.remedies import Check, counted, failed_check
 from backstory.projections.integrity.salvage import Salvage, salvage
 from backstory.projections.integrity.verify import INDEX, verify
 
@@ -29,28 +29,36 @@ _CHUNK = 1 << 20
 
 
 class DerivedIndex(Protocol):
-    """What repair asks of the index."""
+    """The operations of an index that repair needs."""
 
     def differs(self) -> Sequence[str]:
-        """Tell in what it differs from the logs."""
+        """Return the differences from the logs."""
 
     def delete(self) -> None:
-        """Remove it; it is derived."""
+        """Delete the index file."""
 
     def catch_up(self) -> object:
-        """Bring it to the logs, from nothing if need be."""
+        """Bring it up to date with the logs, from an empty file if necessary."""
 
 
 def repair(
     store: JsonlStore, scope: Scope, *, document: Path, index: DerivedIndex | None = None, dry_run: bool = False
 ) -> tuple[Check, ...]:
-    """Mend what can be mended of a scope; with `dry_run` only say what would be done, and write nothing.
+    """Mend what can be mended of a scope, under the locks of both streams.
 
-    One check for each stream, for memory.json and for the index: ok where nothing was wrong or it was mended, and what
-    was done. Then one for each problem that remains. It holds both streams' locks.
+    Args:
+        store: holds the streams.
+        scope: the scope to mend.
+        document: the path of memory.json.
+        index: the scope's index.
+        dry_run: report what would be done, and write nothing.
+
+    Returns:
+        A check for each stream, for memory.json and for the index, ok where nothing is wrong any more; then one for
+        each problem that remains.
 
     Raises:
-        StoreError: a file cannot be read or written, or is in a newer format; what was mended before stays mended.
+        StoreError: a file cannot be read or written, or has a newer format; files mended before stay mended.
         LockTimeoutError: another process keeps a stream locked.
     """
     streams = [scope.stream(LEDGER), scope.stream(TRANSCRIPT)]
@@ -63,13 +71,13 @@ def repair(
         if sound:
             checks.append(_mend_document(store, scope, document, dry_run=dry_run))
             if index is not None:
-                checks.append(_mend_index(index, _beside(document, store, INDEX), dry_run=dry_run))
+                checks.append(_mend_index(index, _name_beside(document, store, INDEX), dry_run=dry_run))
     found = verify(store, scope).problems if sound or not dry_run else ()
-    return (*checks, *(told(problem) for problem in found))
+    return (*checks, *(failed_check(problem) for problem in found))
 
 
 class _Stream:
-    """One stream's file, and what is done to it."""
+    """The repair of one stream's file."""
 
     def __init__(self, store: JsonlStore, scope: Scope, stream: str, *, dry_run: bool) -> None:
         self._store = store
@@ -79,13 +87,13 @@ class _Stream:
         self._dry_run = dry_run
 
     def mend(self) -> Check:
-        """Mend the file, and say what was done."""
+        """Mend the file and report it."""
         if not self._path.exists():
-            return Check(self._stream, True, "there is none, so there is nothing to mend")
+            return Check(self._stream, True, "does not exist: nothing to mend")
         found = salvage(self._store, self._stream)
         foreign = self._foreign(found.first)
         if foreign is not None:
-            return Check(self._stream, False, f"{foreign}: this cannot be mended here; put back the right file")
+            return Check(self._stream, False, f"{foreign}: repair cannot mend that; put back the right file")
         if not found.whole:
             return self._rewrite(found)
         torn = self._store.torn_tail(self._stream)
@@ -98,19 +106,19 @@ class _Stream:
             return None
         owner = Scope(first.cause.user, first.cause.agent)
         if owner != self._scope:
-            return f"the log is that of {owner}, not of {self._scope}"
+            return f"the log belongs to {owner}, not to {self._scope}"
         is_a = TRANSCRIPT if first.cause.kind == "record" else LEDGER
         return None if self._stream == self._scope.stream(is_a) else f"the log is a {is_a}"
 
     def _rewrite(self, found: Salvage) -> Check:
-        aside = self._free("damaged")
+        aside = self._free_name("damaged")
         lost = [counted(found.lost, "whole commit", "whole commits")] if found.lost else []
         lost += [counted(found.unread, "line that is no commit", "lines that are no commits")] if found.unread else []
         kept = f"{counted(found.commits, 'commit', 'commits')} in an intact chain"
-        gone = f"no longer in force: {' and '.join(lost)}" if lost else "nothing is lost"
+        dropped = f"no longer in force: {' and '.join(lost)}" if lost else "nothing is lost"
         if self._dry_run:
-            told = f"{kept} would be kept, {gone}; the file as it is would be moved to {aside.name}"
-            return Check(self._stream, False, f"{told}; run `repair` without --dry-run")
+            plan = f"{kept} would be kept, {dropped}; the present file would be moved to {aside.name}"
+            return Check(self._stream, False, f"{plan}; run `repair` without --dry-run")
         with translated(self._path, "mend"):
             self._write(found)
             if not aside.exists():
@@ -118,14 +126,14 @@ class _Stream:
                 sync_folder(aside.parent)
             self._fresh.replace(self._path)
             sync_folder(aside.parent)
-        return Check(self._stream, True, f"{kept} kept, {gone}; the file as it was is now {aside.name}")
+        return Check(self._stream, True, f"{kept} kept, {dropped}; the old file is now {aside.name}")
 
     def _cut(self, end: int, size: int) -> Check:
-        """Move what a crash left of a line aside, as the next write would."""
-        aside = self._free("torn")
+        """Move a line cut short by a crash aside, as the next write would."""
+        aside = self._free_name("torn")
         if self._dry_run:
-            told = f"{size} bytes cut short by a crash would be moved to {aside.name}"
-            return Check(self._stream, False, f"{told}; run `repair` without --dry-run")
+            plan = f"{size} bytes cut short by a crash would be moved to {aside.name}"
+            return Check(self._stream, False, f"{plan}; run `repair` without --dry-run")
         with translated(self._path, "mend"):
             descriptor = os.open(self._path, os.O_RDWR)
             try:
@@ -142,13 +150,13 @@ class _Stream:
         return self._path.with_name(f".{self._path.stem}.mending")
 
     def _write(self, found: Salvage) -> None:
-        """Write the intact chain to a file of its own; one that a killed repair left is written over."""
+        """Write the intact chain to a new file; one left by a killed repair is overwritten."""
         self._fresh.unlink(missing_ok=True)
         with self._path.open("rb") as damaged:
             _write_new(self._fresh, _pieces(damaged.fileno(), found))
 
-    def _free(self, kind: str) -> Path:
-        """Return the first name that is free; or the one that a repair, killed before its end, gave this very file."""
+    def _free_name(self, kind: str) -> Path:
+        """Return the first free name, or the name that a killed repair gave this file."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.stem}.{kind}-{number}")).exists():
             if aside.samefile(self._path):
@@ -164,7 +172,7 @@ def _pieces(descriptor: int, found: Salvage) -> Iterator[bytes]:
 
 
 def _write_new(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
-    """Write a file that is not there yet, whole and synced, or leave none."""
+    """Create a file, write and sync it; remove it after a failure."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         for piece in pieces:
@@ -178,7 +186,7 @@ def _write_new(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
 
 
 def _link(path: Path, aside: Path) -> None:
-    """Give a file a second name; where the file system knows no such thing, a copy."""
+    """Give a file a second name; copy it where the file system has no hard links."""
     with suppress(OSError):
         aside.hardlink_to(path)
         return
@@ -190,25 +198,25 @@ def _link(path: Path, aside: Path) -> None:
 
 
 def _mend_document(store: JsonlStore, scope: Scope, path: Path, *, dry_run: bool) -> Check:
-    name = _beside(path, store, path.name)
+    name = _name_beside(path, store, path.name)
     try:
         right = render(replay(store, scope))
         with translated(path, "read"):
             data = path.read_bytes() if path.exists() else None
         if data is None or data == right:
             return Check(
-                name, True, "nothing to mend" if data is not None else "there is none; the next commit makes it"
+                name, True, "nothing to mend" if data is not None else "does not exist; the next commit creates it"
             )
         if dry_run:
-            told = "it is not what the ledger says and would be written anew, moved aside first if a person edited it"
-            return Check(name, False, f"{told}; run `repair` without --dry-run")
+            plan = "it differs from the ledger and would be rewritten; a file edited by hand would first be moved aside"
+            return Check(name, False, f"{plan}; run `repair` without --dry-run")
         before = set(path.parent.glob(f"{path.name}.edited-*"))
         DocumentFile(path, lambda moment: memories_when(store, scope, moment)).write(right)
         moved = set(path.parent.glob(f"{path.name}.edited-*")) - before
     except BackstoryError as error:
         return Check(name, False, str(error))
-    aside = f"; what was there is now {min(moved).name}, and `import` adopts it" if moved else ""
-    return Check(name, True, f"written anew from the ledger{aside}")
+    aside = f"; the edited file is now {min(moved).name}, and `import` adopts it" if moved else ""
+    return Check(name, True, f"rewritten from the ledger{aside}")
 
 
 def _mend_index(index: DerivedIndex, name: str, *, dry_run: bool) -> Check:
@@ -216,12 +224,12 @@ def _mend_index(index: DerivedIndex, name: str, *, dry_run: bool) -> Check:
     if not found:
         return Check(name, True, "nothing to mend")
     if dry_run:
-        return Check(name, False, f"{found[0]}; it would be built anew: run `repair` without --dry-run")
+        return Check(name, False, f"{found[0]}; it would be rebuilt: run `repair` without --dry-run")
     index.delete()
     index.catch_up()
-    return Check(name, True, "built anew from the logs")
+    return Check(name, True, "rebuilt from the logs")
 
 
-def _beside(document: Path, store: JsonlStore, name: str) -> str:
-    place = document.with_name(name)
-    return place.relative_to(store.home).as_posix() if place.is_relative_to(store.home) else str(place)
+def _name_beside(document: Path, store: JsonlStore, name: str) -> str:
+    path = document.with_name(name)
+    return path.relative_to(store.home).as_posix() if path.is_relative_to(store.home) else str(path)

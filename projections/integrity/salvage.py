@@ -1,8 +1,7 @@
-"""What of a damaged stream still makes an intact chain, and in which order its lines have to stand for that.
+"""Salvage: finds the intact chain in a damaged stream, and the order of its lines.
 
-Every line names the one before it by hash, so the lines of a file make a tree; its longest branch from the first commit
-on is the stream. Where a commit is there twice, once with something erased, the erased one is taken: nothing that was
-erased may come back.
+Each line names its predecessor by hash, so the lines of a file form a tree. Its longest branch from the first commit is
+the stream. Of two copies of a commit the one with more erased content is kept, so that nothing erased is restored.
 """
 
 from __future__ import annotations
@@ -20,17 +19,22 @@ __all__ = ["Salvage", "Span", "salvage"]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Lines that stand side by side: from which byte to which, the last line break included."""
+    """Adjacent lines: their half-open byte range, the last line break included."""
 
     begin: int
     end: int
 
 
 class Salvage(msgspec.Struct, frozen=True):
-    """The intact chain: where its lines stand, in its order, its first commit, and how many there are.
+    """The intact chain of a stream.
 
-    `lost` counts the commits that are whole and have no place in it, `unread` the lines that are no commits. `whole`:
-    the lines stand in that order, and nothing else is there.
+    Attributes:
+        spans: the byte ranges of its lines, in the order of the chain.
+        first: its first commit.
+        commits: the number of its commits.
+        lost: the intact commits that are not part of it.
+        unread: the lines that are not commits.
+        whole: whether the file holds this chain, in this order, and nothing else.
     """
 
     spans: tuple[Span, ...]
@@ -42,7 +46,7 @@ class Salvage(msgspec.Struct, frozen=True):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """A line that is what somebody sealed, and does not follow the whole ones before it."""
+    """An intact line that does not follow the intact lines before it."""
 
     seq: int
     prev: str
@@ -52,7 +56,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 class _Stem:
-    """The lines that follow each other as they stand in the file; 48 bytes each."""
+    """The lines that form a chain in the order of the file; takes 48 bytes per line."""
 
     def __init__(self) -> None:
         self.hashes = Hashes()
@@ -64,7 +68,7 @@ class _Stem:
         return len(self.hashes)
 
     def grow(self, found: Inspection, span: Span) -> bool:
-        """Take in a line that follows; False where it does not."""
+        """Add a line, if it follows the last one, and return whether it does."""
         if (found.seq, found.prev) != (len(self) + 1, self.last):
             return False
         self.hashes.add(found.seq, found.hash)
@@ -85,17 +89,17 @@ class _Stem:
 
 
 def salvage(store: EventStore, stream: str) -> Salvage:
-    """Find the longest intact chain in a stream; lines out of their place take about 400 bytes each meanwhile.
+    """Find the longest intact chain in a stream; takes about 400 bytes of memory per line out of order.
 
     Raises:
-        StoreError: the stream cannot be read, or is in a newer format.
+        StoreError: the stream cannot be read, or has a newer format.
     """
     stem = _Stem()
     loose: list[_Piece] = []
     unread = 0
     for record in store.read(stream):
         span = Span(record.byte, record.byte + len(record.line) + 1)
-        found = _sound(record)
+        found = _inspected(record)
         if found is None:
             unread += 1
         elif not stem.grow(found, span):
@@ -104,13 +108,13 @@ def salvage(store: EventStore, stream: str) -> Salvage:
     left = branch[0].seq - 1 if branch else len(stem)
     spans = _joined([*_stem_spans(stem, left, loose), *(piece.span for piece in branch)])
     kept = left + len(branch)
-    there = len(stem) + len({piece.hash for piece in loose if not stem.has(piece.seq, piece.hash)})
-    first = _at(store, stream, spans[0].begin) if spans else None
-    return Salvage(spans, first, kept, there - kept, unread, whole=not loose and not unread)
+    found_commits = len(stem) + len({piece.hash for piece in loose if not stem.has(piece.seq, piece.hash)})
+    first = _commit_at(store, stream, spans[0].begin) if spans else None
+    return Salvage(spans, first, kept, found_commits - kept, unread, whole=not loose and not unread)
 
 
-def _sound(record: Record) -> Inspection | None:
-    """Inspect a line; None where it is not what somebody sealed, or nothing that we understand."""
+def _inspected(record: Record) -> Inspection | None:
+    """Inspect a line; None where its hash is wrong or it cannot be decoded."""
     try:
         found = inspect(record.line)
         decode(record.line)
@@ -120,7 +124,7 @@ def _sound(record: Record) -> Inspection | None:
 
 
 def _longest(stem: _Stem, loose: Iterable[_Piece]) -> list[_Piece]:
-    """Return the lines beside the stem that, from where they leave it, lead further than the stem; [] for none."""
+    """Return the branch that leaves the stem and leads further than the stem, or an empty list."""
     joined: dict[str, _Piece] = {}
     best: _Piece | None = None
     for piece in sorted(loose, key=lambda piece: piece.seq):
@@ -141,19 +145,19 @@ def _longest(stem: _Stem, loose: Iterable[_Piece]) -> list[_Piece]:
 
 
 def _stem_spans(stem: _Stem, count: int, loose: Iterable[_Piece]) -> Iterator[Span]:
-    """Yield where the stem's first lines stand: where more of one was erased further down, there."""
-    barer: dict[int, _Piece] = {}
+    """Yield the spans of the stem's first lines; a later copy with more erased content replaces a line."""
+    more_erased: dict[int, _Piece] = {}
     for piece in loose:
         if stem.has(piece.seq, piece.hash):
-            least = barer[piece.seq].erased if piece.seq in barer else stem.erased(piece.seq)
+            least = more_erased[piece.seq].erased if piece.seq in more_erased else stem.erased(piece.seq)
             if piece.erased > least:
-                barer[piece.seq] = piece
+                more_erased[piece.seq] = piece
     for seq in range(1, count + 1):
-        yield barer[seq].span if seq in barer else stem.span(seq)
+        yield more_erased[seq].span if seq in more_erased else stem.span(seq)
 
 
 def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Put spans together that touch."""
+    """Join adjacent spans."""
     joined: list[Span] = []
     for span in spans:
         if joined and joined[-1].end == span.begin:
@@ -163,5 +167,5 @@ def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(joined)
 
 
-def _at(store: EventStore, stream: str, byte: int) -> Commit | None:
+def _commit_at(store: EventStore, stream: str, byte: int) -> Commit | None:
     return next((decode(record.line) for record in store.read(stream) if record.byte == byte), None)

@@ -1,7 +1,7 @@
-"""One pass over one stream: is every line what was written, and does it stand where it was written?
+"""Stream check: one pass over a stream that verifies the hash, the seq and the link of each line.
 
-It goes on behind damage, so that one finding does not hide the next, and keeps 32 bytes a line, so that a million lines
-are checked in little memory.
+The check continues after damage, so that one finding does not hide the next. It keeps 32 bytes per line, so that a
+million lines take little memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from backstory.ledger.log.store import EventStore, Record
 
 __all__ = ["Hashes", "Problem", "Slot", "StreamCheck"]
 
-_MOST_TOLD = 1_000
+_MOST_REPORTED = 1_000
 _WHOLE = ("torn_tail", "impossible")
-"""Kinds of problem that leave the lines as they are: they can be read and folded."""
+"""The kinds of problem that do not prevent reading and folding the lines."""
 _LARGEST_SEQ = 2**63 - 1
 _HASH_BYTES = 32
 _GONE = bytes(_HASH_BYTES)
@@ -28,7 +28,7 @@ _SPARE = 4_096
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One finding; `line` counts from 1 and `byte` from 0, both 0 where they say nothing."""
+    """One finding; `line` counts from 1 and `byte` from 0, and both are 0 where they do not apply."""
 
     kind: str
     stream: str
@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A content that was erased: which one (index -1: the cause), and where its line stands."""
+    """Erased content: its commit, its event (-1 for the cause), and the position of its line."""
 
     seq: int
     index: int
@@ -47,7 +47,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line that is what somebody sealed, and where it stands."""
+    """An intact line and its position."""
 
     seq: int
     prev: str
@@ -56,7 +56,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Gap(msgspec.Struct, frozen=True):
-    """Seqs that a line skips; `unread` lines before it may hold some of them."""
+    """Seqs that a line skips; the `unread` lines before it may hold some of them."""
 
     first: int
     last: int
@@ -65,7 +65,7 @@ class _Gap(msgspec.Struct, frozen=True):
 
 
 class Hashes:
-    """Hashes by seq, all in hex. A dict of a million would take 250 MB; side by side they take 32."""
+    """Hashes by seq, in hex; a million take 32 MB in a byte array, and 250 MB in a dict."""
 
     def __init__(self) -> None:
         self._dense = bytearray()
@@ -79,7 +79,7 @@ class Hashes:
         return self.get(seq) is not None
 
     def get(self, seq: int) -> str | None:
-        """Return the hash of a seq; None where there is none."""
+        """Return the hash of a seq, or None."""
         start = (seq - 1) * _HASH_BYTES
         found = bytes(self._dense[start : start + _HASH_BYTES]) if 0 <= start < len(self._dense) else _GONE
         if found == _GONE:
@@ -87,7 +87,7 @@ class Hashes:
         return None if found == _GONE else found.hex()
 
     def add(self, seq: int, digest: str) -> None:
-        """Keep a hash. What one line claims of its seq must not cost more than lines do."""
+        """Add a hash; a line with a huge seq goes to a dict, so that it does not enlarge the array."""
         self._count += 1
         end = seq * _HASH_BYTES
         if seq > 2 * self._count + _SPARE:
@@ -99,7 +99,7 @@ class Hashes:
 
 
 class _Slots:
-    """Erased contents, side by side: an erasure of everything leaves a stub for each event there ever was."""
+    """Erased slots in a compact array: erasing everything leaves a stub for each event."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
@@ -113,10 +113,16 @@ class _Slots:
 
 
 class StreamCheck:
-    """The pass, and what it found.
+    """Checks a stream while its commits are read.
 
-    `hashes` holds every intact line's hash by its seq, until `forget_hashes`; `found_sought` says whether the hash that
-    is sought was among them. `lines` counts the whole lines read, `byte` and `end` are where the last begins and ends.
+    Attributes:
+        erased: the erased slots.
+        hashes: the hash of every intact line by seq, until `forget_hashes`.
+        head: the last commit in order.
+        found_sought: whether one of the hashes is the `sought` one.
+        lines: the whole lines read.
+        byte: where the last line begins.
+        end: where the last line ends.
     """
 
     def __init__(self, store: EventStore, stream: str, sought: str | None = None) -> None:
@@ -132,19 +138,19 @@ class StreamCheck:
         self.found_sought = False
         self._sought = sought
         self._problems: list[Problem] = []
-        self._told: Counter[str] = Counter()
-        self._untold: dict[str, Problem] = {}
+        self._counts: Counter[str] = Counter()
+        self._unreported: dict[str, Problem] = {}
         self._gaps: list[_Gap] = []
         self._late = array("q")
         self._loose: list[_Line] = []
 
     @property
     def damaged(self) -> bool:
-        """Whether a line was found that is not what was written, or not where it was written, so far."""
-        return bool(self._gaps) or any(kind not in _WHOLE for kind in self._told)
+        """Whether a line read so far is damaged or out of order."""
+        return bool(self._gaps) or any(kind not in _WHOLE for kind in self._counts)
 
     def commits(self) -> Iterator[Commit]:
-        """Yield the commits that are what was written, each once; meanwhile `lines` and `byte` say where it stands."""
+        """Yield each intact commit once; `lines` and `byte` give its position."""
         for number, record in enumerate(self.store.read(self.stream), 1):
             self.lines, self.byte, self.end = number, record.byte, record.byte + len(record.line) + 1
             commit = self._check(number, record)
@@ -153,44 +159,44 @@ class StreamCheck:
         self._judge_gaps()
         self._check_loose_links()
         torn = self.store.torn_tail(self.stream)
-        # Where it begins elsewhere, somebody has written since the lines were read, and has dealt with it.
+        # A tail that begins elsewhere belongs to a write made since the lines were read.
         if torn is not None and torn.byte == self.end:
-            told = f"{len(torn.line)} bytes cut short by a crash; the next write moves them aside, or `repair`"
-            self.found("torn_tail", self.lines + 1, torn.byte, told)
+            message = f"{len(torn.line)} bytes cut short by a crash; the next write or `repair` moves them aside"
+            self.found("torn_tail", self.lines + 1, torn.byte, message)
 
     def found(self, kind: str, line: int, byte: int, message: str) -> None:
-        """Note a problem; of one kind so many are told in full, the others are counted."""
-        self._told[kind] += 1
+        """Add a problem; after a thousand of one kind the others are only counted."""
+        self._counts[kind] += 1
         problem = Problem(kind, self.stream, line, byte, message)
-        if self._told[kind] <= _MOST_TOLD:
+        if self._counts[kind] <= _MOST_REPORTED:
             self._problems.append(problem)
         else:
-            self._untold.setdefault(kind, problem)
+            self._unreported.setdefault(kind, problem)
 
     @property
     def problems(self) -> list[Problem]:
-        """What was found, in the order of the lines."""
+        """The problems, in the order of the lines."""
         rest = [
             msgspec.structs.replace(
                 problem,
-                message=f"{problem.message}; {self._told[kind] - _MOST_TOLD - 1} more of this kind are not told",
+                message=f"{problem.message}; {self._counts[kind] - _MOST_REPORTED - 1} more of this kind not listed",
             )
-            for kind, problem in self._untold.items()
+            for kind, problem in self._unreported.items()
         ]
         return sorted([*self._problems, *rest], key=lambda problem: problem.line)
 
     def forget_hashes(self) -> None:
-        """Let go of the hashes when nobody asks for them any more."""
+        """Free the hashes."""
         self.hashes = Hashes()
 
     def _check(self, number: int, record: Record) -> Commit | None:
         try:
             found = inspect(record.line)
-            problem = None if found.intact else "is not what was written: its hash does not match its content"
+            problem = None if found.intact else "was altered: its hash does not match its content"
             if problem is None and not 0 < found.seq <= _LARGEST_SEQ:
-                problem = f"has seq {found.seq}, which no commit can have"
+                problem = f"has the invalid seq {found.seq}"
         except UNREADABLE as error:
-            problem = f"is no commit ({error})"
+            problem = f"is not a commit ({error})"
         if problem is not None:
             self.found("altered", number, record.byte, f"the line {problem}")
             self.unread += 1
@@ -211,13 +217,13 @@ class StreamCheck:
             return None
 
     def _place(self, line: _Line, found: Inspection) -> None:
-        """Judge where an intact line stands; behind lines that cannot be read only the order can be told."""
-        told = f"the line has seq {line.seq} after {self.head.seq}"
+        """Check the position of an intact line; after unreadable lines only the order can be checked."""
+        position = f"the line has seq {line.seq} after {self.head.seq}"
         if line.seq in self.hashes:
-            self.found("duplicate_seq", line.number, line.byte, f"{told}, which is there already")
+            self.found("duplicate_seq", line.number, line.byte, f"{position}, which exists already")
             return
         if line.seq <= self.head.seq:
-            self.found("reordered", line.number, line.byte, told)
+            self.found("reordered", line.number, line.byte, position)
             self._late.append(line.seq)
             self._loose.append(line)
             return
@@ -231,18 +237,18 @@ class StreamCheck:
         self.unread = 0
 
     def _judge_gaps(self) -> None:
-        """What a line skipped and a later line brought is not missing: the lines were put in another order."""
+        """Report skipped seqs: as reordered where later lines hold them, otherwise as missing."""
         late = sorted(self._late) if self._gaps else []
         for gap in self._gaps:
             line = gap.line
-            brought = bisect_right(late, gap.last) - bisect_left(late, gap.first)
-            if brought + gap.unread > gap.last - gap.first:
+            found_later = bisect_right(late, gap.last) - bisect_left(late, gap.first)
+            if found_later + gap.unread > gap.last - gap.first:
                 self.found(
-                    "reordered", line.number, line.byte, f"the line has seq {line.seq} and stands before {gap.last}"
+                    "reordered", line.number, line.byte, f"the line has seq {line.seq} but comes before {gap.last}"
                 )
             else:
-                told = f"the line has seq {line.seq} after {gap.first - 1}: what belongs between them is missing"
-                self.found("missing", line.number, line.byte, told)
+                message = f"the line has seq {line.seq} after {gap.first - 1}: the commits between them are missing"
+                self.found("missing", line.number, line.byte, message)
 
     def _check_loose_links(self) -> None:
         for line in self._loose:
@@ -252,5 +258,5 @@ class StreamCheck:
 
     def _check_link(self, line: _Line, before: str) -> None:
         if line.prev != before:
-            told = f"the line does not continue the commit before it, {line.seq - 1}"
-            self.found("broken_prev", line.number, line.byte, told)
+            message = f"the line does not continue the commit before it, {line.seq - 1}"
+            self.found("broken_prev", line.number, line.byte, message)

@@ -1,8 +1,7 @@
-"""Checks of the transcript against itself and of what the ledger says of its turns.
+"""Turn check: the order of the turns in the transcript, and their coverage by the ledger.
 
-Turns count 1, 2, 3, … within their thread, a turn stands until it is superseded, and each is covered by one commit of
-the ledger at most, or by one more after it was restored. Behind damage or an erased cause nobody can tell, and
-nothing is told.
+Turns count 1, 2, 3, … within their thread. A turn stands until it is superseded. At most one commit of the ledger
+covers it, or one more after it was restored. After damage or an erased cause the check stops.
 """
 
 from __future__ import annotations
@@ -34,35 +33,35 @@ _NUMBERS = 5
 
 
 class TranscriptCheck:
-    """What the commits of a transcript say: whether turns follow each other, and whether what is superseded stood."""
+    """Checks that the turns of a transcript are consecutive, and that superseded turns stood."""
 
     def __init__(self, check: StreamCheck) -> None:
         self.sure = True
-        """Whether it can be told which turns come next."""
+        """Whether the next ordinals are known."""
         self.last: dict[str, int] = {}
         """The last ordinal of each thread."""
         self.restored: dict[tuple[str, int], int] = {}
-        """The turns that are to be learned from again, with the first commit that restored them so."""
+        """The turns to learn from again, with the first commit that restored them."""
         self._check = check
         self._superseded: dict[str, set[int]] = {}
         self._at = ""
 
     def take(self, commit: Commit) -> None:
-        """Judge a commit, and take it in."""
+        """Check a commit and apply it."""
         cause = commit.cause
         self.sure = self.sure and not self._check.damaged and cause.kind != "erased"
-        odd = self._odd(commit) if self.sure else None
+        violation = self._violation(commit) if self.sure else None
         self._at = max(self._at, commit.at)
-        if odd is not None:
-            told = f"commit {commit.seq} ({cause.kind}) {odd}; {NOT_OURS}"
-            self._check.found("impossible", self._check.lines, self._check.byte, told)
+        if violation is not None:
+            message = f"commit {commit.seq} ({cause.kind}) {violation}; {NOT_OURS}"
+            self._check.found("impossible", self._check.lines, self._check.byte, message)
         if self.sure and cause.thread is not None and cause.turns is not None:
             self._count(commit, cause.thread, cause.turns)
 
-    def _odd(self, commit: Commit) -> str | None:
+    def _violation(self, commit: Commit) -> str | None:
         cause = commit.cause
         if cause.kind not in _EVENTS:
-            # Of the first line it is told already, that the file is another one's.
+            # For the first line, an exchanged file is reported elsewhere.
             return None if commit.seq == 1 else "is of a kind that a transcript does not have"
         other = sorted(form.__name__ for form in set(map(type, commit.events)) - _EVENTS[cause.kind])
         if other:
@@ -75,26 +74,26 @@ class TranscriptCheck:
         stated = 0 if cause.turns is None else cause.turns.last - cause.turns.first + 1
         if recorded > stated >= 0:
             return f"records {recorded} turns, and states {stated}"
-        return self._odd_superseding(commit, cause.thread)
+        return self._check_superseding(commit, cause.thread)
 
-    def _odd_superseding(self, commit: Commit, thread: str) -> str | None:
-        gone = self._superseded.get(thread)
+    def _check_superseding(self, commit: Commit, thread: str) -> str | None:
+        superseded = self._superseded.get(thread)
         for event in commit.events:
             if isinstance(event, TurnRestored):
-                if gone is None or event.n not in gone:
+                if superseded is None or event.n not in superseded:
                     return f"restores turn {event.n} of thread {thread}, which was not superseded"
-                gone.remove(event.n)
+                superseded.remove(event.n)
                 if event.again:
                     self.restored.setdefault((thread, event.n), commit.seq)
             if not isinstance(event, TurnSuperseded):
                 continue
             if not 1 <= event.n <= self.last.get(thread, 0):
                 return f"supersedes turn {event.n} of thread {thread}, which was not recorded"
-            if gone is None:
-                gone = self._superseded.setdefault(thread, set())
-            if event.n in gone:
-                return f"supersedes turn {event.n} of thread {thread}, which does not stand any more"
-            gone.add(event.n)
+            if superseded is None:
+                superseded = self._superseded.setdefault(thread, set())
+            if event.n in superseded:
+                return f"supersedes turn {event.n} of thread {thread}, which is superseded already"
+            superseded.add(event.n)
         return None
 
     def _count(self, commit: Commit, thread: str, turns: TurnRange) -> None:
@@ -102,7 +101,7 @@ class TranscriptCheck:
         recorded = commit.events[len(commit.events) - (last - first + 1) :] if first <= last else ()
         stated = [event.turn.n if isinstance(event, TurnRecorded) else None for event in recorded]
         expected = self.last.get(thread, 0) + 1
-        wrong = next((n for n, told in enumerate(stated, first) if told not in (None, n)), None)
+        wrong = next((n for n, found in enumerate(stated, first) if found not in (None, n)), None)
         problem = None
         if first != expected:
             problem = f"the line records turn {first} of thread {thread}, where {expected} is the next"
@@ -115,22 +114,22 @@ class TranscriptCheck:
 
 
 class _Claims:
-    """The turns of one thread that commits of the ledger cover, side by side: there may be a million."""
+    """The turns of one thread that ledger commits cover, in a compact array."""
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int]] = []
-        """Apart, in order, neighbours as one."""
+        """Disjoint and in order; adjacent ranges are joined."""
         self.furthest = 0
-        """The last turn that a commit speaks of, covering or parking it."""
-        self.said_by = 0
+        """The last turn that a commit names."""
+        self.named_by = 0
         self.begun = 0
         self.ended = 0
-        """How far the claims were held against the transcript, by their firsts and by their lasts."""
+        """The positions up to which first and last turns were compared with the transcript."""
         self.numbers = array("q")
-        """Of each claim: first, last, its seq, and of the transcript the seq that was cleared and the one it saw."""
+        """For each claim: first and last turn, seq, and the transcript's seq at the last clear and at the claim."""
 
     def sort(self) -> None:
-        """Put the claims in the order of their turns, in which they nearly always are."""
+        """Sort the claims by their first turns; they nearly always are in order."""
         firsts = self.numbers[::_NUMBERS]
         if any(a > b for a, b in pairwise(firsts)):
             order = sorted(range(len(firsts)), key=firsts.__getitem__)
@@ -152,38 +151,38 @@ class _Claims:
 
 
 class CoverageCheck:
-    """What the commits of a ledger say of the turns of its transcript: each is covered once, after it was recorded."""
+    """Checks that the ledger covers each turn of the transcript once, and after it was recorded."""
 
     def __init__(self, check: StreamCheck) -> None:
         self._check = check
         self._threads: dict[str, _Claims] = {}
         self._cleared = 0
         self._sorted: set[str] = set()
-        self._odd: dict[int, str] = {}
+        self._violations: dict[int, str] = {}
         self._again: list[tuple[Commit, str, int, int]] = []
-        """Turns that were covered once more, which restored ones may be: by which commit, of which thread."""
+        """Turns that a commit covers again, as it may do with restored turns."""
 
     def take(self, commit: Commit) -> None:
-        """Take in a commit of the ledger."""
+        """Collect the turns that a commit of the ledger names."""
         cause = commit.cause
         if cause.kind == "clear" and cause.transcript is not None:
             self._cleared = max(self._cleared, cause.transcript.seq)
         if cause.thread is None or self._check.damaged:
             return
-        for turns in _spoken_of(commit):
+        for turns in _named_turns(commit):
             self._note(commit, cause.thread, turns)
-        if cause.turns is not None and commit.seq not in self._odd:
+        if cause.turns is not None and commit.seq not in self._violations:
             self._cover(commit, cause.thread, cause.turns)
-        if commit.seq in self._odd:
-            self._tell(commit, self._check.lines, self._check.byte)
+        if commit.seq in self._violations:
+            self._report(commit, self._check.lines, self._check.byte)
 
     def _note(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         if not 1 <= turns.first <= turns.last <= _ANY:
-            self._odd[commit.seq] = f"speaks of the turns {turns.first} to {turns.last} of thread {thread}"
+            self._violations[commit.seq] = f"names the turns {turns.first} to {turns.last} of thread {thread}"
             return
         claims = self._threads.setdefault(thread, _Claims())
         if turns.last > claims.furthest:
-            claims.furthest, claims.said_by = turns.last, commit.seq
+            claims.furthest, claims.named_by = turns.last, commit.seq
 
     def _cover(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         claims, first, last = self._threads[thread], turns.first, turns.last
@@ -195,14 +194,14 @@ class CoverageCheck:
         pin = commit.cause.transcript
         claims.numbers.extend((first, last, commit.seq, self._cleared, _ANY if pin is None else min(pin.seq, _ANY)))
 
-    def _tell(self, commit: Commit, line: int, byte: int) -> None:
-        told = f"commit {commit.seq} ({commit.cause.kind}) {self._odd.pop(commit.seq)}"
-        self._check.found("impossible", line, byte, f"{told}; {NOT_OURS}")
+    def _report(self, commit: Commit, line: int, byte: int) -> None:
+        message = f"commit {commit.seq} ({commit.cause.kind}) {self._violations.pop(commit.seq)}"
+        self._check.found("impossible", line, byte, f"{message}; {NOT_OURS}")
 
-    # Against the transcript.
+    # Comparison with the transcript.
 
     def record(self, commit: Commit) -> None:
-        """Hold what was covered against a commit of the transcript."""
+        """Compare the covered turns with a commit of the transcript."""
         thread, turns = commit.cause.thread, commit.cause.turns
         claims = None if thread is None or turns is None else self._threads.get(thread)
         if thread is None or turns is None or claims is None:
@@ -214,42 +213,41 @@ class CoverageCheck:
         while claims.begun < end and numbers[claims.begun] <= turns.last:
             first, _, seq, cleared, _ = numbers[claims.begun : claims.begun + _NUMBERS]
             if commit.seq <= cleared:
-                self._odd.setdefault(seq, f"covers turn {first} of thread {thread}, which a clear had covered")
+                self._violations.setdefault(seq, f"covers turn {first} of thread {thread}, which a clear had covered")
             claims.begun += _NUMBERS
         while claims.ended < end and numbers[claims.ended + 1] <= turns.last:
             _, last, seq, _, pin = numbers[claims.ended : claims.ended + _NUMBERS]
             if commit.seq > pin:
-                told = f"covers turn {last} of thread {thread}, which was recorded after what it was made on"
-                self._odd.setdefault(seq, told)
+                self._violations.setdefault(seq, f"covers turn {last} of thread {thread}, which was recorded later")
             claims.ended += _NUMBERS
 
     def judge(self, transcript: TranscriptCheck) -> None:
-        """Tell what cannot be, once the whole transcript was read."""
+        """Report the impossible commits, after the whole transcript was read."""
         for thread, claims in self._threads.items():
             last = transcript.last.get(thread, 0)
             if claims.furthest > last:
-                told = f"speaks of turn {claims.furthest} of thread {thread}, of which {last} were recorded"
-                self._odd.setdefault(claims.said_by, told)
+                message = f"names turn {claims.furthest} of thread {thread}, of which {last} were recorded"
+                self._violations.setdefault(claims.named_by, message)
         for commit, thread, first, last in self._again:
             pin = _ANY if commit.cause.transcript is None else commit.cause.transcript.seq
             restored = (transcript.restored.get((thread, n)) for n in range(first, last + 1))
             if any(seq is None or seq > pin for seq in restored):
-                told = f"covers turns of thread {thread} that are covered already ({first} to {last})"
-                self._odd.setdefault(commit.seq, f"({commit.cause.kind}) {told}")
-        if not self._odd:
+                message = f"covers turns of thread {thread} that are covered already ({first} to {last})"
+                self._violations.setdefault(commit.seq, f"({commit.cause.kind}) {message}")
+        if not self._violations:
             return
         for number, record in enumerate(self._check.store.read(self._check.stream), 1):
             try:
                 seq = head_of(record.line).seq
             except UNREADABLE:
                 continue
-            if seq in self._odd:
-                told = f"commit {seq} {self._odd.pop(seq)}; {NOT_OURS}"
-                self._check.found("impossible", number, record.byte, told)
+            if seq in self._violations:
+                message = f"commit {seq} {self._violations.pop(seq)}; {NOT_OURS}"
+                self._check.found("impossible", number, record.byte, message)
 
 
-def _spoken_of(commit: Commit) -> Iterator[TurnRange]:
-    """The turns that a commit covers, parks or sums up."""
+def _named_turns(commit: Commit) -> Iterator[TurnRange]:
+    """Yield the turns that a commit covers, parks or summarises."""
     cause = commit.cause
     if cause.turns is not None:
         yield cause.turns

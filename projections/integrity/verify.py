@@ -1,4 +1,4 @@
-"""Verification of one scope: is the log what was written, could it have been, and do its readers show what it says?"""
+"""Verification of a scope: its logs are intact, its commits are possible, and its read models match the ledger."""
 
 from __future__ import annotations
 
@@ -27,17 +27,22 @@ from backstory.projections.integrity.witnessed import WITNESS, Witnessed, judge
 __all__ = ["INDEX", "Problem", "Verification", "verify"]
 
 INDEX = "index.sqlite"
-"""What a problem of the index names as its stream."""
+"""The stream that a problem of the index names."""
 
 _HASH_BYTES = 32
 _LAG_SECONDS = 0.2
-"""memory.json is written at most 100 ms after a commit, by whoever made it."""
+"""Longer than the 100 ms after a commit in which memory.json is written."""
 
 
 class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was checked and what was found; a torn tail alone leaves `ok` true: nobody was told it was there.
+    """The result of a verification.
 
-    `notes` say what could not be checked and is no fault, such as a witness that cannot be read from here.
+    Attributes:
+        ok: whether there is no problem; a torn tail does not count, because its line was never acknowledged.
+        commits: the lines of the ledger.
+        turns: the turns of the transcript.
+        problems: the findings.
+        notes: what could not be checked and is not a fault, such as an unreachable witness.
     """
 
     ok: bool
@@ -48,7 +53,7 @@ class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Pins:
-    """Which commit of the ledger was made on which head of the transcript; side by side, for there may be a million."""
+    """The transcript heads that ledger commits were made on, in compact arrays."""
 
     def __init__(self) -> None:
         self._seqs = array("Q")
@@ -66,13 +71,13 @@ class _Pins:
         self._hashes += _raw(pin.hash)
 
     def judge(self, transcript: StreamCheck) -> None:
-        """A commit names the transcript's head it was made on: if that is gone, words were cut off behind its back."""
+        """Report transcript heads that ledger commits name and the transcript does not have."""
         if not self._seqs:
             return
         last = max(range(len(self._seqs)), key=self._seqs.__getitem__)
         if self._seqs[last] > transcript.head.seq + transcript.unread:
             made = f"commit {self._commits[last]} of the ledger was made on turns up to commit {self._seqs[last]} here"
-            transcript.found("missing", transcript.lines + 1, transcript.end, f"{made}, which is not there")
+            transcript.found("missing", transcript.lines + 1, transcript.end, f"{made}, which does not exist")
         others = [
             place
             for place, seq in enumerate(self._seqs)
@@ -83,12 +88,12 @@ class _Pins:
             first = min(others, key=self._seqs.__getitem__)
             seq = self._seqs[first]
             number, byte = _place_of(transcript, seq)
-            told = f"commit {self._commits[first]} of the ledger was made on another commit {seq} than the one here"
-            transcript.found("altered", number, byte, told)
+            message = f"commit {self._commits[first]} of the ledger was made on another commit {seq} than the one here"
+            transcript.found("altered", number, byte, message)
 
 
 def _raw(digest: str) -> bytes:
-    """Half the room; what is no hash is none that any commit has."""
+    """Return the bytes of a hash; zeros, which no commit has, where it is not one."""
     try:
         return bytes.fromhex(digest)[:_HASH_BYTES].ljust(_HASH_BYTES, b"\0")
     except ValueError:
@@ -96,7 +101,7 @@ def _raw(digest: str) -> bytes:
 
 
 def _place_of(check: StreamCheck, seq: int) -> tuple[int, int]:
-    """Find the line and byte of a commit by its hash, once more from the start: nobody keeps a million places."""
+    """Return the line and byte of a commit, by reading the stream again: positions are not kept in memory."""
     digest = check.hashes.get(seq)
     for number, record in enumerate(check.store.read(check.stream), 1):
         try:
@@ -117,70 +122,75 @@ def verify(
     witnessed: Sequence[Witnessed] = (),
     clock: Clock | None = None,
 ) -> Verification:
-    """Check both chains of a scope, what they say of each other and of memory, and the read models against the replay.
+    """Check both streams of a scope, their references to each other, and the read models; others may keep writing.
 
-    A commit whose hash is right, but that no rule could have written on the memory it follows, is `impossible`: see
-    `backstory.projections.integrity.ledger_check` and `backstory.projections.integrity.turn_check`.
+    A commit with a valid hash that no rule could have written is `impossible`: see
+    `backstory.projections.integrity.ledger_check` and `backstory.projections.integrity.turn_check`. At most a thousand
+    problems of one kind in one stream are listed, the others are counted.
 
-    `document` is memory.json's path, `index` tells in what the derived index differs from the log, `expect_head` is a
-    hash that has to be in the ledger's chain. `witnessed` are heads that were put down elsewhere, read before this is
-    called; each of them has to be in its chain. Others may go on writing meanwhile. Of one kind of problem in one
-    stream a thousand are told in full, the rest counted.
+    Args:
+        store: holds the streams.
+        scope: the scope to verify.
+        document: the path of memory.json.
+        index: returns the differences between the index and the logs.
+        expect_head: a hash that must be in the ledger's chain.
+        witnessed: heads that must be in their chains, read before this call.
+        clock: gives a document that lags the time to be written.
 
     Raises:
-        StoreError: a log cannot be read, or is in a newer format.
+        StoreError: a log cannot be read, or has a newer format.
     """
     ledger = StreamCheck(store, scope.stream(LEDGER), expect_head)
-    meaning = LedgerCheck(ledger, scope)
+    ledger_check = LedgerCheck(ledger, scope)
     coverage = CoverageCheck(ledger)
     redactions = RedactionCheck(store, scope)
     pins = _Pins()
     for commit in ledger.commits():
         _check_first(commit, ledger, scope, LEDGER)
-        meaning.take(commit)
+        ledger_check.take(commit)
         coverage.take(commit)
         redactions.take(commit)
         pins.take(commit)
     found_head = ledger.found_sought or (expect_head == EMPTY.hash and not len(ledger.hashes))
     not_found = [problem for one in witnessed for problem in judge(one.ledger, one.where, ledger)]
     ledger.forget_hashes()
-    # Read after the ledger, the transcript is never older than what the ledger says of it.
+    # The transcript is read after the ledger, so it has every turn that the ledger refers to.
     transcript = StreamCheck(store, scope.stream(TRANSCRIPT))
-    said = TranscriptCheck(transcript)
+    turn_check = TranscriptCheck(transcript)
     turns = 0
     for commit in transcript.commits():
         turns += sum(isinstance(event, TurnRecorded) for event in commit.events)
         _check_first(commit, transcript, scope, TRANSCRIPT)
-        said.take(commit)
+        turn_check.take(commit)
         coverage.record(commit)
     pins.judge(transcript)
-    if said.sure and not transcript.damaged and not ledger.damaged:
-        coverage.judge(said)
+    if turn_check.sure and not transcript.damaged and not ledger.damaged:
+        coverage.judge(turn_check)
     redactions.judge(ledger, transcript)
     not_found += [problem for one in witnessed for problem in judge(one.transcript, one.where, transcript)]
     problems = [*ledger.problems, *transcript.problems, *not_found]
-    problems += [Problem("witness_unreadable", WITNESS, 0, 0, told) for one in witnessed for told in one.problems]
+    problems += [Problem("witness_unreadable", WITNESS, 0, 0, text) for one in witnessed for text in one.problems]
     if expect_head is not None and not found_head:
-        message = f"{expect_head} is not in the chain: its tail was cut off, or it is another ledger's"
+        message = f"{expect_head} is not in the chain: the end of the ledger was cut off, or it is another ledger"
         problems.append(Problem("head_not_found", ledger.stream, 0, 0, message))
     if not ledger.damaged:
         if document is not None:
-            problems += _Document(document, store, scope, meaning.fold, ledger.head).check(clock or SystemClock())
+            problems += _Document(document, store, scope, ledger_check.fold, ledger.head).check(clock or SystemClock())
         if index is not None:
-            problems += [Problem("index_differs", INDEX, 0, 0, told) for told in index()]
+            problems += [Problem("index_differs", INDEX, 0, 0, text) for text in index()]
     ok = all(problem.kind == "torn_tail" for problem in problems)
     notes = tuple(note for one in witnessed for note in one.notes)
     return Verification(ok, ledger.lines, turns, tuple(problems), notes)
 
 
 def _check_first(commit: Commit, check: StreamCheck, scope: Scope, stream: str) -> None:
-    """The first commit says whose stream it is, and of which kind: nobody's memory can be laid in another's place."""
+    """Check that the first commit names this scope and this kind of stream: files could have been exchanged."""
     if commit.seq != 1 or commit.cause.kind == "erased":
         return
     owner = Scope(commit.cause.user, commit.cause.agent)
     if owner != scope:
-        told = f"the log is that of {owner}, not of {scope}: was the file put in its place?"
-        check.found("altered", check.lines, check.byte, told)
+        message = f"the log belongs to {owner}, not to {scope}: was the file exchanged?"
+        check.found("altered", check.lines, check.byte, message)
     is_a = TRANSCRIPT if commit.cause.kind == "record" else LEDGER
     if is_a != stream:
         check.found(
@@ -189,7 +199,7 @@ def _check_first(commit: Commit, check: StreamCheck, scope: Scope, stream: str) 
 
 
 class _Difference(msgspec.Struct, frozen=True):
-    """What the document says and should say; `lags` is the commit that it shows, where it shows an earlier one."""
+    """The actual and the expected document; `lags` is the earlier commit that it shows, if any."""
 
     data: bytes
     expected: bytes
@@ -197,7 +207,7 @@ class _Difference(msgspec.Struct, frozen=True):
 
 
 class _Document:
-    """memory.json beside the ledger, which others may be writing both; `fold` is the ledger folded up to `head`."""
+    """The check of memory.json, while other processes may write; `fold` is the ledger folded up to `head`."""
 
     def __init__(self, path: Path, store: EventStore, scope: Scope, fold: Fold, head: Head) -> None:
         self._path = path
@@ -207,7 +217,7 @@ class _Document:
         self._head = head
 
     def check(self, clock: Clock) -> list[Problem]:
-        """Tell where the document differs; one that lags is given the time that whoever committed has to write it."""
+        """Return the problem of a document that differs; one that lags gets the time that a writer needs."""
         name = self._path.name
         try:
             found = self._difference()
@@ -224,16 +234,14 @@ class _Document:
         same = next((i for i in range(shorter) if found.data[i] != found.expected[i]), shorter)
         line = found.data.count(b"\n", 0, same) + 1
         if found.lags is not None:
-            told = (
-                f"lags behind: it shows commit {found.lags} of {self._fold.seq}; the next commit brings it up to date"
-            )
+            state = f"lags behind: it shows commit {found.lags} of {self._fold.seq}; the next commit updates it"
         else:
-            told = f"is not what the ledger says at commit {self._fold.seq}; the next commit moves it aside"
-        return [Problem("document_differs", name, line, same, f"{self._path} {told}")]
+            state = f"differs from the ledger at commit {self._fold.seq}; the next commit moves it aside"
+        return [Problem("document_differs", name, line, same, f"{self._path} {state}")]
 
     def _difference(self) -> _Difference | None:
         data = _read(self._path)
-        # Somebody may have committed since the ledger was read, and have written the document since or not.
+        # Another process may have committed since the ledger was read, and may have written the document or not.
         for commit in read_commits(self._store, self._scope.stream(LEDGER), self._head):
             if data == render(self._fold.memory()):
                 return None

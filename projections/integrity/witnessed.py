@@ -1,7 +1,7 @@
-"""Witnessed heads: what was put down of the heads of two streams outside of the log, and whether the log has them.
+"""Witnessed heads: heads of the streams that were stored outside of the log, and their check against the log.
 
-A witness is told heads while they are new. Recomputing the chain of a log, or cutting its end off, changes what the log
-says and not what the witness was told. A witness file has one JSON object a line:
+A witness receives heads while they are new. Recomputing the chain of a log, or cutting off its end, does not change
+what the witness has. A witness file has one JSON object per line:
 
     {"v":1,"user":"ada","agent":null,"stream":"users/ada/ledger","seq":7,"hash":"…","transcript":{"seq":12,"hash":"…"},"at":"…"}
 """
@@ -22,20 +22,27 @@ from backstory.projections.integrity.stream_check import Hashes, Problem, Stream
 __all__ = ["NOTE", "WITNESS", "Heads", "WitnessFile", "WitnessLine", "Witnessed", "judge"]
 
 WITNESS = "witness"
-"""What a problem of the witness itself names as its stream."""
+"""The stream that a problem of the witness names."""
 NOTE = "note"
-"""What a problem of a signed note itself names as its stream."""
+"""The stream that a problem of a signed note names."""
 
 _HASH_BYTES = 32
-_MOST_TOLD = 100
+_MOST_REPORTED = 100
 _MOST_SEQ = 2**63 - 1
 
 
 class WitnessLine(msgspec.Struct, frozen=True):
-    """One line of a witness: the heads of a scope's streams at a time.
+    """One line of a witness: the heads of a scope's streams.
 
-    `stream` is the ledger's, and `seq` and `hash` are its head; `transcript` is the head of the other stream, or null
-    where nothing was recorded there. `at` is when the line was made.
+    Attributes:
+        v: the version of the format.
+        user: the scope's user.
+        agent: the scope's agent.
+        stream: the name of the ledger.
+        seq: the seq of its head.
+        hash: the hash of its head.
+        transcript: the head of the transcript, or null where nothing was recorded.
+        at: when the line was made.
     """
 
     v: int
@@ -49,13 +56,13 @@ class WitnessLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, scope: Scope, ledger: Head, transcript: Head, at: str) -> WitnessLine:
-        """Make the line of a scope's heads."""
-        said = transcript if transcript.seq else None
-        return cls(1, scope.user, scope.agent, scope.stream(LEDGER), ledger.seq, ledger.hash, said, at)
+        """Return the line of a scope's heads."""
+        head = transcript if transcript.seq else None
+        return cls(1, scope.user, scope.agent, scope.stream(LEDGER), ledger.seq, ledger.hash, head, at)
 
 
 class Heads:
-    """Heads and where each was put down, side by side, for there may be a million."""
+    """Heads and their line numbers, in compact arrays."""
 
     def __init__(self) -> None:
         self._seqs = array("Q")
@@ -79,7 +86,7 @@ class Heads:
         )
 
     def add(self, head: Head, place: int = 0) -> bool:
-        """Keep a head and the line it stands in; False where it cannot be one."""
+        """Add a head with its line number; return False where it is not valid."""
         try:
             raw = bytes.fromhex(head.hash)
         except ValueError:
@@ -93,9 +100,14 @@ class Heads:
 
 
 class Witnessed(msgspec.Struct, frozen=True):
-    """What a witness has of one scope.
+    """The heads that a witness has of one scope.
 
-    `where` names the witness. `problems` say what of it cannot be read, `notes` what is worth knowing and no fault.
+    Attributes:
+        where: the name of the witness.
+        ledger: the heads of the ledger.
+        transcript: the heads of the transcript.
+        problems: lines or files that cannot be read.
+        notes: information that is not a fault.
     """
 
     where: str
@@ -106,14 +118,14 @@ class Witnessed(msgspec.Struct, frozen=True):
 
 
 def judge(heads: Heads, where: str, check: StreamCheck) -> list[Problem]:
-    """Return a problem for each head that a stream does not have; of very many the first ones."""
+    """Return a problem for each head that a stream does not have, for at most a hundred of them."""
     missing = [(head, place) for head, place in heads if not _has(check.hashes, head)]
     problems = [
-        Problem("head_not_found", check.stream, 0, 0, _told(head, place, where, check))
-        for head, place in missing[:_MOST_TOLD]
+        Problem("head_not_found", check.stream, 0, 0, _missing(head, place, where, check))
+        for head, place in missing[:_MOST_REPORTED]
     ]
-    if len(missing) > _MOST_TOLD:
-        more = f"{problems[-1].message}; {len(missing) - _MOST_TOLD} more witnessed commits are not there"
+    if len(missing) > _MOST_REPORTED:
+        more = f"{problems[-1].message}; {len(missing) - _MOST_REPORTED} more witnessed commits are missing"
         problems[-1] = msgspec.structs.replace(problems[-1], message=more)
     return problems
 
@@ -122,17 +134,17 @@ def _has(hashes: Hashes, head: Head) -> bool:
     return head == EMPTY if head.seq == 0 else hashes.get(head.seq) == head.hash
 
 
-def _told(head: Head, place: int, where: str, check: StreamCheck) -> str:
+def _missing(head: Head, place: int, where: str, check: StreamCheck) -> str:
     line = f", line {place}" if place else ""
     if head.seq > check.head.seq:
-        what = f"the log ends at commit {check.head.seq}: its tail was cut off, or it is another log"
+        what = f"the log ends at commit {check.head.seq}: its end was cut off, or it is another log"
     else:
-        what = "the log has another commit there: it was written anew, or it is another log"
+        what = "the log has another commit there: it was rewritten, or it is another log"
     return f"commit {head.seq} with hash {head.hash} was witnessed ({where}{line}), and {what}"
 
 
 class _Parsed(msgspec.Struct):
-    """What a whole file says."""
+    """The contents of a witness file."""
 
     scopes: dict[Scope, tuple[Heads, Heads]]
     problems: list[str]
@@ -143,7 +155,7 @@ _line = msgspec.json.Decoder(WitnessLine)
 
 
 class WitnessFile:
-    """A witness that is a file; it is read whole, and again where it has changed since."""
+    """A witness file; read as a whole, and again after a change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,22 +163,22 @@ class WitnessFile:
         self._parsed = _Parsed({}, [], [])
 
     def read(self, scope: Scope, sent: Head | None) -> Witnessed:
-        """Return what it has of a scope; `sent` is the last head of its ledger that it was given, if any was."""
+        """Return the heads of a scope; `sent` is the last head of its ledger that was sent to the file, if any."""
         try:
             self._refresh()
         except FileNotFoundError:
-            missing = f"{self.path} is not there"
+            missing = f"{self.path} does not exist"
             if sent is None:
                 return Witnessed(str(self.path), Heads(), Heads(), (), (f"{missing}: nothing was witnessed yet",))
-            lost = f"{missing}, and it was given commit {sent.seq}: it was lost, or its disk is not mounted"
+            lost = f"{missing}, but commit {sent.seq} was sent to it: it was lost, or its disk is not mounted"
             return Witnessed(str(self.path), Heads(), Heads(), (lost,))
         except OSError as error:
-            told = f"{self.path} cannot be read: {error.strerror or error}"
-            return Witnessed(str(self.path), Heads(), Heads(), (told,))
+            problem = f"{self.path} cannot be read: {error.strerror or error}"
+            return Witnessed(str(self.path), Heads(), Heads(), (problem,))
         ledger, transcript = self._parsed.scopes.get(scope, (Heads(), Heads()))
         problems = list(self._parsed.problems)
         if sent is not None and sent not in ledger:
-            problems.append(f"{self.path} was given commit {sent.seq} and does not have it: lines of it were lost")
+            problems.append(f"commit {sent.seq} was sent to {self.path}, which does not have it: lines were lost")
         return Witnessed(str(self.path), ledger, transcript, tuple(problems), tuple(self._parsed.notes))
 
     def _refresh(self) -> None:
@@ -186,22 +198,22 @@ class WitnessFile:
         try:
             line = _line.decode(data.removesuffix(b"\n"))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            # It was being written when the disk was full or the machine went down.
+            # A full disk or a power failure cuts a line short.
             if not data.endswith(b"\n") or "truncated" in str(error):
                 _add(parsed.notes, f"line {number} of {self.path} was cut short while it was written")
             else:
-                _add(parsed.problems, f"line {number} of {self.path} is not a line of a witness")
+                _add(parsed.problems, f"line {number} of {self.path} is not a witness line")
             return
         ledger, transcript = parsed.scopes.setdefault(Scope(line.user, line.agent), (Heads(), Heads()))
         kept = line.v == 1 and ledger.add(Head(line.seq, line.hash), number)
         if kept and line.transcript is not None:
             kept = transcript.add(line.transcript, number)
         if not kept:
-            _add(parsed.problems, f"line {number} of {self.path} names no head that this program can read")
+            _add(parsed.problems, f"line {number} of {self.path} has no head that this version can read")
 
 
-def _add(told: list[str], text: str) -> None:
-    if len(told) < _MOST_TOLD:
-        told.append(text)
-    elif len(told) == _MOST_TOLD:
-        told.append(f"{text}, and so may be lines after it")
+def _add(texts: list[str], text: str) -> None:
+    if len(texts) < _MOST_REPORTED:
+        texts.append(text)
+    elif len(texts) == _MOST_REPORTED:
+        texts.append(f"{text}, and perhaps later lines, too")

@@ -1,4 +1,4 @@
-"""What asking a model costs, and a cap on it."""
+"""Call budget: a model wrapper that counts calls and tokens and enforces a limit."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.learning.observing import usage_of
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["BudgetedModel", "SpentError"]
+__all__ = ["BudgetExceededError", "BudgetedModel"]
 
 
-class SpentError(BaseException):
-    """No more may be spent.
-
-    No failure of the model's, which whoever asks it would record or try again: like Ctrl-C, it ends the work.
-    """
+class BudgetExceededError(BaseException):
+    """The budget is used up; like KeyboardInterrupt it ends the run, because the updater retries model errors."""
 
 
 class BudgetedModel(Model):
-    """A model that counts its calls and tokens, failed calls included, and makes none that would exceed a cap.
+    """A model that counts its calls and tokens, failed calls included, and refuses calls that exceed a limit.
 
-    Tokens are as the server counts them, and estimated where it does not say: of a call that failed, those of the
-    prompt, which was sent all the same.
+    Tokens are counted by the server, or estimated where it reports none. A failed call counts the tokens of its prompt.
     """
 
     def __init__(self, model: Model, *, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -28,34 +24,34 @@ class BudgetedModel(Model):
         self._max_calls = max_calls
         self._max_tokens = max_tokens
         self.calls = self.tokens_in = self.tokens_out = 0
-        self.said = ""
-        """What the last call that failed said."""
+        self.last_error = ""
+        """The message of the last failed call."""
 
     @property
     def name(self) -> str:
-        """See `Model.name`."""
+        """The name of the wrapped model."""
         return self._model.name
 
     def ask(self, prompt: Prompt) -> Answer:
-        """Answer the prompt, once.
+        """Answer the prompt with one call.
 
         Raises:
-            SpentError: the calls are used up, or the prompt alone would exceed the tokens that are left.
+            BudgetExceededError: no calls are left, or the prompt alone exceeds the tokens that are left.
             ModelUnavailableError, ModelRejectedError: as the model.
         """
         size = estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
         if self._max_calls is not None and self.calls >= self._max_calls:
-            raise SpentError
+            raise BudgetExceededError
         if self._max_tokens is not None and self.tokens_in + self.tokens_out + size > self._max_tokens:
-            raise SpentError
+            raise BudgetExceededError
         self.calls += 1
         self.tokens_in += size
         try:
             answer = self._model.ask(prompt)
         except Exception as error:
-            self.said = str(error)
+            self.last_error = str(error)
             raise
-        # What is no answer is for whoever asked to refuse.
+        # The model caller rejects a result of another type.
         if isinstance(answer, Answer) and isinstance(answer.text, str):
             usage = usage_of(answer)
             self.tokens_in += 0 if usage.input is None else usage.input - size

@@ -1,4 +1,4 @@
-"""A history that might have been: each command decided again on another memory than the one it was decided on."""
+"""Counterfactual history: each command of a ledger, decided again on another memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = ["Counterfactual", "is_torn"]
 
 
 class _Targets:
-    """The commits that a later undo speaks of; what came of any other need not be kept."""
+    """The commits that a later revert or rollback refers to; only their outcomes are kept."""
 
     def __init__(self, commits: Iterable[Commit]) -> None:
         self.reverted: set[int] = set()
@@ -59,7 +59,7 @@ class _Targets:
 
 
 class _History:
-    """A history as far as it has been told: the ledger's own, or one that might have been."""
+    """A history up to some commit: the recorded one, or a counterfactual one."""
 
     def __init__(self, targets: _Targets, overrides: Mapping[str, PolicyValue]) -> None:
         self.fold = Fold(Memory())
@@ -69,7 +69,7 @@ class _History:
         self._memories: dict[int, Memory] = {0: Memory()}
 
     def command(self, commit: Commit) -> Command | None:
-        """Rebuild the command of a commit against this history; None where its recorded outcome stands."""
+        """Rebuild the command of a commit for this history; None where the recorded outcome applies."""
         command = self._command(commit)
         return command and msgspec.structs.replace(command, heat=commit.cause.heat)
 
@@ -101,8 +101,8 @@ class _History:
             case _:
                 return None
 
-    def take(self, commit: Commit, events: Sequence[Event]) -> None:
-        """Go on by one commit, which led to these events here."""
+    def advance(self, commit: Commit, events: Sequence[Event]) -> None:
+        """Advance by one commit, with the events it has in this history."""
         self.fold.advance(commit.seq, commit.at, commit.cause.kind, events)
         if commit.seq in self._targets.reverted:
             self._events[commit.seq] = tuple(events)
@@ -138,16 +138,16 @@ def _manual(commit: Commit) -> Command | None:
 
 
 class _Recorded(_History):
-    """The history as it stands in the ledger, by which it is told what an erasure has made undecidable."""
+    """The recorded history; finds the commits that cannot be decided again because of an erasure."""
 
     def __init__(self, targets: _Targets) -> None:
         super().__init__(targets, {})
         self._torn = False
 
-    def stands(self, commit: Commit) -> bool:
-        """Whether a commit's recorded outcome stands, since it, or what it was decided on, was erased.
+    def keeps_outcome(self, commit: Commit) -> bool:
+        """Whether a commit keeps its recorded outcome, because it, or what it was decided on, was erased.
 
-        Deciding it on what is left leads elsewhere then: a fact that took room, or said the same, is missing.
+        Deciding such a commit again gives other events: an erased fact no longer takes room or blocks a duplicate.
         """
         erased = is_torn(commit)
         self._torn = self._torn or erased
@@ -168,14 +168,14 @@ def is_torn(commit: Commit) -> bool:
 
 
 def _swept(fold: Fold, commit: Commit) -> list[Dropped]:
-    """Return the facts that may not stay together under the policy in force after a commit."""
+    """Return the facts that the policy in force after a commit removes."""
     return sweep(fold.facts.values(), Ranking(fold.policy, commit.at, commit.cause.heat), by_hand_too=False)
 
 
 class Counterfactual:
-    """A history that might have been, beside the recorded one; commits are put to it in order.
+    """A counterfactual history beside the recorded one; takes the ledger's commits in order.
 
-    `overrides` are in every policy of it. `memory` is what it has led to, `recorded` what the ledger has led to.
+    `overrides` apply to every policy of the history. `memory` is its memory so far, `recorded` the ledger's.
     """
 
     def __init__(self, commits: Iterable[Commit], overrides: Mapping[str, PolicyValue]) -> None:
@@ -187,19 +187,20 @@ class Counterfactual:
 
     @property
     def recorded(self) -> Memory:
-        """The memory of the ledger as far as it was put to this."""
+        """The recorded memory after the commits taken so far."""
         return self._recorded.fold.memory()
 
     def decide(self, commit: Commit) -> Sequence[Event]:
         """Decide the next commit's command again, on this history's memory.
 
-        Nothing comes of a command that is refused outright here; where the recorded outcome stands, what of it can
-        happen here does.
+        Returns:
+            Its events; none where the command is refused outright. Where the recorded outcome is kept, those of its
+            events that apply to this memory.
 
         Raises:
-            ConfigError: a policy of its time and the overrides do not go together.
+            ConfigError: the overrides contradict another value of a recorded policy.
         """
-        if self._recorded.stands(commit):
+        if self._recorded.keeps_outcome(commit):
             return self._carried_over(commit)
         command = self._history.command(commit)
         if command is None:
@@ -209,36 +210,35 @@ class Counterfactual:
         except RefusedError:
             return ()
 
-    def take(self, commit: Commit, events: Sequence[Event]) -> None:
-        """Go on by one commit, which led to these events here."""
-        self._recorded.take(commit, commit.events)
-        self._history.take(commit, events)
+    def advance(self, commit: Commit, events: Sequence[Event]) -> None:
+        """Advance by one commit, with the events it has in this history."""
+        self._recorded.advance(commit, commit.events)
+        self._history.advance(commit, events)
         self.memory = self._history.fold.memory()
 
     def _carried_over(self, commit: Commit) -> list[Event]:
-        """Return what of a recorded outcome can happen to another memory than the one it happened to, by its policy."""
+        """Return the recorded events that apply to this memory, and the removals that its policy then requires."""
         memory, recorded = self.memory, self._recorded.fold.facts
         fold = Fold(memory)
         events: list[Event] = []
-        for told in commit.events:
-            event, there = told, True
+        for recorded_event in commit.events:
+            event, applies = recorded_event, True
             match event:
                 case PolicyChanged():
                     event = self._overridden(event)
                 case FactAdded(fact=fact) if commit.cause.kind == "redaction":
-                    # Said again is what was there; where it was not there, it does not come by an erasure.
-                    there = fact.id in memory.facts or fact.id not in recorded
+                    # An erasure restates facts that exist; it must not add one that this history does not have.
+                    applies = fact.id in memory.facts or fact.id not in recorded
                 case FactRevised(after=fact):
-                    there = fact.id in fold.facts or fact.id not in recorded
+                    applies = fact.id in fold.facts or fact.id not in recorded
                 case _:
                     pass
-            if there:
+            if applies:
                 events.append(event)
                 fold.apply(event)
         dropped = _swept(fold, commit)
         if dropped:
-            # What was erased may have kept two facts apart: where the recorded memory, folded without it, breaks the
-            # recorded policy in the same way, this policy has no part in it.
+            # An erasure may leave facts that break the recorded policy, too. Those are not removed here.
             as_recorded = Fold(self._recorded.fold.memory())
             for event in commit.events:
                 as_recorded.apply(event)

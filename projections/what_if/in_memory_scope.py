@@ -1,4 +1,4 @@
-"""A scope for trying things out: what is committed to it goes into a memory, and nowhere else."""
+"""In-memory scope: a writer whose commits change a memory and are written nowhere."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ __all__ = ["InMemoryScope"]
 
 
 class InMemoryScope(Writer):
-    """A writer for whoever asks a model again about the turns of one recorded update; it writes nothing.
+    """A writer for asking a model again about the turns of one recorded update; writes nothing.
 
-    Whatever is committed is dated like the recorded commit and decided on the memory that the one before it led to;
-    together they stand in the recorded commit's place, so the memory's seq stays before it. `beside` are turns of the
-    thread that are not asked about and may be cited.
+    Every commit has the date of the recorded commit, and is decided on the memory that the commit before it left.
+    Together they replace the recorded commit, so the memory's seq stays before it.
+
+    Args:
+        writer: the scope's writer, which is only read.
+        memory: the memory before the recorded commit.
+        recorded: the recorded commit.
+        turns: the turns to ask about.
+        alignment: keeps the numbers of facts.
+        citable: other turns of the thread that may be cited.
     """
 
     def __init__(
@@ -35,52 +42,52 @@ class InMemoryScope(Writer):
         memory: Memory,
         recorded: Commit,
         turns: Sequence[Turn],
-        like: Alignment,
+        alignment: Alignment,
         *,
-        beside: Sequence[Turn] = (),
+        citable: Sequence[Turn] = (),
     ) -> None:
         super().__init__(writer.store, writer.scope, clock=writer.clock)
         self._recorded = recorded
-        self._like = like
+        self._alignment = alignment
         self._fold = Fold(memory)
         self._coverage = Coverage()
-        self._transcript = _of(recorded.cause.thread or "", turns, beside)
-        self.settled: list[tuple[LedgerEvent, ...]] = []
-        """What each commit led to."""
+        self._transcript = _transcript_of(recorded.cause.thread or "", turns, citable)
+        self.outcomes: list[tuple[LedgerEvent, ...]] = []
+        """The events of each commit."""
 
     @contextmanager
     def state(self, *, durable: bool = True) -> Iterator[State]:
-        """Lend out the memory as it would be, and the turns that stood when the recorded update was made."""
+        """Yield the memory so far, and the turns that stood when the recorded update was made."""
         del durable
         yield State(self._fold.memory(), self._coverage, self._transcript)
 
     def commit(self, command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
-        """Decide a command and take in what it leads to; the commit that is returned is in no chain."""
+        """Decide a command and apply its events; the returned commit belongs to no chain."""
         del at
         moment = self._recorded.at
         if isinstance(command, Extract):
-            candidates = self._like.settle(command.proposal.candidates)
+            candidates = self._alignment.align(command.proposal.candidates)
             proposal = msgspec.structs.replace(command.proposal, candidates=candidates)
             command = msgspec.structs.replace(command, proposal=proposal)
         command = msgspec.structs.replace(command, at=moment, heat=self._recorded.cause.heat)
         events = decide(self._fold.memory(), command)
         for event in events:
             self._fold.apply(event)
-        self.settled.append(events)
+        self.outcomes.append(events)
         commit = Commit(self._recorded.seq, moment, cause, events, EMPTY.hash, EMPTY.hash)
         self._coverage.apply(commit)
         return commit
 
 
-def _of(name: str, turns: Sequence[Turn], beside: Sequence[Turn]) -> Transcript:
-    """Make a transcript in which nothing stands but these turns, and those beside them, outside of their range."""
+def _transcript_of(name: str, turns: Sequence[Turn], citable: Sequence[Turn]) -> Transcript:
+    """Return a transcript of the turns, and of the citable turns outside of their range."""
     inside = range(turns[0].n, turns[-1].n + 1)
-    outside = [turn for turn in beside if turn.n not in inside]
+    outside = [turn for turn in citable if turn.n not in inside]
     transcript = Transcript()
     thread = transcript.threads.opened(name)
-    there = {turn.n: turn for turn in (*turns, *outside)}
-    for n in range(1, max(there) + 1):
-        thread.turns.append(there.get(n))
+    by_number = {turn.n: turn for turn in (*turns, *outside)}
+    for n in range(1, max(by_number) + 1):
+        thread.turns.append(by_number.get(n))
         thread.seqs.append(1)
         thread.recorded_at.append(turns[-1].at)
     return transcript

@@ -1,7 +1,7 @@
-"""What another model, or another prompt, would have learned: the recorded words are put to it again, in memory only.
+"""Reextraction: asks another model, or with another prompt, about the recorded turns again; writes nothing.
 
-Every recorded update is asked again on the memory that the new answers have led to so far; all other commits are
-decided again, as for what-if. What cannot be asked again keeps its recorded answer.
+Each recorded update is asked again on the memory that the new answers have produced so far. All other commits are
+decided again, as in what-if. An update that cannot be asked again keeps its recorded answer.
 """
 
 from __future__ import annotations
@@ -29,18 +29,26 @@ from backstory.ledger.learning.updater import Job, Updater
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.what_if.alignment import Alignment
-from backstory.projections.what_if.call_budget import SpentError
+from backstory.projections.what_if.call_budget import BudgetExceededError
 from backstory.projections.what_if.counterfactual import Counterfactual, is_torn
 from backstory.projections.what_if.in_memory_scope import InMemoryScope
 
-__all__ = ["Again", "Ledger", "Models", "Past", "Tally", "ask_again"]
+__all__ = ["Models", "RecordedLedger", "RecordedTurns", "Rerun", "UpdateCounts", "ask_again"]
 
 
-class Tally(msgspec.Struct, frozen=True):
-    """What updates cost and came to; `facts` are those in memory at the end.
+class UpdateCounts(msgspec.Struct, frozen=True):
+    """The cost and the results of a series of updates.
 
-    `refused` counts candidates by rule, `failures` the updates that failed by reason. Tokens count as the server did;
-    where it did not say there are none, or for what is asked again an estimate.
+    Attributes:
+        calls: the calls of a model.
+        tokens_in: tokens of the prompts, as the server reports them; an estimate for new calls without a report.
+        tokens_out: tokens of the answers, likewise.
+        updates: the updates.
+        failed: the updates that failed.
+        accepted: the accepted candidates.
+        refused: the refused candidates by rule.
+        facts: the facts in memory at the end.
+        failures: the failed updates by reason.
     """
 
     calls: int
@@ -54,8 +62,8 @@ class Tally(msgspec.Struct, frozen=True):
     failures: dict[str, int] = {}
 
 
-class Past:
-    """What stood in a transcript when an update was made, whatever was edited since."""
+class RecordedTurns:
+    """The turns of a transcript as they stood when an update was made, before later edits."""
 
     def __init__(
         self, turns: Callable[[str, TurnRange], Sequence[Turn]], transcript: Callable[[], Iterable[Commit]]
@@ -63,10 +71,10 @@ class Past:
         self._turns = turns
         self._transcript = transcript
         self._changes: dict[tuple[str | None, int], list[tuple[int, bool]]] | None = None
-        """By thread and ordinal: in which commits a turn ceased to stand (False), or came back (True)."""
+        """By thread and ordinal: the commits that superseded a turn (False) or restored it (True)."""
 
     def turns(self, cause: Cause, turns: TurnRange) -> list[Turn] | None:
-        """Return the turns of an update that stood then; None where one of them was erased."""
+        """Return the turns of an update that stood when it was made; None where one of them was erased."""
         thread, pin = cause.thread or "", cause.transcript
         kept = {turn.n: turn for turn in self._turns(thread, turns)}
         found = []
@@ -79,12 +87,12 @@ class Past:
         return found
 
     def citable(self, cause: Cause, kept: Iterable[tuple[Turn, int]]) -> list[Turn]:
-        """Return those of a thread's turns, given with the seqs that recorded them, that stood at an update."""
+        """Return the turns of a thread that stood when an update was made; `kept` pairs each with its commit's seq."""
         thread, pin = cause.thread or "", cause.transcript
         return [turn for turn, seq in kept if (pin is None or seq <= pin.seq) and self._stood(thread, turn.n, pin)]
 
     def _stood(self, thread: str, n: int, pin: Head | None) -> bool:
-        """Whether a turn stood at a moment of the transcript, or stands now: it may be superseded, and restored."""
+        """Whether a turn stood at a head of the transcript, or stands now, where `pin` is None."""
         if self._changes is None:
             self._changes = {}
             for commit in self._transcript():
@@ -96,48 +104,53 @@ class Past:
         return next((stands for seq, stands in reversed(changes) if pin is None or seq <= pin.seq), True)
 
 
-class Again(msgspec.Struct, frozen=True):
-    """Both memories as of the last commit that was reached, and what the updates of the threads asked came to in each.
+class Rerun(msgspec.Struct, frozen=True):
+    """The result of a reextraction.
 
-    `erased` and `unanswered` are the updates that keep their recorded answer: words or outcomes of theirs were erased,
-    or there was no reply for them; they are in neither tally.
+    Attributes:
+        recorded: the recorded memory after the last commit reached.
+        would_be: the memory that the new answers lead to.
+        complete: whether every commit was reached.
+        then: the counts of the recorded updates.
+        now: the counts of the new updates.
+        erased: the updates that keep their recorded answer because content was erased; in neither count.
+        unanswered: the updates that keep their recorded answer because there was no reply; in neither count.
+        last_error: the message of the last new update that failed.
     """
 
     recorded: Memory
     would_be: Memory
     complete: bool
-    then: Tally
-    now: Tally
+    then: UpdateCounts
+    now: UpdateCounts
     erased: tuple[int, ...]
     unanswered: tuple[int, ...]
-    said: str = ""
-    """What the last update that failed here said."""
+    last_error: str = ""
 
 
-class Ledger(msgspec.Struct, frozen=True):
-    """What was recorded: the commits, which are walked twice, the words, and the scope's writer, which is only read."""
+class RecordedLedger(msgspec.Struct, frozen=True):
+    """The input of a reextraction; the commits are iterated twice, and the writer is only read."""
 
     commits: Iterable[Commit]
-    past: Past
+    turns: RecordedTurns
     writer: Writer
 
 
 Models = Callable[[str], Model | None]
-"""Says who is asked about an update of a thread; None where nobody is, and the recorded answer stands."""
+"""Returns the model to ask about an update of a thread, or None to keep the recorded answer."""
 
 
-class _Count:
-    """A tally under way."""
+class _CountsBuilder:
+    """Counts while a reextraction runs."""
 
     def __init__(self) -> None:
         self.calls = self.tokens_in = self.tokens_out = self.updates = self.failed = self.accepted = 0
         self.refused: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
-        self.said = ""
-        """What the last failure said."""
+        self.last_error = ""
 
     def add(self, events: Iterable[Event]) -> None:
-        """Count what one update came to."""
+        """Count the events of one update."""
         self.updates += 1
         for event in events:
             if isinstance(event, CandidateRejected):
@@ -145,100 +158,99 @@ class _Count:
             elif isinstance(event, UpdateFailed):
                 self.failed += 1
                 self.failures[event.reason] += 1
-                self.said = event.detail
+                self.last_error = event.detail
             elif getattr(event, "place", None) is not None:
                 self.accepted += 1
 
-    def tally(self, memory: Memory) -> Tally:
+    def counts(self, memory: Memory) -> UpdateCounts:
         refused = dict(sorted(self.refused.items()))
         counts = (self.calls, self.tokens_in, self.tokens_out, self.updates, self.failed, self.accepted)
-        return Tally(*counts, refused, len(memory.facts), dict(sorted(self.failures.items())))
+        return UpdateCounts(*counts, refused, len(memory.facts), dict(sorted(self.failures.items())))
 
 
-class _Rerun:
-    def __init__(self, ledger: Ledger, updater: Updater, models: Models, thread: str | None) -> None:
+class _Run:
+    def __init__(self, ledger: RecordedLedger, updater: Updater, models: Models, thread: str | None) -> None:
         self._ledger = ledger
         self._updater = updater
         self._models = models
         self._thread = thread
         self._history = Counterfactual(ledger.commits, {})
         self._learned: defaultdict[str, set[int]] = defaultdict(set)
-        """Turns that were learned from here: where an update failed and was tried again, once is enough."""
+        """The turns already learned from, by thread; a retry of a failed update does not ask about them again."""
         self._attempts: dict[tuple[str, TurnRange], int] = {}
-        self._then, self._now = _Count(), _Count()
+        self._then, self._now = _CountsBuilder(), _CountsBuilder()
         self._erased: list[int] = []
         self._unanswered: list[int] = []
 
-    def run(self, progress: Callable[[int], None] | None) -> Again:
+    def run(self, progress: Callable[[int], None] | None) -> Rerun:
         complete = True
         for commit in self._ledger.commits:
             events = self._outcome(commit)
             if events is None:
                 complete = False
                 break
-            self._history.take(commit, events)
+            self._history.advance(commit, events)
             if progress is not None:
                 progress(commit.seq)
         recorded, would_be = self._history.recorded, self._history.memory
-        then, now = self._then.tally(recorded), self._now.tally(would_be)
-        return Again(
-            recorded, would_be, complete, then, now, tuple(self._erased), tuple(self._unanswered), self._now.said
-        )
+        then, now = self._then.counts(recorded), self._now.counts(would_be)
+        erased, unanswered = tuple(self._erased), tuple(self._unanswered)
+        return Rerun(recorded, would_be, complete, then, now, erased, unanswered, self._now.last_error)
 
     def _outcome(self, commit: Commit) -> Sequence[Event] | None:
-        """Return what a commit leads to here; None where it would have to be asked, and no more may be spent."""
+        """Return the events of a commit in this history; None where the budget does not allow to ask about it."""
         cause = commit.cause
         if cause.kind != "extraction" or self._thread not in (None, cause.thread):
             return self._history.decide(commit)
         failure = next((event for event in commit.events if isinstance(event, UpdateFailed)), None)
         turns = cause.turns if failure is None else failure.turns
-        told = None if turns is None or is_torn(commit) else self._ledger.past.turns(cause, turns)
-        # What an erasure made of an answer under way stands like any other erasure.
-        if told is None and (failure is not None or turns is not None):
+        stood = None if turns is None or is_torn(commit) else self._ledger.turns.turns(cause, turns)
+        # Without turns and without a failure the answer came too late: that commit is decided again below.
+        if stood is None and (failure is not None or turns is not None):
             self._erased.append(commit.seq)
             return self._history.decide(commit)
-        # An answer that came too late covered nothing; its turns were asked about once more.
-        left = [turn for turn in told or () if turn.n not in self._learned[cause.thread or ""]]
+        # An answer that came too late covered nothing, and a later update asked about its turns again.
+        left = [turn for turn in stood or () if turn.n not in self._learned[cause.thread or ""]]
         model = self._models(cause.thread or "") if left else None
         if left and model is None:
             self._unanswered.append(commit.seq)
             return self._history.decide(commit)
         try:
-            events = self._history.decide(commit) if told is None else self._asked(commit, left, model)
-        except SpentError:
+            events = self._history.decide(commit) if stood is None else self._ask(commit, left, model)
+        except BudgetExceededError:
             return None
         self._count_recorded(commit, failure)
         return events
 
-    def _asked(self, commit: Commit, turns: Sequence[Turn], model: Model | None) -> Sequence[Event]:
+    def _ask(self, commit: Commit, turns: Sequence[Turn], model: Model | None) -> Sequence[Event]:
         """Ask about the turns of an update, in portions where they are too many for one prompt.
 
         Raises:
-            SpentError: no more may be spent, or the program is shutting down.
+            BudgetExceededError: the budget is used up, or the program is shutting down.
         """
         if model is None:
             return ()
         memory, thread = self._history.memory, commit.cause.thread or ""
-        like = Alignment(candidates_of(commit.events))
-        beside = self._citable(commit.cause) if isinstance(model, RecordedReply) else ()
-        in_memory = InMemoryScope(self._ledger.writer, memory, commit, turns, like, beside=beside)
-        # As if tried before: the recorded update found its last turns worth asking about, too.
+        alignment = Alignment(candidates_of(commit.events))
+        citable = self._citable(commit.cause) if isinstance(model, RecordedReply) else ()
+        in_memory = InMemoryScope(self._ledger.writer, memory, commit, turns, alignment, citable=citable)
+        # `attempts=1`: the updater must not leave the last turns for a later update.
         job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, asked_at=commit.at)
         for outcome in self._updater.run(in_memory, job, model):
             if outcome.commit is None:
-                raise SpentError
+                raise BudgetExceededError
             if (done := outcome.commit.cause.turns) is not None:
                 self._learned[thread].update(range(done.first, done.last + 1))
-        for settled in in_memory.settled:
-            self._now.add(settled)
-        return [event for settled in in_memory.settled for event in settled]
+        for events in in_memory.outcomes:
+            self._now.add(events)
+        return [event for events in in_memory.outcomes for event in events]
 
     def _citable(self, cause: Cause) -> Sequence[Turn]:
-        """Return what a recorded reply may cite beside the turns that it answers for."""
+        """Return the turns that a recorded reply may cite besides its own."""
         with self._ledger.writer.reader.state() as state:
             known = state.transcript.threads.get(cause.thread or "") or Thread(cause.thread or "")
             kept = [(turn, seq) for turn, seq in zip(known.turns, known.seqs, strict=True) if turn is not None]
-        return self._ledger.past.citable(cause, kept)
+        return self._ledger.turns.citable(cause, kept)
 
     def _count_recorded(self, commit: Commit, failure: UpdateFailed | None) -> None:
         cause, then = commit.cause, self._then
@@ -246,31 +258,40 @@ class _Rerun:
         then.tokens_in += cause.tokens_in or 0
         then.tokens_out += cause.tokens_out or 0
         if cause.prompt is None:
-            return  # a recorded reply: nobody was called
+            return  # a recorded reply, without a call
         if failure is None or failure.turns is None:
             then.calls += 1
             return
-        # Attempts go on counting where parked turns are tried again.
+        # `attempts` goes on counting where parked turns are retried.
         run = (cause.thread or "", failure.turns)
         then.calls += max(1, failure.attempts - self._attempts.get(run, 0))
         self._attempts[run] = failure.attempts
 
 
 def ask_again(
-    ledger: Ledger,
+    ledger: RecordedLedger,
     updater: Updater,
     models: Models,
     *,
     thread: str | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Again:
-    """Put every recorded update to a model again, those of one thread with `thread`, and decide all else again.
+) -> Rerun:
+    """Ask a model about every recorded update again, and decide all other commits again.
 
-    An update that failed is asked again as well; where it was tried again later, that finds its turns learned from. A
-    fact that is told in the same words keeps its id; one that the ledger does not have gets an id that is in no ledger.
-    It stops before the commit at which a model raises SpentError; `progress` is told each seq.
+    A failed update is asked again as well; its recorded retry then finds the turns learned from. A fact with the same
+    text keeps its id; a new fact gets an id that is in no ledger.
+
+    Args:
+        ledger: the recorded history.
+        updater: asks the model.
+        models: the model for each thread.
+        thread: ask only about the updates of this thread.
+        progress: called with each seq.
+
+    Returns:
+        The result up to the commit at which a model raises BudgetExceededError.
 
     Raises:
         ConfigError: as `Updater.run`.
     """
-    return _Rerun(ledger, updater, models, thread).run(progress)
+    return _Run(ledger, updater, models, thread).run(progress)

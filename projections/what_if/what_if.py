@@ -1,4 +1,4 @@
-"""What if another policy had been in force: the whole history decided again; nothing is written."""
+"""What-if: decides the whole history again under another policy; writes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WEIGHTS = {"eviction_confidence_weight", "eviction_confirmation_weight", "evict
 
 
 class WhatIfRun:
-    """A ledger as far as one of its commits, to be walked as often as need be without keeping it."""
+    """The commits of a ledger up to a seq; each iteration reads them from the log."""
 
     def __init__(self, store: EventStore, stream: str, until: int) -> None:
         self._store = store
@@ -32,12 +32,12 @@ class WhatIfRun:
 
 
 def overrides_for(changes: Mapping[str, PolicyValue], policy: Policy) -> dict[str, PolicyValue]:
-    """Return what has to be changed in every policy of a history so that these changes of `policy` hold in it.
+    """Return the values to override in every policy of a history so that `changes` of `policy` apply to it.
 
-    The weights of the hybrid ranking come to 1 only together: where one is given, the others are those of `policy`.
+    The weights of the hybrid ranking add up to 1: where one is given, the others are those of `policy`.
 
     Raises:
-        ConfigError: a value outside its range.
+        ConfigError: a value is outside its range.
     """
     changed = check_policy(msgspec.structs.replace(policy, **changes))
     weights = _WEIGHTS if _WEIGHTS & changes.keys() else set()
@@ -50,24 +50,31 @@ def decide_again(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Memory:
-    """Decide every commit's command again, with `overrides` in every policy, and return the memory it leads to.
+    """Decide every commit's command again, with `overrides` in every policy.
 
-    It is the memory of a ledger that had these policies from the start, was asked the same and got the same answers,
-    as long as nothing that was committed would have been refused outright there: an undo that conflicts without force,
-    the removal of a fact that the other policy kept out, a policy too small for the facts entered by hand. Such a
-    command changes nothing here and keeps its number; there it would be no commit, and later facts bear other numbers.
-    An answer refers to what the model was shown and asked to review then, an eviction counts the uses recorded then.
+    The result is the memory of a ledger that had these policies from the start and got the same commands and answers.
+    It differs from such a ledger where a command would have been refused outright: an undo with conflicts and without
+    force, the removal of a fact that the other policy kept out, a policy too small for the facts entered by hand. Such
+    a command changes nothing here, but keeps its seq, so later facts have other ids than in such a ledger. Answers
+    refer to the facts that the model was shown, and evictions count the recorded uses.
 
-    What was erased cannot be decided again, nor what was decided on it; there the recorded outcome stands. `commits`
-    is walked twice; `progress` is told each seq.
+    Erased content, and commits decided on it, cannot be decided again: they keep their recorded outcome.
+
+    Args:
+        commits: the ledger's commits; iterated twice.
+        overrides: values for every policy.
+        progress: called with each seq.
+
+    Returns:
+        The memory at the end.
 
     Raises:
-        ConfigError: an override is outside its range, or does not go with another value of its time.
+        ConfigError: an override is outside its range, or contradicts another value of a recorded policy.
     """
-    walk = list(commits) if isinstance(commits, Iterator) else commits
-    history = Counterfactual(walk, overrides)
-    for commit in walk:
-        history.take(commit, history.decide(commit))
+    history_commits = list(commits) if isinstance(commits, Iterator) else commits
+    history = Counterfactual(history_commits, overrides)
+    for commit in history_commits:
+        history.advance(commit, history.decide(commit))
         if progress is not None:
             progress(commit.seq)
     return history.memory

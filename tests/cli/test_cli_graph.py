@@ -120,7 +120,7 @@ def test_it_is_narrowed_as_the_log_is(story: Cli) -> None:
     assert updates("--thread", "t2") == [2, 3]
     assert "no fact" in story.error("graph", "--fact", "fact_9", code=1)
     assert "no thread" in story.error("graph", "--thread", "t9", code=1)
-    assert "neither" in story.error("graph", "--since", "soon", code=2)
+    assert "commit number" in story.error("graph", "--since", "soon", code=2)
     told = story.run("graph", "--limit", "1").stdout
     assert "left out: 2 updates, 1 fact; a higher --limit shows more" in told
 

@@ -183,11 +183,11 @@ def test_the_pages_say_what_a_review_did(upkeep: Cli) -> None:
     assert lines[1:4] == ["2 merged into 1", "1 out of date, 1 confirmed, 1 extended", "+4 facts"]
     told = upkeep.run("diff", "2", "3").stdout
     for part in (
-        "~ User likes tea: to be looked at again after 551 days; it had no lifetime of its own",
+        "~ User likes tea: lifetime none -> 551 days",
         "~ User likes rain: confirmed once",
     ):
         assert part in told
-    assert "~ User likes tea: without a lifetime of its own, instead of 551 days" in upkeep.run("diff", "3", "2").stdout
+    assert "~ User likes tea: lifetime 551 days -> none" in upkeep.run("diff", "3", "2").stdout
     page = upkeep.run("why", "fact_2_0").stdout
     assert "removed after review  extraction: moved away" in page
     assert "Removed with commit 3" in page

@@ -67,7 +67,7 @@ def test_reextract_names_a_folder_of_templates(story: Cli, model: Model) -> None
     story.json("reextract", "--prompts", folder)
     assert len(asked) == 2
     assert all(prompt.startswith("Answer like a pirate.") for prompt in asked)
-    assert "is not there" in story.error("reextract", "--prompts", folder / "none", code=2)
+    assert "does not exist" in story.error("reextract", "--prompts", folder / "none", code=2)
 
 
 def test_reextract_without_a_model_or_with_both_says_so(story: Cli) -> None:

@@ -22,7 +22,7 @@ from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.excerpt import cut_to
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.prompt import Frame, Question, build_prompt
+from backstory.ledger.extraction.prompt import PromptBuilder, Question, build_prompt
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import NAMES, load_templates
 from backstory.ledger.text.tokens import estimate_tokens
@@ -351,7 +351,7 @@ def full_memory(policy: Policy) -> Memory:
 def test_no_prompt_is_longer_than_its_bound(bound, content):
     policy = Policy(staleness_age_days=30, consolidation_enabled=True, consolidation_max_groups_per_cycle=9)
     turns = [turn(n, content, "assistant" if n % 2 == 0 else "user", name='"' * 500) for n in range(1, 301)]
-    frame = Frame(full_memory(policy), "记" * 500, at=AT, max_tokens=bound)
+    frame = PromptBuilder(full_memory(policy), "记" * 500, at=AT, max_tokens=bound)
     portion = frame.first_of(turns)
     put = frame.question(portion, SIGNALS)
     assert 0 < len(portion) <= len(turns)
@@ -365,10 +365,10 @@ def test_no_prompt_is_longer_than_its_bound(bound, content):
 
 def test_memory_takes_half_of_what_the_templates_leave_at_most():
     bound = 8_000
-    frame = Frame(full_memory(Policy()), "t", at=AT, max_tokens=bound)
+    frame = PromptBuilder(full_memory(Policy()), "t", at=AT, max_tokens=bound)
     assert frame.room >= (bound - load_templates().size) // 2 - 50
     # And no more than it needs.
-    assert Frame(Memory(), "t", at=AT, max_tokens=bound).room > frame.room + 2_000
+    assert PromptBuilder(Memory(), "t", at=AT, max_tokens=bound).room > frame.room + 2_000
 
 
 def test_a_memory_that_fits_is_shown_whole():

@@ -290,7 +290,7 @@ def test_patterns_are_read_once_and_again_when_a_file_changes(tmp_path):
         ("goal.toml", "mine = ['x{99999999999}']", ("goal.toml", "entry 1 of mine")),
         ("goal.toml", "unless = ['x*']", ("goal.toml", "entry 1 of unless", "every message")),
         ("goal.toml", "mine = [1]", ("goal.toml", "entry 1 of mine", "int")),
-        ("goal.toml", "mine = 'x'", ("goal.toml", "mine is str", "list")),
+        ("goal.toml", "mine = 'x'", ("goal.toml", "mine must be a list", "got str")),
         ("goal.toml", "mine = [", ("goal.toml", "cannot be read")),
         ("gaol.toml", "mine = ['x']", ("gaol.toml", "goal.toml", "rename")),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backstory.ledger.core.errors import ConfigError, ReplyError
 from backstory.ledger.core.events import Section, Turn
 from backstory.ledger.extraction import templates
-from backstory.ledger.extraction.summary_prompt import SummaryFrame, cut_at_sentence, read_summary
+from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder, cut_at_sentence, read_summary
 from backstory.ledger.extraction.templates import SUMMARY_NAMES, load_summary_templates, load_templates
 from backstory.ledger.text.tokens import estimate_tokens
 
@@ -25,8 +25,8 @@ def turn(n: int, content: str, role: str = "user") -> Turn:
     return Turn(n=n, id=f"t{n}", role=role, content=content, at=AT.format(min(n, 9)))
 
 
-def frame(folder: Path | None = None, *, thread: str = "t", max_tokens: int = 24_000) -> SummaryFrame:
-    return SummaryFrame(thread, chars=800, folder=folder, max_tokens=max_tokens)
+def frame(folder: Path | None = None, *, thread: str = "t", max_tokens: int = 24_000) -> SummaryPromptBuilder:
+    return SummaryPromptBuilder(thread, chars=800, folder=folder, max_tokens=max_tokens)
 
 
 def size(prompt) -> int:

@@ -134,8 +134,8 @@ def test_what_was_written_here_last_is_known_without_a_replay(path: Path) -> Non
     file = DocumentFile(path, replay)
     for text in ("runs", "walks", "swims"):
         file.write(render(memory(text)))
-        assert file.judged(render(memory(text)))
-        assert not file.judged(render(memory("sleeps")))
+        assert file.is_current_or_edited(render(memory(text)))
+        assert not file.is_current_or_edited(render(memory("sleeps")))
 
 
 def test_an_edited_file_is_judged_once(path: Path) -> None:
@@ -147,7 +147,7 @@ def test_an_edited_file_is_judged_once(path: Path) -> None:
 
     path.write_bytes(render(memory("edited")))
     file = DocumentFile(path, replay)
-    assert file.judged(render(memory("runs")))
+    assert file.is_current_or_edited(render(memory("runs")))
     file.write(render(memory("runs")))
     assert asked == [AT]
 
@@ -258,7 +258,7 @@ def test_the_commit_stands_where_the_document_cannot_be_written(
     memory = open_home(tmp_path).memory()
     assert memory.add_fact("runs").commit == 2
     assert memory.flush() is False
-    assert "the log of global" in caplog.text
+    assert "the index of global" in caplog.text
     (tmp_path / "memory.json").rmdir()
     memory.add_fact("walks")
     assert memory.flush() is True

@@ -76,7 +76,7 @@ def test_a_forged_log_passes_alone_and_is_found_by_the_witness_file(
     told = found.problems[0].message
     assert str(kept.witness) in told
     assert "line " in told
-    assert "written anew" in told
+    assert "rewritten" in told
 
 
 def test_what_was_witnessed_before_the_forged_commit_is_not_told(kept: Kept) -> None:
@@ -105,7 +105,7 @@ def test_a_log_that_was_cut_back_is_found_by_both(kept: Kept, stream: str) -> No
     by_witness, by_note = kept.verify(), kept.verify(witnessed=False, note=kept.note.note, key=KEYS.public)
     for found in (by_witness, by_note):
         assert set(kinds(found)) == {("head_not_found", stream)}
-        assert "its tail was cut off" in found.problems[-1].message
+        assert "its end was cut off" in found.problems[-1].message
 
 
 def test_a_log_that_is_gone_is_found(kept: Kept) -> None:
@@ -148,7 +148,7 @@ def test_a_witness_file_that_was_exchanged_is_told(kept: Kept) -> None:
     kept.witness.write_bytes(first)
     found = kept.verify()
     assert kinds(found) == [("witness_unreadable", "witness")]
-    assert "lines of it were lost" in found.problems[0].message
+    assert "lines were lost" in found.problems[0].message
 
 
 def test_a_witness_file_that_cannot_be_read_is_told(kept: Kept) -> None:
@@ -163,7 +163,7 @@ def test_a_witness_file_that_was_never_written_is_noted(tmp_path: Path) -> None:
     with open_home(tmp_path / "home", witness=str(tmp_path / "heads.jsonl")) as bs:
         found = bs.memory(USER).verify()
     assert (found.ok, found.problems) == (True, ())
-    assert "is not there: nothing was witnessed yet" in found.notes[0]
+    assert "does not exist: nothing was witnessed yet" in found.notes[0]
 
 
 @pytest.mark.parametrize("torn", [b'{"v":1,"user":"ad', b'{"v":1,"us'])

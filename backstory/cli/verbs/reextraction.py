@@ -11,7 +11,7 @@ from backstory.cli.session import progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
-    from backstory.projections.what_if.reextract import Tally
+    from backstory.projections.what_if.reextract import UpdateCounts
     from backstory.results import Reextracted
 
 __all__ = ["reextract"]
@@ -76,7 +76,7 @@ def _comparison(page: Page, found: Reextracted) -> None:
     page.line(f"There would be {counted(found.facts, 'fact')}. Nothing was written.")
 
 
-def _rows(recorded: Tally, again: Tally) -> Iterator[tuple[str, str, str]]:
+def _rows(recorded: UpdateCounts, again: UpdateCounts) -> Iterator[tuple[str, str, str]]:
     names = ("calls", "tokens_in", "tokens_out", "updates", "failed", "accepted")
     for name in names:
         yield name.replace("_", " "), f"{getattr(recorded, name):,}", f"{getattr(again, name):,}"
