@@ -84,7 +84,7 @@ def _sharing(walk: LedgerWalk, target: ErasureTarget, said: Said) -> Iterator[Sh
     lineage = target.lineage
     staying = [fact for fact in target.memory.in_order() if target.stays(fact.id)]
     for fact in staying:
-        if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
+        if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.origins(fact))):
             yield Sharing("fact", fact.id, fact.content)
     gone = {slot.fact for slot in walk.slots}
     named = gone.union(fact.id for fact in staying)

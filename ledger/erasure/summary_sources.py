@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Section, SummaryUpdated
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 
 __all__ = ["SummarySources"]
 
@@ -28,7 +28,7 @@ class SummarySources:
             if isinstance(event, SummaryUpdated) and event.after == Section()
         }
         if taken:
-            self._parts[Summed(cause.thread, cause.level, cause.summarized).section] = taken
+            self._parts[SummaryKey(cause.thread, cause.level, cause.summarized).section] = taken
 
     def again(self, live: Iterable[str], gone: Collection[str]) -> Iterator[SummaryUpdated]:
         """Yield, of the live sections that go, what they were merged from and does not, be it far down."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Phrases, Words, about, asides, fact_texts, folded, texts_of, words_in
+from backstory.ledger.core.content import (
+    Phrases,
+    Words,
+    fact_of,
+    fact_texts,
+    folded,
+    texts_beside_fact,
+    texts_of,
+    words_in,
+)
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -21,7 +30,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.lineage import Lineage
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.evidence import Sources
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
@@ -49,7 +58,7 @@ class ErasureTarget:
         """Runs of a section's texts, from one emptying to the next: (section, how many emptyings came before)."""
         self.turns: dict[str, set[int]] = {}
         """Turns that go, by thread and ordinal."""
-        self.summaries: dict[str, set[Summed]] = {}
+        self.summaries: dict[str, set[SummaryKey]] = {}
         """Summaries that go, by thread."""
         self.sources: dict[str, Sources] = {}
         """By the id of the fact, or of what it was merged from."""
@@ -63,7 +72,7 @@ class ErasureTarget:
 
     def says(self, texts: Iterable[str]) -> bool:
         """Whether one of the texts says what must not be found."""
-        return self.phrases.stand_in(texts)
+        return self.phrases.occur_in(texts)
 
     def of_thread(self, commit: Commit) -> bool:
         """Whether a commit was learned from the conversation that is to be forgotten."""
@@ -83,7 +92,7 @@ class ErasureTarget:
             or not self.facts.isdisjoint(_named(event))
             or self.says(texts_of(event))
             or self._told_from_it(event)
-            or (self._may_hint(event) and bool(self.traced.used_in(asides(event))))
+            or (self._may_hint(event) and bool(self.traced.used_in(texts_beside_fact(event))))
         )
 
     def _told_from_it(self, event: Event) -> bool:
@@ -109,7 +118,7 @@ class ErasureTarget:
         )
 
     def widen(
-        self, facts: set[str], runs: set[tuple[str, int]], traced: frozenset[str], summaries: set[Summed]
+        self, facts: set[str], runs: set[tuple[str, int]], traced: frozenset[str], summaries: set[SummaryKey]
     ) -> bool:
         """Take in what a walk found; False where that is nothing new."""
         new = not (facts <= self.facts and runs <= self.runs and traced <= self.traced.all)
@@ -123,9 +132,9 @@ class ErasureTarget:
         return new
 
 
-def summary_in(event: Event) -> Summed | None:
+def summary_in(event: Event) -> SummaryKey | None:
     """Return the summary of a thread that an event tells; None where it tells none."""
-    return Summed.of(event.section) if isinstance(event, SummaryUpdated) else None
+    return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
 
 
 def _named(event: Event) -> tuple[str, ...]:
@@ -140,7 +149,7 @@ def _named(event: Event) -> tuple[str, ...]:
         ):
             return (fact_id,)
         case _:
-            fact = about(event)
+            fact = fact_of(event)
             return () if fact is None else (fact.id,)
 
 
@@ -150,7 +159,7 @@ def said_of_fact(event: Event) -> tuple[str, ...]:
         case FactRevised(before=before, after=after):
             return (*fact_texts(before), *fact_texts(after))
         case _:
-            fact = about(event)
+            fact = fact_of(event)
             return () if fact is None else fact_texts(fact)
 
 
@@ -158,14 +167,14 @@ def _aim_at_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
     target.facts.add(fact_id)
     for commit in ledger():
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is None or fact.id != fact_id:
                 continue
             target.seek(said_of_fact(event))
-            target.sources |= {root.id: Sources() for root in target.lineage.learned(fact)}
+            target.sources |= {root.id: Sources() for root in target.lineage.origins(fact)}
     for commit in ledger():
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is None or (sources := target.sources.get(fact.id)) is None:
                 continue
             # Not the commit's thread: another conversation may have confirmed, removed or merged the fact.
@@ -179,7 +188,7 @@ def _aim_at_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
     for commit in ledger():
         ours = target.of_thread(commit)
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is not None and (
                 fact.id in target.facts
                 or (fact.source == thread and thread not in _OURS)
@@ -193,7 +202,7 @@ def _aim_at_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
             if ours and isinstance(event, SummaryUpdated):
                 target.seek(filter(None, (event.after.summary, event.proposed)))
             elif ours and not isinstance(event, UpdateFailed):
-                target.seek(asides(event), phrases=False)
+                target.seek(texts_beside_fact(event), phrases=False)
 
 
 def aim_at(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget:

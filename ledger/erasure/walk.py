@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Words, about, fact_texts
+from backstory.ledger.core.content import Words, fact_of, fact_texts
 from backstory.ledger.core.events import (
     CandidateRejected,
     Event,
@@ -22,7 +22,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.summary_sources import SummarySources
 from backstory.ledger.erasure.target import ErasureTarget, said_of_fact, summary_in
@@ -63,12 +63,12 @@ class LedgerWalk:
 
     def __init__(self, target: ErasureTarget) -> None:
         self._aim = target
-        self._wanted = {root.seq for fact in target.memory.facts.values() for root in target.lineage.learned(fact)}
+        self._wanted = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
         self.slots: list[_Slot] = []
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
-        self.summaries: set[Summed] = set()
+        self.summaries: set[SummaryKey] = set()
         self.parts = SummarySources()
         self._unused = Words(target.sought)
         self.sections: dict[str, _Told] = {}
@@ -100,7 +100,7 @@ class LedgerWalk:
         section = event.section if isinstance(event, SummaryUpdated) else None
         run = None if section is None else (section, self._emptied.get(section, 0))
         goes = self._aim.condemns(commit, event, run)
-        fact = about(event)
+        fact = fact_of(event)
         if goes:
             self.slots.append(_Slot(commit.seq, index, _WHAT[type(event)], None if fact is None else fact.id, section))
         if fact is not None:

@@ -27,7 +27,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import told_elsewhere
+from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
 
@@ -173,7 +173,7 @@ class _RevertPlan:
 
     def _drop_overlapping_summaries(self) -> None:
         """Leave out the summaries whose turns another summary covers by now."""
-        for name in sorted(told_elsewhere(self.current.sections, self.sections)):
+        for name in sorted(overlapping_summaries(self.current.sections, self.sections)):
             del self.sections[name]
             self.superseded.append(Note("rewritten", "is told by another summary now", section=name))
 

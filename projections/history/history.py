@@ -26,7 +26,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 
 __all__ = [
     "Diff",
@@ -233,7 +233,7 @@ def _told(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
     """Count the document's sections that were rewritten, and the summaries of threads that came and went."""
     sections = came = went = 0
     for event in updated:
-        if Summed.of(event.section) is None:
+        if SummaryKey.of(event.section) is None:
             sections += 1
         elif event.after.summary:
             came += 1

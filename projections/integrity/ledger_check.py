@@ -40,7 +40,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.stream_check import StreamCheck
@@ -420,10 +420,10 @@ class LedgerCheck:
         return None
 
     def _odd_thread_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
-        cause, told = commit.cause, Summed.of(event.section)
+        cause, told = commit.cause, SummaryKey.of(event.section)
         if cause.summarized is None or cause.thread is None or told is None:
             return f"writes section {event.section}, which tells of no turns that it sums up"
-        new = Summed(cause.thread, cause.level, cause.summarized)
+        new = SummaryKey(cause.thread, cause.level, cause.summarized)
         if event.after == _EMPTY:
             return None if new.holds(told) else f"takes away section {event.section}, which it does not tell again"
         if told != new:
