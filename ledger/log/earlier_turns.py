@@ -1,4 +1,4 @@
-"""The turns of one thread up to an origin: read where the index says that they are, a block at a time."""
+"""Reader of the turns of one thread up to a snapshot's origin, a block at a time, at the offsets in the index."""
 
 from __future__ import annotations
 

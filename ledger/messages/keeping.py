@@ -39,23 +39,23 @@ def keep(messages: Iterable[Message]) -> list[Kept]:
     only what it says after the last of them is its answer.
     """
     kept: list[Kept] = []
-    asked = 0
+    answer_start = 0  # where in `kept` the answer to the last user's message begins
     skip_answer = skipped = False
     for message in _whole(messages):
-        if message.goes_on:
-            del kept[asked:]
+        if message.is_call_item:
+            del kept[answer_start:]
             skip_answer, skipped = skip_answer or skipped, False
         if message.hidden or message.role not in ("user", "assistant"):
             if message.role == "user":
-                asked, skipped = len(kept), False
+                answer_start, skipped = len(kept), False
             continue
         content = safe_text(message.content)
-        without = strip_upload_blocks(content)
-        text = strip_memory_blocks(without)
+        no_uploads = strip_upload_blocks(content)
+        text = strip_memory_blocks(no_uploads)
         if message.role == "user":
             if text.strip() or not content.strip():
                 skip_answer = skipped = False
-            elif without is not content and strip_memory_blocks(content).strip():
+            elif no_uploads is not content and strip_memory_blocks(content).strip():
                 skip_answer = True
         elif message.calls_tools:
             continue
@@ -65,7 +65,7 @@ def keep(messages: Iterable[Message]) -> list[Kept]:
         if text.strip():
             kept.append(_kept(message, text))
         if message.role == "user":
-            asked = len(kept)
+            answer_start = len(kept)
     return kept
 
 

@@ -47,7 +47,7 @@ class Message(msgspec.Struct, frozen=True):
     metadata: dict[str, object] = {}
     calls_tools: bool = False
     hidden: bool = False
-    goes_on: bool = False
+    is_call_item: bool = False
     """Whether this is a call or its output as a separate message, so that the agent's answer is still to come."""
     is_chunk: bool = False
     """Whether this is a streamed message, whole or one of several chunks with the same id."""
@@ -108,7 +108,7 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
             of_user=role == "user",
             keep_hidden=keep_hidden,
         ),
-        goes_on=role == "tool" and is_call(kind),
+        is_call_item=role == "tool" and is_call(kind),
         is_chunk=isinstance(kind, str) and kind.endswith("MessageChunk"),
     )
 

@@ -113,7 +113,7 @@ def _cap(
             refused[candidate.place] = Verdict(
                 "cap", f"memory holds {cap} facts at most, and the others rank above it ({ranking.spelled(fact)})"
             )
-    # If too few facts may be evicted, the rest were entered by hand. Then the last newcomers are refused.
+    # If too few facts may be evicted, the last newcomers are refused as well.
     entered = [candidate for candidate, fact in entering if fact.id not in leaving]
     for candidate in entered[len(entered) - (over - len(leaving)) :]:
         refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
