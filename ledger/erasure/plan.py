@@ -101,14 +101,14 @@ def _sharing(walk: LedgerWalk, target: ErasureTarget, evidence: EvidenceTurns) -
 def _nothing_found(request: Erasure) -> NotFoundError:
     match request:
         case ForgetFact(fact_id=fact_id):
-            what = f"of fact {fact_id}: there never was one, or it is erased already"
+            problem = f"no fact {fact_id} to erase: it never existed or is erased already; see `log`"
         case ForgetThread(thread=thread):
-            what = f"of thread {thread}: there never was one, or it is erased already"
+            problem = f"no thread {thread} to erase: it never existed or is erased already; see `threads`"
         case ForgetMatching():
-            what = "that holds this text"
+            problem = "no content holds this text; see `log` and `threads`"
         case _:
-            what = "at all"
-    return NotFoundError(f"there is nothing {what}; see `log` and `threads`")
+            problem = "nothing to erase: the ledger and the transcript hold no content"
+    return NotFoundError(problem)
 
 
 def _expired(

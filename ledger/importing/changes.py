@@ -30,38 +30,32 @@ def changes_since(
     Raises:
         InputError: `document` is not a document.
     """
-    return tuple(_changes(_Before(before), read_document(document), _named(document), removable))
-
-
-class _Before:
-    """The facts of the earlier document by id, and the texts of its sections by name."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.facts = {c.id: c for c in candidates if isinstance(c, NewFact) and c.id}
-        self.sections = {c.place: c.summary for c in candidates if isinstance(c, NewSummary)}
+    return tuple(_changes(before, read_document(document), _named(document), removable))
 
 
 def _changes(
-    before: _Before, after: Sequence[Candidate], named: set[str], removable: Collection[str] | None
+    before: Sequence[Candidate], after: Sequence[Candidate], named: set[str], removable: Collection[str] | None
 ) -> Iterator[Candidate]:
-    unnamed = {fact.content: fact_id for fact_id, fact in before.facts.items() if fact_id not in named}
+    facts = {c.id: c for c in before if isinstance(c, NewFact) and c.id}
+    sections = {c.place: c.summary for c in before if isinstance(c, NewSummary)}
+    unnamed = {fact.content: fact_id for fact_id, fact in facts.items() if fact_id not in named}
     matched: set[str] = set()
     for candidate in after:
         match candidate:
             case NewSummary(place=place, summary=summary):
-                if summary != before.sections.get(place, ""):
+                if summary != sections.get(place, ""):
                     yield candidate
             case NewFact():
                 fact = candidate
                 if fact.id is None and (same := unnamed.pop(fact.content, None)) is not None:
                     fact = msgspec.structs.replace(fact, id=same)
-                was = None if fact.id in matched else before.facts.get(fact.id or "")
+                was = None if fact.id in matched else facts.get(fact.id or "")
                 matched.add(fact.id or "")
                 if was is None or not _is_unchanged(fact, was):
                     yield fact
             case _:
                 yield candidate
-    missing = [i for i in before.facts if i not in named and i not in matched]
+    missing = [i for i in facts if i not in named and i not in matched]
     for index, fact_id in enumerate(i for i in missing if removable is None or i in removable):
         yield Removal(place=f"factsToRemove/{index}", id=fact_id)
 

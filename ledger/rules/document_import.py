@@ -31,7 +31,7 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["import_document", "imported", "restated", "screen_import", "section_stated"]
+__all__ = ["fact_event", "import_document", "imported", "restated", "screen_import", "section_event"]
 
 
 def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
@@ -70,16 +70,13 @@ def _replace(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
     over_cap = {fact.id for fact in ranking.overflow((fact for _, fact in chosen), by_hand_too=True)}
     events: list[LedgerEvent] = []
     for candidate, fact in chosen:
-        before = memory.facts.get(fact.id)
+        event = fact_event(candidate, fact, memory.facts.get(fact.id))
         if fact.id in over_cap:
             refused[candidate.place] = Verdict("cap", f"memory holds {memory.policy.max_facts} facts at most")
-        elif before is None:
-            events.append(FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=True)))
-        elif before == fact:
-            refused[candidate.place] = Verdict("unchanged", f"{fact.id} already says exactly this")
+        elif isinstance(event, CandidateRejected):
+            refused[candidate.place] = Verdict(event.rule, event.detail)
         else:
-            proposed = proposed_fields(candidate, fact, stated=True)
-            events.append(FactRevised(before, fact, "edited", candidate.place, proposed))
+            events.append(event)
     staying = {fact.id for _, fact in chosen} - over_cap
     leaving: list[LedgerEvent] = [FactRemoved(f, "import") for f in memory.facts.values() if f.id not in staying]
     return [*leaving, *_sections(memory, command), *events, *refusals_of(command.candidates, refused)]
@@ -115,7 +112,7 @@ def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
 
 
 def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
-    stated = section_stated(memory, candidate, command.at)
+    stated = section_event(memory, candidate, command.at)
     if command.replace or isinstance(stated, CandidateRejected):
         return stated
     before, after = stated.before, stated.after
@@ -179,7 +176,17 @@ def restated(live: Fact, candidate: NewFact) -> Fact:
     )
 
 
-def section_stated(memory: Memory, candidate: NewSummary, at: str) -> CandidateRejected | SummaryUpdated:
+def fact_event(candidate: NewFact, fact: Fact, before: Fact | None) -> FactAdded | FactRevised | CandidateRejected:
+    """Return the event that makes a fact what a document says; `before` is the live fact, if there is one."""
+    proposed = proposed_fields(candidate, fact, stated=True)
+    if before is None:
+        return FactAdded(fact, candidate.place, proposed)
+    if before == fact:
+        return CandidateRejected(candidate, "unchanged", f"{fact.id} already says exactly this")
+    return FactRevised(before, fact, "edited", candidate.place, proposed)
+
+
+def section_event(memory: Memory, candidate: NewSummary, at: str) -> CandidateRejected | SummaryUpdated:
     """Return the event that sets a section to a document's text; `at` is its time if the document states none."""
     before = memory.section(candidate.place)
     after = Section(candidate.summary, (candidate.at or at) if candidate.summary else "")

@@ -9,14 +9,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.ledger.core.commands import SaveDocument, proposed_fields
+from backstory.ledger.core.commands import SaveDocument
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
-    CandidateRejected,
     Fact,
-    FactAdded,
     FactRemoved,
-    FactRevised,
     LedgerEvent,
     NewFact,
     NewSummary,
@@ -24,7 +21,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.admission import Verdict, refusals_of
-from backstory.ledger.rules.document_import import imported, restated, screen_import, section_stated
+from backstory.ledger.rules.document_import import fact_event, imported, restated, screen_import, section_event
 from backstory.ledger.rules.ranking import Ranking
 
 __all__ = ["save_document"]
@@ -41,19 +38,10 @@ def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
         FactRemoved(memory.facts[i], "import", place, note) for i, (place, note) in removed.items()
     ]
     sections = [candidate for candidate in command.candidates if isinstance(candidate, NewSummary)]
-    events += [section_stated(memory, section, command.at) for section in sections]
+    events += [section_event(memory, section, command.at) for section in sections]
     facts = [(candidate, fact) for candidate, fact in saved if candidate.place not in refused]
-    events += [_event(candidate, fact, _live(memory, fact, removed)) for candidate, fact in facts]
+    events += [fact_event(candidate, fact, _live(memory, fact, removed)) for candidate, fact in facts]
     return [*events, *refusals_of(command.candidates, refused)]
-
-
-def _event(candidate: NewFact, fact: Fact, before: Fact | None) -> LedgerEvent:
-    proposed = proposed_fields(candidate, fact, stated=True)
-    if before is None:
-        return FactAdded(fact, candidate.place, proposed)
-    if before == fact:
-        return CandidateRejected(candidate, "unchanged", f"{fact.id} already says exactly this")
-    return FactRevised(before, fact, "edited", candidate.place, proposed)
 
 
 def _live(memory: Memory, fact: Fact, removed: Mapping[str, object]) -> Fact | None:
