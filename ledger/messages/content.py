@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["Spoken", "block_fields", "plain", "spoken"]
+__all__ = ["Content", "block_fields", "plain", "read_content"]
 
 _CALLS = frozenset(
     {
@@ -22,7 +22,7 @@ _CALLS = frozenset(
 )
 """Blocks that ask the host to run a tool; one that the provider runs (`server_tool_use`) is part of the answer."""
 _RESULTS = frozenset({"computer_call_output", "custom_tool_call_output", "function_call_output", "tool_result"})
-_NOT_SPOKEN = frozenset(
+_NOT_TEXT = frozenset(
     {
         "reasoning",
         "reasoning_text",
@@ -36,7 +36,7 @@ _NOT_SPOKEN = frozenset(
 _TEXT_FIELDS = ("text", "refusal", "transcript")
 
 
-class Spoken(NamedTuple):
+class Content(NamedTuple):
     """The text of a content, and whether its blocks call tools."""
 
     text: str = ""
@@ -46,7 +46,7 @@ class Spoken(NamedTuple):
     """Whether a block holds the result of a tool that the host ran."""
 
 
-def spoken(content: object, ends: int | None = None) -> Spoken:
+def read_content(content: object, ends: int | None = None) -> Content:
     """Read a content; its text joins the `text`, `refusal` or `transcript` of its blocks.
 
     Blocks without text (images, files, reasoning) are left out.
@@ -59,9 +59,9 @@ def spoken(content: object, ends: int | None = None) -> Spoken:
         InputError: the content is neither a text nor a list of blocks.
     """
     if content is None:
-        return Spoken()
+        return Content()
     if isinstance(content, str):
-        return Spoken(plain(content))
+        return Content(plain(content))
     if not isinstance(content, list | tuple):
         raise InputError(f"content must be a text or a list of blocks, got {type(content).__name__}")
     if ends is not None and len(content) > 2 * ends:
@@ -79,11 +79,11 @@ def spoken(content: object, ends: int | None = None) -> Spoken:
             calls = True
         elif kind in _RESULTS:
             results = True
-        elif kind not in _NOT_SPOKEN and not kind.endswith("_tool_result"):
+        elif kind not in _NOT_TEXT and not kind.endswith("_tool_result"):
             text = next((value for name in _TEXT_FIELDS if isinstance(value := fields.get(name), str)), None)
             if text is not None:
                 parts.append(text)
-    return Spoken(" ".join(parts), calls, results)
+    return Content(" ".join(parts), calls, results)
 
 
 def plain(text: str) -> str:

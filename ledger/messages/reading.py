@@ -10,7 +10,7 @@ import msgspec
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import safe_json
-from backstory.ledger.messages.content import Spoken, block_fields, plain, spoken
+from backstory.ledger.messages.content import Content, block_fields, plain, read_content
 from backstory.ledger.messages.hidden import KeepHidden, is_hidden
 from backstory.ledger.messages.shapes import fields_of, is_call, is_item
 
@@ -82,11 +82,11 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
     kind, extra = fields.get("type"), fields.get("additional_kwargs")
     extra = extra if type(extra) is dict or isinstance(extra, Mapping) else {}
     if fields.get("role") is None and (is_item(kind) or kind == _REMOVES):
-        role, content = "tool", Spoken()
+        role, content = "tool", Content()
     else:
         given = fields.get("content")
         role = _role(fields)
-        content = spoken(fields.get("content_blocks") if given is None else given, ends)
+        content = read_content(fields.get("content_blocks") if given is None else given, ends)
     metadata = _metadata(fields)
     return Message(
         role="tool" if content.results and role == "user" and not content.text.strip() else role,

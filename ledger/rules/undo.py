@@ -175,7 +175,7 @@ class _RevertPlan:
         """Leave out the summaries whose turns another summary covers by now."""
         for name in sorted(overlapping_summaries(self.current.sections, self.sections)):
             del self.sections[name]
-            self.superseded.append(Note("rewritten", "is told by another summary now", section=name))
+            self.superseded.append(Note("rewritten", "is covered by another summary now", section=name))
 
     def _return_facts(self, holders: dict[str, str]) -> None:
         for fact in self.returning:
