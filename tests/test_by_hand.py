@@ -463,7 +463,7 @@ def test_the_command_line_takes_the_id_of_a_gone_fact_for_no_other(home: Path, t
         ("max_fact=50", "the nearest is max_facts"),
         ("luck=1", "they are max_facts, "),
         ("debounce_seconds=5", "no policy key"),
-        ("eviction_access_weight=0.5", "must come to 1"),
+        ("eviction_access_weight=0.5", "must add up to 1"),
     ],
 )
 def test_a_rule_that_configuration_would_not_take_is_refused(home: Path, setting: str, told: str) -> None:

@@ -568,7 +568,7 @@ def test_a_home_in_which_nothing_can_be_read_is_wrong_use(memory: MemoryHandle, 
     [
         ("eve", None, "no memory of user eve; the users there are ada, bob: name one with --user"),
         ("ada", "writer", "user ada, agent writer; the agents there are __default__, coder: name one with --agent"),
-        (None, None, "nobody in particular; the users there are ada, bob: name one with --user"),
+        (None, None, "the default user; the users there are ada, bob: name one with --user"),
         (None, "coder", "agent coder; the users there are ada, bob: name one with --user"),
     ],
 )

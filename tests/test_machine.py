@@ -155,7 +155,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return replay(self.backstory.store, self.scope)
 
     def key(self) -> Callable[[str], str]:
-        return partial(dedup_key, notion=self.live().policy.dedup_key)
+        return partial(dedup_key, mode=self.live().policy.dedup_key)
 
     def waiting(self) -> set[str]:
         return {thread.thread for thread in self.memory.status().pending}

@@ -406,11 +406,9 @@ def test_what_is_no_message_at_all_is_refused(message):
         read_message(message)
 
 
-@pytest.mark.parametrize(
-    ("message", "told"), [(5, "an int"), ([], "a list"), (object(), "an object"), (None, "a None")]
-)
-def test_what_is_no_message_is_named_with_its_article(message, told):
-    with pytest.raises(InputError, match=f"a message is {told}"):
+@pytest.mark.parametrize(("message", "told"), [(5, "int"), ([], "list"), (object(), "object"), (None, "NoneType")])
+def test_what_is_no_message_is_named_by_its_type(message, told):
+    with pytest.raises(InputError, match=f"a message must be .*, got {told}$"):
         read_message(message)
 
 
@@ -449,7 +447,7 @@ class Breaking:
     ],
 )
 def test_an_object_that_only_half_looks_like_one_is_refused(message):
-    with pytest.raises(InputError, match="a message is a"):
+    with pytest.raises(InputError, match=r"a message (must be a dict|of type)"):
         read_message(message)
 
 

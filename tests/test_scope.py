@@ -105,7 +105,7 @@ def test_an_agents_name_is_its_folder(agent: str) -> None:
     "agent", ["", "a" * 65, "a b", "a_b", "a.b", "..", "a/b", "a\n", "\na", "é", "a\0", "ａ", "a" * 500, "\ud800"]
 )
 def test_what_is_no_agents_name(agent: str) -> None:
-    with pytest.raises(ScopeError, match="not 1 to 64 letters, digits or hyphens") as told:
+    with pytest.raises(ScopeError, match="must be 1 to 64 letters, digits or hyphens") as told:
         Scope.of("ada", agent)
     assert "\n" not in str(told.value)
     assert len(str(told.value)) < 300

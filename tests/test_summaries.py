@@ -14,7 +14,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, SummaryUpdated, TurnRange, UpdateFailed
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import Summed, live_summaries, thread_summaries
+from backstory.ledger.core.summaries import SummaryKey, live_summaries, thread_summaries
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.next_summary import SummaryLimits, next_group
 from backstory.ledger.threads.coverage import Coverage
@@ -178,15 +178,15 @@ def test_the_threads_of_a_scope_have_nothing_to_do_with_each_other(tmp_path):
 
 @pytest.mark.parametrize("thread", ["t", "a/b", "1-2/t", "line\nbreak", "user.workContext", "thread/1/1-2/t", "対話"])
 def test_a_section_s_name_says_what_it_tells_whatever_the_thread_s(thread):
-    summed = Summed(thread, 3, TurnRange(11, 110))
-    assert Summed.of(summed.section) == summed
+    summed = SummaryKey(thread, 3, TurnRange(11, 110))
+    assert SummaryKey.of(summed.section) == summed
 
 
 @pytest.mark.parametrize(
     "name", [*DOCUMENT_SECTIONS, "", "thread/1/1-2/", "thread/0/1-2/t", "thread/1/0-2/t", "Thread/1/1-2/t"]
 )
 def test_no_other_section_is_a_thread_s(name):
-    assert Summed.of(name) is None
+    assert SummaryKey.of(name) is None
 
 
 def test_the_document_says_nothing_of_summaries(tmp_path):
@@ -599,7 +599,7 @@ def test_nothing_tells_an_empty_memory() -> None:
 
 def test_summaries_of_threads_whose_names_hold_slashes_are_told_apart() -> None:
     names = ("t", "a/t", "1-2/t", "thread/1/1-2/t", "/t", "/")
-    told = {Summed(name, 1, TurnRange(1, 2)).section: Section(name, "then", "then", "then") for name in names}
+    told = {SummaryKey(name, 1, TurnRange(1, 2)).section: Section(name, "then", "then", "then") for name in names}
     first, other = Memory(sections=told), Memory(sections={"thread/1/3-4/t": Section("other", "then")})
     for _ in range(2):
         assert [[part.text for part in thread_summaries(first, name)] for name in names] == [[name] for name in names]
@@ -615,7 +615,7 @@ def test_to_look_for_work_in_many_threads_reads_the_names_of_all_summaries_once(
             type(self).walks += 1
             return super().__iter__()
 
-    sections = Counted({Summed(f"t{n}", 1, TurnRange(1, 9)).section: Section("x", "then") for n in range(50)})
+    sections = Counted({SummaryKey(f"t{n}", 1, TurnRange(1, 9)).section: Section("x", "then") for n in range(50)})
     memory = Memory(sections=sections)
     for n in range(50):
         assert len(live_summaries(memory, f"t{n}")) == 1

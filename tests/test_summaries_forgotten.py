@@ -16,7 +16,7 @@ from summing import Talk
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.events import Redacted, SummaryUpdated, TurnRange, UpdateFailed
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import Summed, live_summaries
+from backstory.ledger.core.summaries import SummaryKey, live_summaries
 from backstory.ledger.extraction.model import Prompt
 from backstory.projections.history.replay import replay
 
@@ -397,7 +397,7 @@ def untouched(before: Memory, after: Memory, forgotten: list[int]) -> bool:
     kept = {
         name: section
         for name, section in before.sections.items()
-        if (one := Summed.of(name)) is None or not any(one.turns.first <= m <= one.turns.last for m in forgotten)
+        if (one := SummaryKey.of(name)) is None or not any(one.turns.first <= m <= one.turns.last for m in forgotten)
     }
     told = [summary for summary, _ in live_summaries(after, "t")]
     return (

@@ -13,7 +13,7 @@ from summing import Talk
 from backstory.ledger.core.errors import ModelRejectedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, TurnRange
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.core.summaries import Summed, live_summaries, told_elsewhere
+from backstory.ledger.core.summaries import SummaryKey, live_summaries, overlapping_summaries
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
@@ -128,22 +128,22 @@ def test_a_revert_gives_the_sections_before_the_summary(tmp_path_factory, turns:
 
 names = st.text(min_size=1)
 spans = st.builds(lambda first, more: TurnRange(first, first + more), st.integers(1, 40), st.integers(0, 20))
-summed = st.builds(Summed, names, st.integers(1, 9), spans)
+summed = st.builds(SummaryKey, names, st.integers(1, 9), spans)
 
 
 @given(summed)
-def test_a_name_says_what_it_names(one: Summed) -> None:
-    assert Summed.of(one.section) == one
+def test_a_name_says_what_it_names(one: SummaryKey) -> None:
+    assert SummaryKey.of(one.section) == one
     assert one.section not in DOCUMENT_SECTIONS
 
 
-@given(st.lists(summed.map(lambda one: Summed("t", one.level, one.turns))), st.data())
-def test_nothing_is_brought_back_beside_what_tells_of_it(all_of_them: list[Summed], data: st.DataObject) -> None:
+@given(st.lists(summed.map(lambda one: SummaryKey("t", one.level, one.turns))), st.data())
+def test_nothing_is_brought_back_beside_what_tells_of_it(all_of_them: list[SummaryKey], data: st.DataObject) -> None:
     planned = {one.section: Section("said") for one in all_of_them}
     now = {name: Section("said") for name in planned if data.draw(st.booleans())}
-    left = planned.keys() - told_elsewhere(now, planned)
+    left = planned.keys() - overlapping_summaries(now, planned)
     assert now.keys() <= left
     for name in left - now.keys():
-        one = Summed.of(name)
+        one = SummaryKey.of(name)
         assert one is not None
-        assert not any(one.overlaps(Summed.of(other)) for other in now)  # type: ignore[arg-type]
+        assert not any(one.overlaps(SummaryKey.of(other)) for other in now)  # type: ignore[arg-type]

@@ -303,7 +303,7 @@ def test_the_weights_that_are_not_given_are_those_in_force() -> None:
     assert overrides_for({"max_facts": 5}, Policy()) == {"max_facts": 5}
     given_one = {"eviction_confidence_weight": 0.55, "eviction_access_weight": 0.2}
     assert overrides_for(given_one, Policy()) == {**given_one, "eviction_confirmation_weight": 0.25}
-    with pytest.raises(ConfigError, match="must come to 1"):
+    with pytest.raises(ConfigError, match="must add up to 1"):
         overrides_for({"eviction_access_weight": 0.2}, Policy())
 
 

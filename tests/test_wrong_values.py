@@ -89,9 +89,9 @@ TURNS: list[Call] = [
     *calls("find_news", (None, *NO_COUNT), "k is .* newest turns", "k", []),
     *calls("add_batch", (None, "hello", *NO_MESSAGES), "give a list of messages"),
     *calls("add_batch", NO_TEXT, "thread is .*; it is a text", "thread", exchange("tea")),
-    *calls("add", (None, 5, "hello"), "a message is an? "),
+    *calls("add", (None, 5, "hello"), "a message must be a dict"),
     *calls("add", NO_TEXT, "thread is .*; it is a text", "thread", exchange("tea")[0]),
-    *calls("delete", (None, 5, "hello"), "a message is an? "),
+    *calls("delete", (None, 5, "hello"), "a message must be a dict"),
 ]
 
 VIEWS: list[Call] = [

@@ -1,7 +1,7 @@
-"""What can be asked of a memory: commands, in the imperative, with all they need inside.
+"""Commands: what can be asked of a memory, each with everything that deciding it needs.
 
-Time, ids and a model's answer come in with the command, so that deciding it is pure. No content is said in a command
-that is not said again in the events it leads to: `candidates_of` rebuilds a proposal from its outcomes.
+The time and a model's answer are fields of the command, so that `decide` is pure. All content of a command is also in
+the events that it leads to, so `candidates_of` can rebuild a proposal from its outcomes.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ __all__ = [
 
 
 CONSOLIDATIONS = "factsToConsolidate/"
-"""How the places of consolidations begin, whose outcome is a fact as well."""
+"""The prefix of the places of consolidations."""
 
 Fields: TypeAlias = dict[str, str | int | float | bool | None]
-"""Fields of a candidate by their names."""
+"""Fields of a candidate, by name."""
 
 LISTS = (
     "newFacts",
@@ -73,18 +73,19 @@ LISTS = (
     "staleFactsToExtend",
     "factsToConsolidate",
 )
-"""The lists of a model's answer, in the order in which they are read."""
+"""The lists of a model's answer, in reading order."""
 
 _GROUPS = ("user", "history")
-_READ = {name: rank for rank, name in enumerate((*_GROUPS, *DOCUMENT_SECTIONS, "facts", *LISTS))}
-"""Where in a proposal its parts are read: sections come before lists, a document's facts stand for themselves."""
+_READING_ORDER = {name: rank for rank, name in enumerate((*_GROUPS, *DOCUMENT_SECTIONS, "facts", *LISTS))}
+"""The rank of each part of a proposal: sections first, then a document's facts or a model's lists."""
 _AGAIN = "again"
+"""The index prefix of a part that a reply gives a second time."""
 
 _LABELS = ("scope", "durability", "authority")
 
 
 class _Command(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` is when it is asked: ISO 8601, UTC, microseconds; `heat` tells what facts were used of late, by id."""
+    """`at` is the time of the command: ISO 8601, UTC, microseconds; `heat` is the recent use of facts, by id."""
 
     at: str
     heat: dict[str, Access] = {}
@@ -101,7 +102,8 @@ class Proposal(msgspec.Struct, frozen=True):
 class Extract(_Command, frozen=True):
     """Merge a model's proposal, made from `thread` on the memory of commit `basis`.
 
-    `shown` are the facts it saw, None is every one; `stale` those it was asked to review, None is whatever is due.
+    `shown` are the ids of the facts it saw (None: all), `stale` of those it was asked to review (None: all that are
+    due). `covered`: another update has covered the same turns.
     """
 
     thread: str
@@ -113,9 +115,9 @@ class Extract(_Command, frozen=True):
 
 
 class FailUpdate(_Command, frozen=True):
-    """Record that an update came to nothing; `turns` are parked, None parks none.
+    """Record that an update failed; `turns` are parked until a person asks for them again (None: no turns).
 
-    `basis` is the commit of the memory that a model was asked on, whose words `detail` may hold; None: it holds none.
+    `basis` is the commit of the memory that the model was shown, if `detail` may quote that memory.
     """
 
     reason: str
@@ -126,7 +128,7 @@ class FailUpdate(_Command, frozen=True):
 
 
 class AddFact(_Command, frozen=True):
-    """Enter a fact by hand."""
+    """Add a fact by hand."""
 
     fact: NewFact
 
@@ -144,13 +146,13 @@ class RemoveFact(_Command, frozen=True):
 
 
 class Clear(_Command, frozen=True):
-    """Forget facts and sections, keep the history."""
+    """Remove all facts and sections; the history stays."""
 
 
 class ImportDocument(_Command, frozen=True):
-    """Take in a document: beside what is there, or, with `replace`, instead of it.
+    """Merge a document into memory, or, with `replace`, put it in the place of memory.
 
-    With a `basis` only where the memory is still that of this commit.
+    With a `basis`, the command is refused if a commit was made after that one.
     """
 
     candidates: tuple[Candidate, ...]
@@ -159,9 +161,9 @@ class ImportDocument(_Command, frozen=True):
 
 
 class SaveDocument(_Command, frozen=True):
-    """Take in what a host changed in the document it was given: facts new or restated, removals, and sections.
+    """Apply what a host changed in the document it was given: new and restated facts, removals, and sections.
 
-    What it did not change is not said here, so that nothing others did meanwhile is undone.
+    Unchanged items are left out, so that a save does not undo other updates.
     """
 
     candidates: tuple[Candidate, ...]
@@ -175,9 +177,9 @@ class ChangePolicy(_Command, frozen=True):
 
 
 class Revert(_Command, frozen=True):
-    """Undo what of commit `target`, whose events are given, is still in force.
+    """Undo what is still in force of commit `target`, whose events are given.
 
-    `seen` is where the ledger stood when they were read, so that what is erased meanwhile is not brought back.
+    `seen` is the last commit when they were read, so that content erased since is not brought back.
     """
 
     target: int
@@ -187,7 +189,7 @@ class Revert(_Command, frozen=True):
 
 
 class RollBack(_Command, frozen=True):
-    """Bring back the facts and sections of commit `to`; `seen` as in Revert."""
+    """Restore the facts and sections of commit `to`; `seen` as in Revert."""
 
     to: int
     facts: tuple[Fact, ...]
@@ -196,12 +198,12 @@ class RollBack(_Command, frozen=True):
 
 
 class Summarize(_Command, frozen=True):
-    """Take in what a model was asked on commit `basis` to make of some turns of a thread, or of summaries of them.
+    """Store a model's summary of `turns` of a thread, asked for on the memory of commit `basis`.
 
-    Of level 1 it is made from the turns `shown`, by ordinal; of a higher one from `sources`, the sections that it takes
-    the place of. `since` and `until` are the times of the first and the last turn told. `failed` is why the model made
-    nothing of it, `detail` that in words. `covered` where another summary tells of these turns already, `lost` where
-    one of those shown was erased since.
+    A summary of level 1 is made from the turns `shown` (ordinals), one of a higher level from `sources`, the sections
+    that it replaces. `since` and `until` are the times of the first and the last turn. `failed` is the reason if the
+    model gave no summary, and `detail` says it in words. `covered`: another summary covers these turns. `lost`: one of
+    the turns shown has been erased.
     """
 
     thread: str
@@ -236,8 +238,8 @@ Command: TypeAlias = (
 )
 
 
-def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
-    told = NewFact(
+def _as_candidate(fact: Fact, place: str, *, stated: bool) -> NewFact:
+    candidate = NewFact(
         place=place,
         content=fact.content,
         category=fact.category,
@@ -247,9 +249,9 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
         expected_valid_days=fact.expected_valid_days,
     )
     if not stated:
-        return told
+        return candidate
     return msgspec.structs.replace(
-        told,
+        candidate,
         evidence=(),
         id=fact.id,
         at=fact.created_at,
@@ -262,19 +264,24 @@ def _told(fact: Fact, place: str, *, stated: bool) -> NewFact:
 
 
 def proposed_fields(candidate: NewFact, fact: Fact, *, stated: bool) -> Fields:
-    """Name the fields in which a candidate differs from the fact that came of it.
+    """Return the fields in which a candidate differs from the fact that it became.
 
-    `stated` tells whether ids, times and sources were the candidate's own to state (imports) or ours to give. Where a
-    document does not say what a live fact was merged from, that is told as None.
+    Args:
+        candidate: the candidate as it was proposed.
+        fact: the fact that it became.
+        stated: whether the candidate may state ids, times and sources itself, as an imported document does.
+
+    Returns:
+        The candidate's values, by field name. `consolidated_from` is None if only the fact has sources.
     """
-    told = _told(fact, candidate.place, stated=stated)
-    same = msgspec.structs.replace(candidate, consolidated_from=told.consolidated_from)
-    return _different(same, told) | ({} if same == candidate else {"consolidated_from": None})
+    derived = _as_candidate(fact, candidate.place, stated=stated)
+    same = msgspec.structs.replace(candidate, consolidated_from=derived.consolidated_from)
+    return _different(same, derived) | ({} if same == candidate else {"consolidated_from": None})
 
 
-def _stating(told: NewFact, proposed: Fields) -> NewFact:
+def _with_fields(candidate: NewFact, proposed: Fields) -> NewFact:
     sources = {"consolidated_from": ()} if "consolidated_from" in proposed else {}
-    return msgspec.structs.replace(told, **{**proposed, **sources})
+    return msgspec.structs.replace(candidate, **{**proposed, **sources})
 
 
 def _merged(fact: Fact, place: str) -> Consolidation:
@@ -288,20 +295,20 @@ def _merged(fact: Fact, place: str) -> Consolidation:
 
 
 def merged_fields(candidate: Consolidation, fact: Fact) -> Fields:
-    """Name the fields in which a candidate differs from the fact that its sources were merged into."""
+    """Return the fields, by name, in which a candidate differs from the fact that its sources were merged into."""
     return _different(candidate, _merged(fact, candidate.place))
 
 
-def _different(candidate: NewFact | Consolidation, told: NewFact | Consolidation) -> Fields:
+def _different(candidate: NewFact | Consolidation, derived: NewFact | Consolidation) -> Fields:
     return {
         name: getattr(candidate, name)
         for name in candidate.__struct_fields__
-        if getattr(candidate, name) != getattr(told, name)
+        if getattr(candidate, name) != getattr(derived, name)
     }
 
 
 def labels_of(candidate: NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation) -> dict[str, str]:
-    """Return the labels that a model gave a candidate, by their names."""
+    """Return the labels that a model gave a candidate, by name."""
     return {name: label for name in _LABELS if (label := getattr(candidate, name)) is not None}
 
 
@@ -312,7 +319,7 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
         case FactAdded(place=str(place), fact=fact) if place.startswith(CONSOLIDATIONS):
             return msgspec.structs.replace(_merged(fact, place), **event.proposed)
         case FactAdded(place=str(place)):
-            return _stating(_told(event.fact, place, stated=stated), event.proposed)
+            return _with_fields(_as_candidate(event.fact, place, stated=stated), event.proposed)
         case FactRemoved(place=str(place)):
             return Removal(
                 place=place, id=event.fact.id, reason=event.note, replacement=event.replacement, **event.labels
@@ -330,7 +337,7 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
 def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate | None:
     before, after = event.before, event.after
     if stated:
-        return _stating(_told(after, place, stated=True), event.proposed)
+        return _with_fields(_as_candidate(after, place, stated=True), event.proposed)
     match event.change:
         case "confirmed":
             return msgspec.structs.replace(Reinforcement(place=place, id=after.id), **event.proposed)
@@ -348,22 +355,26 @@ def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate |
 
 
 def candidates_of(events: Iterable[Event], *, stated: bool = False) -> tuple[Candidate, ...]:
-    """Rebuild a proposal from its outcomes, in the order of its places.
+    """Rebuild a proposal from the events that it led to, in reading order.
 
-    An outcome that was erased is left out: what it said is gone for good.
+    Args:
+        events: the events of one commit; an erased one gives no candidate.
+        stated: as in `proposed_fields`.
     """
     found = [candidate for event in events if (candidate := _candidate_of(event, stated=stated)) is not None]
     return tuple(sorted(found, key=lambda candidate: _place_key(candidate.place)))
 
 
 def _place_key(place: str) -> tuple[int, int]:
-    """Rank a place as a reader comes to it: which of two equal candidates stands, and the order of events, rest on it.
+    """Return the sort key of a place in reading order.
 
-    Places of no rank (whole files of an imported home) come last, as they are found.
+    The order decides which of two equal candidates is kept, and the order of the events. Places without a rank (whole
+    files of an imported home) come last, in the order in which they were found.
     """
     name, _, index = place.partition("/")
     number = index.removeprefix(_AGAIN)
+    last = len(_READING_ORDER)
     if number != index and number.isdecimal():
-        group = 1 + _GROUPS.index(name.partition(".")[0]) if "." in name and name in _READ else 0
-        return (len(_READ) + group, int(number))
-    return (_READ.get(name, len(_READ)), int(index) if index.isdecimal() else -1)
+        group = 1 + _GROUPS.index(name.partition(".")[0]) if "." in name and name in _READING_ORDER else 0
+        return (last + group, int(number))
+    return (_READING_ORDER.get(name, last), int(index) if index.isdecimal() else -1)

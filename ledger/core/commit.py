@@ -1,10 +1,10 @@
-"""One line of a log: all events of one update, sealed into a hash chain.
+"""Commit: one line of a log, which holds all events of one update and is part of a hash chain.
 
     {"v":1,"seq":7,"at":"…","cause":{…},"events":[{…},…],"salts":["…",…],"prev":"…","hash":"…"}
 
-`hash` covers v, seq, at, prev and the salted digest of the cause and of each event, never their content: so one event
-can be erased, leaving its digest, and the chain still verifies. A digest is taken over the bytes as they stand in the
-line, never over a decoded value. docs/log-format.md states the bytes, and a test holds it to this module.
+`hash` covers v, seq, at, prev and the salted digests of the cause and of each event, but not their content. So an event
+can be erased: its digest stays and the chain still verifies. Digests cover the bytes of the line, never decoded values.
+docs/log-format.md states the format, and a test checks it against this module.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The version written; `_UPCASTS` reads the ones before it."""
+"""The version that is written; `_UPCASTS` converts older ones."""
 
 _NO_HASH = "0" * 64
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a stream stands: its last seq and hash; seq 0 and sixty-four zeros when nothing was ever written."""
+    """The last seq and hash of a stream; seq 0 and 64 zeros if it is empty."""
 
     seq: int
     hash: str
@@ -63,12 +63,12 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     """Why a commit exists.
 
     `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction; in a transcript,
-    record, withdrawal or restore. `turns` are those of `thread` that this commit covers; a clear covers all up to
-    `transcript`, the transcript's head when the update was made. `summarized` are those that nobody is to be asked to
-    sum up again, at `level` 1 from the turns, at each further one from summaries of the level before; to cover them
-    is another matter. `signals` are those that were seen in the conversation. `target`, `force`, `replace`, `action`,
-    `fact` and `heat` (by fact id) are what of the command is not said in the events, so that it can be decided again.
-    `origin` is the place that an import was read from. No cause ever holds content.
+    record, withdrawal or restore. `turns` are the turns of `thread` that this commit covers; a clear covers all up to
+    `transcript`, the transcript's head when the update was made. `summarized` are turns that need no summary of this
+    `level` any more (1: made from turns; higher: from summaries of the level below); that does not cover them.
+    `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `action`, `fact` and `heat` (by
+    fact id) are the fields of the command that the events do not hold, so that it can be decided again. `origin` is
+    where an import was read from. A cause never holds content.
     """
 
     kind: str
@@ -96,7 +96,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A commit before it has a place in the chain."""
+    """A commit that is not yet part of the chain."""
 
     at: str
     cause: Cause
@@ -104,7 +104,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A commit as it is read."""
+    """A commit that was read from a log."""
 
     seq: int
     at: str
@@ -120,7 +120,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
-    """A line with its contents still as bytes."""
+    """A line whose cause and events are still bytes."""
 
     v: int
     seq: int
@@ -133,7 +133,7 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Replayed(msgspec.Struct):
-    """What folding needs of a line; the rest is passed over without being built."""
+    """The fields of a line that a replay needs; the decoder skips the others."""
 
     v: int
     seq: int
@@ -155,7 +155,7 @@ _ends = msgspec.json.Decoder(_Ends)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _cause = msgspec.json.Decoder(Cause)
 
-# Looked up once: replay calls each of them for every line, some for every event of it.
+# Bound once, because a replay calls them for every line or event.
 _encode = _encoder.encode
 _decode_sealed = _sealed.decode
 _decode_event = _event.decode
@@ -163,22 +163,22 @@ _sha256 = hashlib.sha256
 
 
 class Contents(TypedDict):
-    """A line's cause and events, parsed: what an upcast turns into the next version's."""
+    """The parsed cause and events of a line, which an upcast converts."""
 
     cause: dict[str, Json]
     events: list[dict[str, Json]]
 
 
 _UPCASTS: Mapping[int, Callable[[Contents], Contents]] = MappingProxyType({})
-"""From a version to what brings its contents to the next; the envelope stays as it is."""
+"""For each version, the function that converts its contents to the next version; the envelope does not change."""
 
-# What may stand where content was erased, to the byte: anything more in there would be covered by no digest.
+# The exact bytes that replace erased content. No digest would cover anything more in there.
 _ERASED_EVENT = re.compile(rb'\{"type":"Erased","digest":"([0-9a-f]{64})"\}')
 _ERASED_CAUSE = re.compile(rb'\{"kind":"erased","digest":"([0-9a-f]{64})"\}')
 _SALT_LENGTH = 32
 
 UNREADABLE = (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError, RecursionError)
-"""What is raised over bytes that are no commit at all; the last of them over brackets without end."""
+"""The exceptions raised for bytes that are not a commit; RecursionError is raised for endless brackets."""
 
 
 def _digest(salt: str, content: bytes) -> str:
@@ -190,23 +190,29 @@ def _chain(v: int, seq: int, at: str, prev: str, digests: Iterable[str]) -> str:
 
 
 def seal(draft: Draft, after: Head, salts: Callable[[], str]) -> bytes:
-    """Give a draft its place after a head; returns the line, without a line break: see `sealed`."""
+    """Return the line of a draft that follows a head; see `sealed`."""
     return sealed(draft, after, salts)[0]
 
 
 def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, Commit]:
-    """Give a draft its place after a head; returns the line, without a line break, and the commit as it will be read.
+    """Append a draft to the chain.
 
-    `salts` yields a new secret of 32 hex digits at each call.
+    Args:
+        draft: what happened.
+        after: the head that the line follows.
+        salts: returns a new secret of 32 hex digits at each call.
+
+    Returns:
+        The line, without a line break, and the commit that decoding it gives.
 
     Raises:
-        StoreError: a value in the draft cannot be written, or not so that it can be read again.
-        ValueError: a salt of another length.
+        StoreError: a value in the draft cannot be written, or cannot be read back.
+        ValueError: a salt has another length.
     """
     seq = after.seq + 1
     try:
         contents = [_encode(draft.cause), *map(_encode, draft.events)]
-        # A line that nobody can read again (NaN is written as null) would close the log for good.
+        # A line that cannot be read back (NaN is written as null) would make the whole log unreadable.
         cause = _cause.decode(contents[0])
         events = tuple(map(_decode_event, contents[1:]))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -216,7 +222,8 @@ def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, 
     for content in contents:
         key = salts()
         if len(key) != _SALT_LENGTH:
-            raise ValueError(f"a salt is {_SALT_LENGTH} hex digits: of another length it would not say where it ends")
+            # With one length, no other split into salt and content gives the same digest.
+            raise ValueError(f"a salt must have {_SALT_LENGTH} hex digits, got {len(key)}")
         keys.append(key)
         digests.append(_digest(key, content))
     chained = _chain(FORMAT, seq, draft.at, after.hash, digests)
@@ -236,14 +243,14 @@ def head_of(line: bytes) -> Head:
 
 
 def prev_of(line: bytes) -> str:
-    """Read the hash that a line says it follows, without checking it."""
+    """Read the hash that a line states as its predecessor's, without checking it."""
     return _ends.decode(line).prev
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What a line claims and what its bytes prove: `intact` where the recomputed hash is the one it states.
+    """The fields of a line; `intact` if its recomputed hash is the one it states.
 
-    `erased` lists the events, by index, whose content is gone (-1: the cause).
+    `erased` lists the indexes of the events whose content was erased (-1: the cause).
     """
 
     seq: int
@@ -255,7 +262,7 @@ class Inspection(msgspec.Struct, frozen=True):
 
 
 def _digests(sealed: _Sealed) -> list[str] | None:
-    """Digest cause and events; None where salts and contents do not pair up; an erased slot states its own digest."""
+    """Return the digests of cause and events, or None if a salt or a stub is invalid; an erased one states its own."""
     if len(sealed.salts) != 1 + len(sealed.events):
         return None
     digests: list[str] = []
@@ -274,11 +281,11 @@ def _digests(sealed: _Sealed) -> list[str] | None:
 
 def _intact(sealed: _Sealed, digests: Iterable[str], line: bytes) -> bool:
     return (
-        # The parts of the hashed text are told apart by line breaks, so none may hold one.
+        # Line breaks separate the parts of the hashed text, so no part may hold one.
         "\n" not in sealed.at
         and len(sealed.prev) == len(_NO_HASH)
         and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, digests)
-        # Between what the hash covers nothing else may stand, not even a space: a line has one spelling.
+        # The hash does not cover bytes between the fields, so a line has only one valid encoding.
         and line == _encode(sealed)
     )
 
@@ -296,16 +303,20 @@ def inspect(line: bytes) -> Inspection:
     """Recompute a line's hash from its bytes.
 
     Raises:
-        UNREADABLE: the line is no commit at all.
+        UNREADABLE: the line is not a commit.
     """
     return _inspect(_sealed.decode(line), line)
 
 
 def erase(line: bytes, indexes: Collection[int]) -> bytes:
-    """Return a line with the contents of some events gone, their digests in their place; its hash still holds.
+    """Return a line in which digests replace the contents of some events; its hash stays valid.
+
+    Args:
+        line: the line of a commit.
+        indexes: the indexes of the events to erase; erased ones are skipped.
 
     Raises:
-        UNREADABLE: the line is no commit.
+        UNREADABLE: the line is not a commit.
     """
     sealed = _sealed.decode(line)
     for index in indexes:
@@ -318,11 +329,11 @@ def erase(line: bytes, indexes: Collection[int]) -> bytes:
 
 
 def decode(line: bytes) -> Commit:
-    """Read a line whose bytes were inspected.
+    """Read a line without checking its hash.
 
     Raises:
-        UNREADABLE: it holds what this program does not know.
-        StoreError: it is in a newer format.
+        UNREADABLE: the line is not a commit that this program knows.
+        StoreError: the line has a newer format.
     """
     return _decode(_sealed.decode(line))
 
@@ -338,7 +349,7 @@ def _decode(sealed: _Sealed) -> Commit:
 def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
     if sealed.v > FORMAT:
         raise StoreError(
-            f"the log is in format {sealed.v} and this program reads up to {FORMAT}: use a newer backstory"
+            f"the log has format {sealed.v} and this program reads formats up to {FORMAT}: use a newer backstory"
         )
     contents: Contents = {
         "cause": orjson.loads(bytes(sealed.cause)),
@@ -355,22 +366,28 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
 
 
 def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
-    """Return seq, time, kind of cause and events of a line whose chain was checked elsewhere."""
+    """Return seq, time, kind of cause and events of a line, without checking its hash."""
     try:
         read = _replayed.decode(line)
         if read.v == FORMAT:
             return read.seq, read.at, read.cause.kind, read.events
     except msgspec.ValidationError:
-        pass  # an older version's words, most likely
+        pass  # Most likely an older version.
     old = decode(line)
     return old.seq, old.at, old.cause.kind, old.events
 
 
 def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
-    """Read a line that has to follow `after`, its hash recomputed; `byte` is its offset, for the error.
+    """Read a line and check its hash and its place in the chain.
+
+    Args:
+        line: the line, without a line break.
+        after: the head that it must follow.
+        stream: the name of the stream, for the error.
+        byte: the line's offset in the stream, for the error.
 
     Raises:
-        CorruptLogError: it is no commit, its bytes are not what was sealed, or it does not follow.
+        CorruptLogError: the line is not a commit, was altered, or does not follow `after`.
     """
     try:
         sealed = _decode_sealed(line)
@@ -393,7 +410,7 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
 
 
 def follows(found: Inspection, after: Head) -> tuple[str, str] | None:
-    """Say what is wrong with a line that should follow a head: the kind of problem and words for it; None: nothing."""
+    """Return the problem of a line that should follow a head, as its kind and in words; None if there is none."""
     return _misplaced(found.seq, found.prev, after) if found.intact else _ALTERED
 
 

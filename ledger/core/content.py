@@ -1,7 +1,7 @@
-"""What of an event is content, and how a text is found in it: what an erasure has to look at.
+"""Content of events, and how an erasure finds a text or single words in it.
 
-Content is what somebody said or a model made of it. Names are not: threads, users, turn ids, fact ids and times stay
-when content goes, and so do the words in which our own rules refuse something.
+Content is what people or models wrote. Names of threads and users, ids of turns and facts, times, and the details that
+our own rules give for a refusal are not content; they stay when content is erased.
 """
 
 from __future__ import annotations
@@ -35,7 +35,17 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import CATEGORIES
 
-__all__ = ["Phrases", "Words", "about", "asides", "fact_texts", "folded", "texts_of", "turn_texts", "words_in"]
+__all__ = [
+    "Phrases",
+    "Words",
+    "fact_of",
+    "fact_texts",
+    "folded",
+    "texts_beside_fact",
+    "texts_of",
+    "turn_texts",
+    "words_in",
+]
 
 _NAMES = frozenset({"id", "at", "source"})
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -43,65 +53,65 @@ _FACT_ID = re.compile(r"fact_[\w-]{1,64}", re.ASCII)
 _BLANKS = frozenset("nrt")
 
 
-# Nobody sees them: soft hyphens, joiners, directions, variants; and the dot that folding leaves on a Turkish capital I.
-_UNSEEN = re.compile(
+# Soft hyphens, joiners, direction marks, variation selectors, and the dot that folding leaves on a Turkish capital I.
+_INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\U000e0000-\U000e0fff]|(?<=i)\u0307"
 )
 
 
 def folded(text: str) -> str:
-    """Return what texts that differ in case, Unicode form, white space or unseen characters alone have in common."""
+    """Return a text folded: texts that differ only in case, Unicode form, white space or invisible characters agree."""
     if text.isascii():
         return " ".join(text.lower().split())
-    once = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(_UNSEEN.sub("", unicodedata.normalize("NFKC", once)).split())
+    once = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFKC", once)).split())
 
 
 def fact_texts(fact: Fact) -> tuple[str, ...]:
-    """Return what a fact says."""
+    """Return the content of a fact."""
     return (fact.content,) if fact.source_error is None else (fact.content, fact.source_error)
 
 
 def turn_texts(turn: Turn) -> Iterator[str]:
-    """Yield what was said in a turn, and what the host sent along with it."""
+    """Yield the content of a turn: its text, and the routing and metadata that the host sent with it."""
     yield turn.content
     yield from filter(None, (turn.name, turn.cause_by, turn.sent_from, *turn.send_to))
-    yield from _spelled(turn.metadata)
+    yield from _leaves(turn.metadata)
 
 
-def _spelled(value: object) -> Iterator[str]:
-    """Yield the texts and numbers in a value, its keys too."""
+def _leaves(value: object) -> Iterator[str]:
+    """Yield the texts, numbers and keys of a JSON value as texts."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield str(key)
-            yield from _spelled(inner)
+            yield from _leaves(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _spelled(inner)
+            yield from _leaves(inner)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """Yield a text that quotes another one in JSON or Python spelling, as it is and with its escapes undone."""
+    """Yield a text that may quote another one as a JSON or Python literal, as it is and with its escapes decoded."""
     yield text
     if "\\" in text:
-        yield _ESCAPE.sub(_meant, text)
+        yield _ESCAPE.sub(_unescaped, text)
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _unescaped(escape: re.Match[str]) -> str:
     code = escape[1] or escape[2]
     if code:
         return chr(int(code, 16))
     return " " if escape[3] in _BLANKS else escape[3]
 
 
-def _no_ids(named: Iterable[str]) -> Iterator[str]:
-    """Yield what a model wrote where an id belongs; small ones write out the fact itself."""
-    return (text for text in named if _FACT_ID.fullmatch(text) is None)
+def _not_ids(ids: Iterable[str]) -> Iterator[str]:
+    """Yield the ids that are not ids: small models write the text of the fact instead."""
+    return (text for text in ids if _FACT_ID.fullmatch(text) is None)
 
 
 def _category(category: str | None) -> Iterator[str]:
@@ -111,7 +121,7 @@ def _category(category: str | None) -> Iterator[str]:
 
 def _candidate_texts(candidate: Candidate) -> Iterator[str]:
     if not isinstance(candidate, Edit | Unread):
-        # A label is a word of ours, or else of the model's.
+        # A model may write any text as a label.
         yield from labels_of(candidate).values()
     match candidate:
         case NewFact():
@@ -119,14 +129,14 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield from _category(candidate.category)
             yield candidate.source_error or ""
         case Removal() | Extension():
-            yield from _no_ids((candidate.id,))
+            yield from _not_ids((candidate.id,))
             yield candidate.reason or ""
         case Reinforcement():
-            yield from _no_ids((candidate.id,))
+            yield from _not_ids((candidate.id,))
         case NewSummary():
             yield candidate.summary
         case Consolidation():
-            yield from _no_ids(candidate.sources)
+            yield from _not_ids(candidate.sources)
             yield candidate.content
             yield from _category(candidate.category)
         case Edit():
@@ -137,17 +147,15 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield from _quoted(candidate.detail)
 
 
-def _proposed(fields: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:
+def _proposed_texts(fields: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:
     return (value for key, value in fields.items() if key not in _NAMES and isinstance(value, str))
 
 
-def asides(event: Event) -> Iterator[str]:
-    """Yield the content of an event beyond what its fact says: all there is where it is about no fact."""
+def texts_beside_fact(event: Event) -> Iterator[str]:
+    """Yield the content of an event except that of its fact: all content, if the event has no fact."""
     match event:
-        case FactAdded():
-            yield from _proposed(event.proposed)
-        case FactRevised():
-            yield from _proposed(event.proposed)
+        case FactAdded() | FactRevised():
+            yield from _proposed_texts(event.proposed)
         case FactRemoved():
             yield event.note or ""
             yield from event.labels.values()
@@ -174,11 +182,11 @@ def texts_of(event: Event) -> Iterator[str]:
             yield from fact_texts(after)
         case _:
             pass
-    yield from asides(event)
+    yield from texts_beside_fact(event)
 
 
-def about(event: Event) -> Fact | None:
-    """Return the fact that an event is about, as the event leaves it, or as it was removed."""
+def fact_of(event: Event) -> Fact | None:
+    """Return the fact that an event adds, revises (as revised) or removes; None for any other event."""
     match event:
         case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
             return fact
@@ -186,14 +194,14 @@ def about(event: Event) -> Fact | None:
             return None
 
 
-# Scripts whose words no spaces part, and Hangul, whose words carry their endings.
+# Scripts that do not separate words by spaces, and Hangul, whose words carry endings.
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
     r"\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-# Signs that belong to the letter before them are no letters to `re`.
+# `re` does not count combining marks as letters.
 _WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])+")
-# Scripts without spaces that are alphabets, so that two characters say nothing yet.
+# Alphabets among the scripts without spaces: in these, two characters are too few to identify a word.
 _LETTERS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _NAME = re.compile(r"(?<![\w'])(?:[A-Z]{2,3}|(?<=[^\s.!?] )[A-Z][a-z]{1,2})(?!\w)")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -202,7 +210,7 @@ _STEM = 6
 
 
 class Phrases:
-    """Texts to be found wherever they stand; a short one that is a fact's only as a word of its own."""
+    """Texts to find in other texts."""
 
     def __init__(self) -> None:
         self._known: set[tuple[str, bool]] = set()
@@ -214,12 +222,18 @@ class Phrases:
         return bool(self._known)
 
     def add(self, text: str, *, anywhere: bool) -> None:
-        """Take one in; an empty one is passed over. `anywhere`: as it was given, be it within a word."""
+        """Add a text to find; an empty one is ignored.
+
+        Args:
+            text: the text; it is folded.
+            anywhere: find it also within a word, with its punctuation. Otherwise it is reduced to its dedup key, and a
+                text of fewer than four characters is only found as a word.
+        """
         phrase = folded(text) if anywhere else dedup_key(text)
         if not phrase or (phrase, anywhere) in self._known:
             return
         self._known.add((phrase, anywhere))
-        # What stands between two spaces stands so in every text that says the phrase: a quick look tells most apart.
+        # A word with a space on both sides is a word of every text that holds the phrase. This rules out most texts.
         inner = phrase.split(" ")[1:-1]
         if not anywhere and len(phrase) < _SHORTEST and _UNSPACED.search(phrase) is None:
             self._apart.append(re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)"))
@@ -228,11 +242,11 @@ class Phrases:
         else:
             self._any.append(phrase)
 
-    def stand_in(self, texts: Iterable[str]) -> bool:
-        """Whether any of some texts says one of them; the texts need not be folded."""
-        return bool(self._known) and any(map(self._stand_in, map(folded, texts)))
+    def occur_in(self, texts: Iterable[str]) -> bool:
+        """Whether one of these texts holds one of the phrases; the texts need not be folded."""
+        return bool(self._known) and any(map(self._occur_in, map(folded, texts)))
 
-    def _stand_in(self, text: str) -> bool:
+    def _occur_in(self, text: str) -> bool:
         for phrase in self._any:
             if phrase in text:
                 return True
@@ -246,18 +260,19 @@ class Phrases:
 
 
 def words_in(text: str) -> set[str]:
-    """Return, folded, the words of a text that can give somebody away.
+    """Return the words of a text that may identify a person or thing, folded.
 
-    These have four letters or more, or two characters and a digit among them, or are shorter and written as a name is:
-    with a capital within a sentence, or in capitals. Of scripts without spaces they are pieces of two characters, or of
-    three where an alphabet writes them.
+    These are words of four characters or more, of two or more with a digit, and shorter ones that are written like a
+    name: capitalised within a sentence, or in capitals. In scripts without spaces they are all pieces of two
+    characters, or three in alphabets.
     """
     plain = folded(text)
-    return _pieces(plain) | {word for word in _spaced(plain) if _tells(word)} | set(map(folded, _NAME.findall(text)))
+    words = {word for word in _spaced(plain) if _may_identify(word)}
+    return _pieces(plain) | words | set(map(folded, _NAME.findall(text)))
 
 
 def _pieces(text: str) -> set[str]:
-    """Nobody can tell where a word of these scripts begins: each piece of a run stands for the words it may be in."""
+    """Return all pieces of the runs in scripts without spaces, where a word may begin at any character."""
     pieces: set[str] = set()
     for run in _UNSPACED.findall(text):
         size = 3 if _LETTERS.match(run) else 2
@@ -271,25 +286,25 @@ def _spaced(text: str) -> list[str]:
     return _WORD.findall(_UNSPACED.sub(" ", text))
 
 
-def _tells(word: str) -> bool:
+def _may_identify(word: str) -> bool:
     return len(word) >= _SHORTEST or (len(word) > 1 and any(char.isdigit() for char in word))
 
 
 class Words:
-    """Words to be found; one of six letters or more also as the beginning of a longer one."""
+    """Words to find in texts; one of six characters or more is also found as the beginning of a longer word."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.all = frozenset(words)
         self._unspaced = any(_UNSPACED.fullmatch(word) for word in self.all)
         stems = [word for word in self.all if len(word) >= _STEM]
-        self._begun = frozenset(word[:_STEM] for word in stems)
+        self._stems = frozenset(word[:_STEM] for word in stems)
         self._lengths = sorted({len(word) for word in stems})
 
     def __bool__(self) -> bool:
         return bool(self.all)
 
     def used_in(self, texts: Iterable[str]) -> set[str]:
-        """Return those that any of some texts uses; the texts need not be folded."""
+        """Return the words that occur in one of these texts; the texts need not be folded."""
         used: set[str] = set()
         for text in map(folded, texts if self.all else ()):
             words = set(_spaced(text))
@@ -297,7 +312,7 @@ class Words:
             used.update(
                 word[:length]
                 for word in words
-                if word[:_STEM] in self._begun
+                if word[:_STEM] in self._stems
                 for length in self._lengths
                 if word[:length] in self.all
             )

@@ -1,4 +1,4 @@
-"""When two facts say the same: one key, computed from the text alone."""
+"""Dedup key: two facts whose texts have the same key say the same."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ __all__ = ["dedup_key"]
 _TRAILING = ".。．!！?？,，;；:：…、~ \t"
 
 
-# Every decision asks it of every live fact, and their texts hardly ever change.
+# Cached, because every decision asks for the key of every live fact.
 @lru_cache(maxsize=4096)
-def dedup_key(content: str, notion: str = "normalized") -> str:
-    """Return what two facts share when they say the same, by one of the notions in `policy.DEDUP_KEYS`.
+def dedup_key(content: str, mode: str = "normalized") -> str:
+    """Return the dedup key of a text.
 
-    `exact` is the text without the space around it; `casefold` besides ignores case; `normalized` is NFKC (so NFC and
-    NFD, full-width and half-width agree), case folded, white space collapsed, trailing punctuation dropped. A text of
-    punctuation alone is its own key.
+    Args:
+        content: the text of a fact.
+        mode: one of `policy.DEDUP_KEYS`. `exact` strips the text. `casefold` also ignores case. `normalized` also
+            applies NFKC (so NFC and NFD, full-width and half-width agree), collapses white space and drops trailing
+            punctuation, unless the text is punctuation alone.
     """
-    if notion == "exact":
+    if mode == "exact":
         return content.strip()
-    if notion == "casefold":
+    if mode == "casefold":
         return content.strip().casefold()
     if content.isascii():
         folded = content.lower()

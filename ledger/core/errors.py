@@ -1,26 +1,26 @@
-"""Every error this project raises on purpose, in one tree.
+"""Errors: all that this project raises on purpose, in one tree.
 
     BackstoryError
     ├── UsageError            wrong use: a bad name, option, range or input file       exit 2
-    │   ├── ScopeError        a user id or agent name that cannot be a scope
+    │   ├── ScopeError        a user id or agent name that is not valid
     │   ├── ConfigError       an unknown key or a value outside its range
-    │   └── InputError        a broken conversation, reply or document file
-    ├── RefusedError          the answer is no, and the ledger is as it was or says why  exit 1
+    │   └── InputError        a conversation, reply or document that cannot be read
+    ├── RefusedError          the request is valid and was refused                    exit 1
     │   ├── NotFoundError     no such fact, thread, commit
     │   ├── DuplicateFactError  another live fact says the same
     │   ├── CapError          the memory is full and nothing in it may be evicted
     │   └── ConflictError     an undo that would overwrite later work
-    ├── UnavailableError      cannot: unreachable, locked, unwritable, corrupt          exit 3
-    │   ├── StoreError        the disk or engine refuses
+    ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
+    │   ├── StoreError        the disk or the storage engine failed
     │   ├── LockTimeoutError  another process holds the stream's lock
-    │   ├── CorruptLogError   damage that is no torn tail; names line and byte
-    │   ├── WitnessError      the witness of heads did not take what it was given
-    │   └── NoModelError      nothing to ask: no model is configured
-    ├── WrongExpectedVersionError  somebody else appended first; fold and decide again
-    └── ModelError            the model gave no usable answer
-        ├── ModelUnavailableError  worth another try: rate limit, time-out, 5xx
-        ├── ModelRejectedError     not worth one: bad key, unknown model, bad request
-        └── ReplyError             an answer came, but it is no valid reply
+    │   ├── CorruptLogError   damage other than a torn tail; names line and byte
+    │   ├── WitnessError      the witness did not accept the heads
+    │   └── NoModelError      no model is configured
+    ├── WrongExpectedVersionError  another writer appended first; fold and decide again
+    └── ModelError            the model gave no usable answer                         exit 1
+        ├── ModelUnavailableError  may pass: rate limit, time-out, 5xx
+        ├── ModelRejectedError     will not pass: bad key, unknown model, bad request
+        └── ReplyError             the answer is not a valid reply
 
 Each message says what went wrong, where, and what to do about it.
 """
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class BackstoryError(Exception):
-    """Root of the tree; `exit_code` is what the command line returns for it."""
+    """Root of the tree; `exit_code` is the exit code of the command line."""
 
     exit_code = 3
 
@@ -65,29 +65,29 @@ class UsageError(BackstoryError):
 
 
 class ScopeError(UsageError):
-    """A user id or agent name that cannot name a memory."""
+    """A user id or agent name is not valid."""
 
 
 class ConfigError(UsageError):
-    """A configuration key or value that is not understood."""
+    """A configuration key is unknown, or its value is outside its range."""
 
 
 class InputError(UsageError):
-    """A file that was handed in and cannot be read as what it should be."""
+    """A message, document or file that the caller passed in cannot be read as such."""
 
 
 class RefusedError(BackstoryError):
-    """The request was understood and the answer is no."""
+    """The request is valid and was refused."""
 
     exit_code = 1
 
 
 class NotFoundError(RefusedError):
-    """Nothing by that name in this scope."""
+    """The scope has no such fact, thread or commit."""
 
 
 class DuplicateFactError(RefusedError):
-    """A live fact already says this; `fact_id` names it, `seq` the commit that recorded the refusal."""
+    """The live fact `fact_id` says the same; `seq` is the commit that recorded the refusal."""
 
     def __init__(self, message: str, *, fact_id: str, seq: int) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ class DuplicateFactError(RefusedError):
 
 
 class CapError(RefusedError):
-    """The memory is full of facts that may not be evicted; `seq` is the commit that recorded the refusal, or 0."""
+    """Memory is full of facts that may not be evicted; `seq` is the commit that recorded the refusal, or 0."""
 
     def __init__(self, message: str, *, seq: int = 0) -> None:
         super().__init__(message)
@@ -108,21 +108,21 @@ class ConflictError(RefusedError):
 
 
 class UnavailableError(BackstoryError):
-    """The surroundings do not allow it now."""
+    """Something outside this program prevents the request for now."""
 
 
 class StoreError(UnavailableError):
-    """The disk or engine that keeps the log refused."""
+    """The disk or the storage engine failed."""
 
 
 class LockTimeoutError(UnavailableError):
-    """Another process kept the lock longer than `file_lock_timeout_seconds`."""
+    """Another process held the lock for longer than `file_lock_timeout_seconds`."""
 
 
 class CorruptLogError(UnavailableError):
-    """A log line that is not what was written; nothing is written until a person decides.
+    """A log line is not what was written; the stream takes no new lines until a person decides.
 
-    `kind` is one of the problem kinds of `verify`; `line` counts from 1, `byte` is the line's offset in the stream.
+    `kind` is a problem kind of `verify`; `line` counts from 1, `byte` is the line's offset in the stream.
     """
 
     def __init__(self, message: str, *, kind: str, stream: str, line: int, byte: int) -> None:
@@ -134,9 +134,9 @@ class CorruptLogError(UnavailableError):
 
 
 class WitnessError(UnavailableError):
-    """The witness did not take the heads it was given; the commits stand, and it is tried again.
+    """The witness did not accept the heads; the commits are kept and the heads are sent again.
 
-    `kind` is the class of what went wrong beneath. The message holds no secrets of an address or a command.
+    `kind` is the class name of the underlying error. The message holds no secrets of an address or a command.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
@@ -145,11 +145,11 @@ class WitnessError(UnavailableError):
 
 
 class NoModelError(UnavailableError):
-    """An update was asked for and no model is configured."""
+    """An update needs a model and none is configured."""
 
 
 class WrongExpectedVersionError(BackstoryError):
-    """The stream is not where the writer thought; `actual` is its head's seq."""
+    """The stream has another head than the writer expected; `actual` is the head's seq."""
 
     def __init__(self, message: str, *, actual: int) -> None:
         super().__init__(message)
@@ -163,7 +163,7 @@ class ModelError(BackstoryError):
 
 
 class ModelUnavailableError(ModelError):
-    """A failure that may pass; `retry_after` is the server's own wish in seconds, where it stated one."""
+    """A failure that may pass; `retry_after` is the delay in seconds that the server asked for, if any."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -171,8 +171,8 @@ class ModelUnavailableError(ModelError):
 
 
 class ModelRejectedError(ModelError):
-    """A failure that the same request will meet again."""
+    """A failure that would repeat with the same request."""
 
 
 class ReplyError(ModelError):
-    """The model answered, but not with a reply in the agreed shape."""
+    """The model's answer is not a reply of the agreed shape."""

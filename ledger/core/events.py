@@ -1,8 +1,8 @@
-"""What can have happened: the events of both streams, and the values they carry.
+"""Events of both streams, and the values they carry.
 
-Every event is a frozen msgspec struct, told apart by `type`; the JSON in the log is exactly its encoding, with
-camelCase names and defaults left out. An event carries what it replaced, so that its inverse needs nothing else. The
-form was chosen by measurement: see docs/adr/0001-events-are-msgspec-structs.md.
+Every event is a frozen msgspec struct, tagged by `type`. The JSON in the log is its encoding, with camelCase names and
+without defaults. An event carries what it replaced, so it can be undone without the rest of the log. For the choice of
+msgspec see docs/adr/0001-events-are-msgspec-structs.md.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ DOCUMENT_SECTIONS = (
     "history.earlierContext",
     "history.longTermBackground",
 )
-"""The six sections of memory.json, in its order."""
+"""The six sections of memory.json, in order."""
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=False):
-    """What events are made of."""
+    """Base of the values that events carry."""
 
 
 class Fact(_Value, frozen=True, kw_only=True):
-    """One thing remembered.
+    """A statement in memory.
 
-    `source` is the thread it came from, `manual` or `import`; `evidence` the ids of the turns cited; `seq` and `place`
-    say which commit gave birth to it and where in that commit's proposal it stood, which is its rank by birth.
-    `by_hand` facts are a person's and out of a model's reach. `consolidated_from` names the facts that were merged
-    into it. Times are ISO 8601, UTC, microseconds.
+    `source` is the thread it came from, `manual` or `import`; `evidence` holds the ids of the turns cited. `seq` is the
+    commit that added it and `place` its index in that commit's proposal; both together are its birth rank. A fact with
+    `by_hand` was entered or changed by a person, and no model can change it. `consolidated_from` holds the ids of the
+    facts that were merged into it. Times are ISO 8601, UTC, microseconds.
     """
 
     id: str
@@ -87,16 +87,16 @@ class Fact(_Value, frozen=True, kw_only=True):
 
 
 class Access(_Value, frozen=True):
-    """How much a fact was used of late, and when it was used last; each use adds 1 to a heat that cools with time."""
+    """The recent use of a fact: `heat`, to which each use adds 1 and which decays, and the time of the last use."""
 
     heat: float
     at: str
 
 
 class Section(_Value, frozen=True):
-    """A summary and when it was last written; the empty one was never written.
+    """A summary and the time it was last written; both are empty if it was never written.
 
-    `since` and `until`, in a thread's summary, are the times of the first and the last turn that it tells.
+    In a thread's summary, `since` and `until` are the times of its first and its last turn.
     """
 
     summary: str = ""
@@ -106,13 +106,13 @@ class Section(_Value, frozen=True):
 
 
 class TurnRange(_Value, frozen=True):
-    """Turns of one thread, by ordinal, both ends included."""
+    """A range of turns of one thread, by ordinal, both ends included."""
 
     first: int
     last: int
 
 
-# Candidates: what a model, a person or an imported document proposed. `place` says where in the proposal it stood.
+# Candidates: what a model, a person or an imported document proposed. `place` is the position in the proposal.
 
 
 class _Candidate(_Value, frozen=True, tag_field="kind"):
@@ -122,7 +122,7 @@ class _Candidate(_Value, frozen=True, tag_field="kind"):
 
 
 class _Labelled(_Candidate, frozen=True, kw_only=True):
-    """A model's candidate with what the model says of its reach: see the rule `gate`."""
+    """A model's candidate with the labels that the model gave it, for the rule `gate`."""
 
     scope: str | None = None
     durability: str | None = None
@@ -130,7 +130,7 @@ class _Labelled(_Candidate, frozen=True, kw_only=True):
 
 
 class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
-    """A fact proposed, as it was proposed; `id` and what follows it only where an imported document states it."""
+    """A new fact as it was proposed; only an imported document states `id` and the fields after it."""
 
     content: str
     category: str = "context"
@@ -148,7 +148,7 @@ class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
 
 
 class Removal(_Labelled, frozen=True, kw_only=True, tag="removal"):
-    """A fact to remove; `replacement` is the index in `newFacts` of what takes its place."""
+    """A fact to remove; `replacement` is the index in `newFacts` of the fact that replaces it."""
 
     id: str
     reason: str | None = None
@@ -156,20 +156,20 @@ class Removal(_Labelled, frozen=True, kw_only=True, tag="removal"):
 
 
 class NewSummary(_Labelled, frozen=True, kw_only=True, tag="newSummary"):
-    """A section's new text; `place` names the section, `at` is stated by imported documents only."""
+    """A section's new text; `place` is the section's name, and only imported documents state `at`."""
 
     summary: str
     at: str | None = None
 
 
 class Reinforcement(_Labelled, frozen=True, kw_only=True, tag="reinforcement"):
-    """A fact confirmed by what was said."""
+    """A fact that the conversation confirms."""
 
     id: str
 
 
 class Extension(_Labelled, frozen=True, kw_only=True, tag="extension"):
-    """A fact that is up for review and still holds: it is to be left alone for so many `days` more."""
+    """A fact due for review that still holds; its next review is `days` days from now."""
 
     id: str
     days: int
@@ -177,7 +177,7 @@ class Extension(_Labelled, frozen=True, kw_only=True, tag="extension"):
 
 
 class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
-    """Several facts to be merged into one; without a `confidence` the merged fact has the highest of its sources."""
+    """Facts to merge into one; without `confidence` the merged fact gets the highest of its sources."""
 
     sources: tuple[str, ...]
     content: str
@@ -186,7 +186,7 @@ class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
 
 
 class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
-    """A person's change of one fact; None leaves a field as it is."""
+    """A person's change of one fact; a field that is None does not change."""
 
     id: str
     content: str | None = None
@@ -195,7 +195,7 @@ class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
 
 
 class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
-    """An item that could not be read as what its place calls for: its JSON text, cut to a bound, and why."""
+    """An item that could not be parsed: its JSON text, cut to a maximum length, and the reason."""
 
     text: str
     detail: str
@@ -204,17 +204,17 @@ class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
 Candidate: TypeAlias = NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation | Edit | Unread
 
 
-# Events of the ledger. One that settles a candidate carries its `place`; the proposal is rebuilt from these.
+# Events of the ledger. The outcome of a candidate carries its `place`, so that the proposal can be rebuilt.
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="type", tag=True):
-    """Something that happened."""
+    """Base of all events."""
 
 
 class FactAdded(_Event, frozen=True):
-    """A fact came to life: proposed, entered, imported, or brought back by an undo.
+    """A fact was added: by a model, a person or an import, or brought back by an undo.
 
-    `proposed` holds the fields in which the candidate differs from the fact that came of it, and its labels.
+    `proposed` holds the fields in which the candidate differs from the fact, and its labels.
     """
 
     fact: Fact
@@ -223,11 +223,11 @@ class FactAdded(_Event, frozen=True):
 
 
 class FactRemoved(_Event, frozen=True):
-    """A fact left memory; the event holds it whole.
+    """A fact left memory; the event holds the whole fact.
 
-    `reason`: model, stale, consolidated, hand, cap, threshold, duplicate, clear, import, revert, rollback. `note` is
-    the model's own reason, `replacement` the index and `labels` the labels it gave. `detail` is what an eviction was
-    ranked by, or the id of the fact that a merged one went into.
+    `reason` is model, stale, consolidated, hand, cap, threshold, duplicate, clear, import, revert or rollback. `note`,
+    `replacement` and `labels` are the model's reason, replacement index and labels. `detail` is what an evicted fact
+    was ranked by, or the id of the fact that a merged one went into.
     """
 
     fact: Fact
@@ -240,9 +240,9 @@ class FactRemoved(_Event, frozen=True):
 
 
 class FactRevised(_Event, frozen=True):
-    """A fact changed in place. `change`: confirmed, edited, extended, restored.
+    """A fact changed in place; `change` is confirmed, edited, extended or restored.
 
-    `proposed` holds what of the candidate cannot be told from `before` and `after`.
+    `proposed` holds the fields of the candidate that cannot be derived from `before` and `after`.
     """
 
     before: Fact
@@ -253,10 +253,9 @@ class FactRevised(_Event, frozen=True):
 
 
 class SummaryUpdated(_Event, frozen=True):
-    """A section was rewritten: both texts, both times.
+    """A section was rewritten.
 
-    `proposed` is the candidate's own text where a sentence was scrubbed from it, so nothing vanishes without a trace;
-    `labels` are those that the model gave.
+    `proposed` is the candidate's text if sentences were removed from it; `labels` are the model's labels.
     """
 
     section: str
@@ -270,9 +269,9 @@ class SummaryUpdated(_Event, frozen=True):
 class UpdateProposed(_Event, frozen=True):
     """A model answered.
 
-    `basis` is the seq of the memory it was shown; `shown` the fact ids it saw, None for every fact of the basis;
-    `stale` the ids it was asked to review, None where nobody was asked and whatever is due may be reviewed; `digest`
-    the sha256 of its raw text and `size` that text's characters.
+    `basis` is the seq of the memory it was shown; `shown` the ids of the facts it saw (None: all of the basis); `stale`
+    the ids it was asked to review (None: all that are due); `digest` the sha256 of its raw text and `size` the length
+    of that text in characters.
     """
 
     basis: int
@@ -283,7 +282,7 @@ class UpdateProposed(_Event, frozen=True):
 
 
 class CandidateRejected(_Event, frozen=True):
-    """A candidate was refused: by which rule, and in words."""
+    """A candidate was refused by a rule; `detail` is the reason in words."""
 
     candidate: Candidate
     rule: str
@@ -291,7 +290,7 @@ class CandidateRejected(_Event, frozen=True):
 
 
 class UpdateFailed(_Event, frozen=True):
-    """An update or a summary came to nothing. `turns` are parked by it; None: they stay pending or were given up."""
+    """An update or a summary failed; `turns` are parked (None: they stay pending or were given up)."""
 
     reason: str
     detail: str
@@ -300,7 +299,7 @@ class UpdateFailed(_Event, frozen=True):
 
 
 class PolicyChanged(_Event, frozen=True):
-    """The rules changed; `source` is config or manual, `before` is None in the genesis."""
+    """The policy changed; `source` is config or manual, and `before` is None in the genesis."""
 
     before: Policy | None
     after: Policy
@@ -308,12 +307,12 @@ class PolicyChanged(_Event, frozen=True):
 
 
 class Redacted(_Event, frozen=True):
-    """An event's content was erased: which one, and what left memory with it.
+    """The content of an event was erased, and its fact or section left memory.
 
-    `what` is fact, section, candidate, proposal, failure or turn; `expired` where a turn's time had come, which no
-    update in flight can depend on, where a summary was made from such a turn, or where a failure may quote one. Of a
-    turn its place, its id, its length in characters and the keyed digest of its role and text stay: so it is known when
-    it is sent again. The key is kept outside the log; see docs/log-format.md.
+    `what` is fact, section, candidate, proposal, failure or turn, or `expired`. Expired are a turn whose retention time
+    has passed, a summary made from one and a failure that may quote one; no update in flight depends on these. Of a
+    turn its thread, ordinal `n`, id, length in characters and the keyed digest of role and text are kept, so that it is
+    recognised when it is sent again. The key is stored outside the log; see docs/log-format.md.
     """
 
     stream: str
@@ -330,7 +329,7 @@ class Redacted(_Event, frozen=True):
 
 
 class Erased(_Event, frozen=True):
-    """What stands where an erased event stood: the salted digest of its content, so that the chain still verifies."""
+    """The stub of an erased event: the salted digest of its content, with which the chain still verifies."""
 
     digest: str
 
@@ -353,10 +352,11 @@ LedgerEvent: TypeAlias = (
 
 
 class Turn(_Value, frozen=True, kw_only=True):
-    """One message kept, whole.
+    """A recorded message.
 
-    `n` is its ordinal in its thread, from 1, never reused; `id` the host's id, or `t<n>` where it gave none (then
-    `anonymous` is true); `at` the host's time, else the time of recording. The rest is MetaGPT's routing, kept as sent.
+    `n` is its ordinal in its thread, from 1, never reused. `id` is the host's id, or `t<n>` if the host gave none; then
+    `anonymous` is true. `at` is the host's time, or the time of recording. `cause_by`, `sent_from` and `send_to` are
+    MetaGPT's routing; they and `metadata` are kept as sent.
     """
 
     n: int
@@ -373,21 +373,21 @@ class Turn(_Value, frozen=True, kw_only=True):
 
 
 class TurnRecorded(_Event, frozen=True):
-    """Something was said."""
+    """A turn was recorded."""
 
     turn: Turn
 
 
 class TurnSuperseded(_Event, frozen=True):
-    """A turn no longer stands: the host sent another text in its place, or it was taken back."""
+    """A turn is no longer part of its thread: the host replaced or withdrew it."""
 
     n: int
 
 
 class TurnRestored(_Event, frozen=True):
-    """A superseded turn stands again: somebody brought it back.
+    """A superseded turn is part of its thread again.
 
-    `again`: its ordinal was covered by then, so it is pending once more until an update covers it that has seen it.
+    `again`: its ordinal had been covered, so it is pending again until a later update covers it.
     """
 
     n: int

@@ -1,6 +1,6 @@
-"""What is remembered: the state that events lead to.
+"""Memory: the state of one scope, and the fold that derives it from events.
 
-`evolve(memory, event)` is the whole meaning of an event. Replaying a log is folding it; nothing is decided on the way.
+`evolve(memory, event)` defines what an event does. A replay folds the recorded events and never decides anything.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from backstory.ledger.core.policy import Policy
 __all__ = ["BARRIERS", "Fold", "Memory", "birth", "evolve"]
 
 BARRIERS = ("clear", "redaction", "revert", "rollback")
-"""Kinds of commit that a model's answer, asked for before them, does not outlive."""
+"""Kinds of commit after which a model's answer is discarded if it was asked for before."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """One scope's memory at one commit; treat its dicts as read-only.
+    """The memory of one scope after one commit; its dicts must not be changed.
 
-    `seq` and `at` are the commit's, `changed_at` that of the last commit that changed the document. `configured` is
-    the policy that configuration asked for last, so that a change made by hand outlives a restart. `barriers` holds
-    the last seq of each kind in BARRIERS.
+    `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
+    is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
+    holds the last seq of each kind in BARRIERS.
     """
 
     seq: int = 0
@@ -48,11 +48,11 @@ class Memory(msgspec.Struct, frozen=True):
     barriers: dict[str, int] = {}
 
     def section(self, name: str) -> Section:
-        """The section, or the empty one."""
+        """Return the section of this name, or an empty one."""
         return self.sections.get(name, _EMPTY)
 
     def in_order(self) -> list[Fact]:
-        """The live facts by birth, oldest first: the order of the document."""
+        """Return the live facts by birth rank, oldest first, which is the order of the document."""
         return sorted(self.facts.values(), key=birth)
 
 
@@ -60,14 +60,14 @@ _EMPTY = Section()
 
 
 def birth(fact: Fact) -> tuple[int, int]:
-    """The rank of a fact by birth; unique within a scope."""
+    """Return the birth rank of a fact; it is unique within a scope."""
     return (fact.seq, fact.place)
 
 
 class Fold:
-    """Folds commits in place, on copies of its own; `memory()` hands out the result.
+    """A mutable fold over commits; `memory()` returns the result.
 
-    A million commits would otherwise copy the facts a million times.
+    Without it, a replay of a million commits would copy the facts a million times.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -81,12 +81,12 @@ class Fold:
         self.barriers = dict(memory.barriers)
 
     def apply(self, event: Event) -> bool:
-        """Take one event in; True where it changed the document."""
+        """Apply one event; return whether it changed the document."""
         effect = _EFFECTS.get(type(event))
         return effect is not None and effect(self, event)
 
     def advance(self, seq: int, at: str, kind: str, events: Sequence[Event]) -> None:
-        """Take a whole commit in."""
+        """Apply a whole commit."""
         changed = False
         effects = _EFFECTS
         for event in events:
@@ -96,7 +96,7 @@ class Fold:
         self.finish(seq, at, kind, events, changed=changed)
 
     def finish(self, seq: int, at: str, kind: str, events: Sequence[Event], *, changed: bool) -> None:
-        """Close a commit whose events were applied one by one; `changed` tells whether one changed the document."""
+        """Complete a commit whose events were applied; `changed` if one of them changed the document."""
         self.seq = seq
         self.at = at
         if changed or seq == 1:
@@ -105,7 +105,7 @@ class Fold:
             self.barriers[kind] = seq
 
     def memory(self) -> Memory:
-        """The state so far, on its own copies."""
+        """Return the state so far, as copies."""
         return Memory(
             self.seq,
             self.at,
@@ -119,7 +119,7 @@ class Fold:
 
 
 def evolve(memory: Memory, event: Event) -> Memory:
-    """Return the memory after one event; the memory given is untouched."""
+    """Return the memory after one event; the argument does not change."""
     fold = Fold(memory)
     fold.apply(event)
     return fold.memory()
@@ -159,20 +159,17 @@ def _redacted(fold: Fold, event: Redacted) -> bool:
         fold.facts.pop(event.fact, None)
     if event.section is not None:
         fold.sections.pop(event.section, None)
-    # Whether it was there must not matter: a replay finds what was erased gone before it comes to its redaction.
+    # This must not depend on what is there now: in a replay, the erased events are gone before their redaction.
     return event.fact is not None or event.section in DOCUMENT_SECTIONS
 
 
 def _expired(event: Event) -> bool:
-    """Whether an event erases a turn whose time had come: nothing in flight depends on it, for it is covered.
-
-    So it is where a summary of turns says again what of a summary that had to go with some of them stays, also where
-    that was erased later.
-    """
+    # Expired turns are covered, so no update in flight depends on them. The same holds for a summary that is restated
+    # because the summary it was merged into went with such turns, and for the stub of one that was erased later.
     return isinstance(event, SummaryUpdated | Erased) or (isinstance(event, Redacted) and event.what == "expired")
 
 
-# An event that is not here (UpdateProposed, CandidateRejected, Erased …) tells why, and changes nothing.
+# Events that are not listed (UpdateProposed, CandidateRejected, Erased …) do not change memory.
 _EFFECTS: dict[type, Callable[..., bool]] = {
     FactAdded: _added,
     FactRemoved: _removed,

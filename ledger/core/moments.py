@@ -1,4 +1,4 @@
-"""Moments: one spelling of a point in time, in UTC."""
+"""Moments: points in time as texts of one format, in UTC."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["parse_moment", "spell_moment"]
 
 
 def spell_moment(moment: datetime) -> str:
-    """Spell a moment as the logs do: UTC, microseconds, `Z`; such texts sort as the moments do."""
+    """Return a moment in the format of the logs: ISO 8601, UTC, microseconds, `Z`; the texts sort by time."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_moment(text: str) -> datetime | None:
-    """Read an ISO 8601 moment; a time without a zone is taken as UTC; None where the text is no moment."""
+    """Parse an ISO 8601 moment, as UTC if it has no zone; None if the text is not a moment."""
     try:
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)

@@ -1,4 +1,4 @@
-"""What may enter memory and how much of it may stay: a frozen value, recorded whenever it changes."""
+"""Policy: the limits and switches that decide what enters memory and what stays; recorded whenever it changes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from backstory.ledger.core.errors import ConfigError
 __all__ = ["CATEGORIES", "DEDUP_KEYS", "EVICTIONS", "POLICY_KEYS", "Policy", "PolicyValue", "check_policy"]
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
-"""What a fact may be about; a model's category outside these is stored as `context`, the proposal keeps its word."""
+"""The categories of facts; any other category is stored as `context`, and the proposal keeps it as given."""
 
 EVICTIONS = ("confidence", "hybrid")
-"""How the cap ranks who stays."""
+"""The rankings by which the cap evicts."""
 
 DEDUP_KEYS = ("normalized", "casefold", "exact")
-"""When two facts say the same, from the widest notion to the narrowest."""
+"""The modes of `dedup_key`, from the one that finds most duplicates to the one that finds fewest."""
 
 PolicyValue: TypeAlias = int | float | str | bool | tuple[str, ...]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The rules in force; names, defaults and ranges are those of the configuration.
+    """The policy in force; field names and defaults are those of the configuration.
 
-    `max_facts` live facts at most; a model's fact needs `fact_confidence_threshold` (0 to 1); when the cap bites,
-    `fact_eviction_policy` ranks who stays, `hybrid` by the weights and half-lives (days) given. `gate_enabled` keeps
-    out what a model labels as no lasting statement about the user; `dedup_key` says when two facts say the same. A
-    fact is up for review after its own lifetime, else `staleness_age_days`; a category of at least
-    `consolidation_min_facts` may be merged. Lifetimes and extensions are in days.
+    Memory holds at most `max_facts` facts; `fact_eviction_policy` ranks which of them stay, `hybrid` by the weights and
+    half-lives (days). A model's fact needs a confidence of `fact_confidence_threshold` (0 to 1). `gate_enabled` refuses
+    what a model does not label as a lasting statement about the user. `dedup_key` is the mode that finds duplicates. A
+    fact is due for review after its own lifetime, or after `staleness_age_days`. Facts of a category are merged if it
+    has at least `consolidation_min_facts`. Lifetimes and extensions are in days.
     """
 
     max_facts: int = 100
@@ -70,7 +70,7 @@ _WHOLE = {
     "consolidation_max_groups_per_cycle": (1, 100),
     "consolidation_max_sources": (2, 100),
 }
-"""Ranges of whole numbers; configuration narrows them (max_facts from 10 to 500), the ledger itself takes more."""
+"""Ranges of whole numbers, wider than those of the configuration (there max_facts is 10 to 500)."""
 _REAL = {
     "fact_confidence_threshold": (0, 1),
     "eviction_confidence_weight": (0, 1),
@@ -87,33 +87,33 @@ _WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "evict
 
 
 def check_policy(policy: Policy) -> Policy:
-    """Return the policy, or say which value is outside its range.
+    """Check every value of a policy and return the policy.
 
     Raises:
-        ConfigError: a value of the wrong kind or outside its range.
+        ConfigError: a value has the wrong type or is outside its range.
     """
     for name, whole in _WHOLE.items():
-        _must_lie(name, getattr(policy, name), *whole, kind=int)
+        _check_range(name, getattr(policy, name), *whole, kind=int)
     for name, real in _REAL.items():
-        _must_lie(name, getattr(policy, name), *real, kind=(int, float))
+        _check_range(name, getattr(policy, name), *real, kind=(int, float))
     for name, choices in _CHOICES.items():
-        if getattr(policy, name) not in choices:
-            raise ConfigError(f"{name} is {getattr(policy, name)!r}; it is one of {', '.join(choices)}")
+        if (value := getattr(policy, name)) not in choices:
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     for name in _SWITCHES:
-        if not isinstance(getattr(policy, name), bool):
-            raise ConfigError(f"{name} is {getattr(policy, name)!r}; it is true or false")
+        if not isinstance(value := getattr(policy, name), bool):
+            raise ConfigError(f"{name} must be true or false, got {value!r}")
     named = policy.staleness_protected_categories
     if not isinstance(named, tuple) or not all(name in CATEGORIES for name in named):
         raise ConfigError(
-            f"staleness_protected_categories is {named!r}; it lists categories, which are {', '.join(CATEGORIES)}"
+            f"staleness_protected_categories must be a list of categories ({', '.join(CATEGORIES)}), got {named!r}"
         )
     total = sum(getattr(policy, name) for name in _WEIGHTS)
     if not math.isclose(total, 1, abs_tol=1e-9):
-        raise ConfigError(f"{', '.join(_WEIGHTS)} come to {total:g} together; they must come to 1")
+        raise ConfigError(f"{', '.join(_WEIGHTS)} must add up to 1, got {total:g}")
     return policy
 
 
-def _must_lie(name: str, value: float, low: float, high: float, *, kind: type | tuple[type, ...]) -> None:
+def _check_range(name: str, value: float, low: float, high: float, *, kind: type | tuple[type, ...]) -> None:
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
         noun = "a whole number" if kind is int else "a number"
-        raise ConfigError(f"{name} is {value!r}; it is {noun} from {low} to {high}")
+        raise ConfigError(f"{name} must be {noun} from {low} to {high}, got {value!r}")

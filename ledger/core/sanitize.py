@@ -1,7 +1,7 @@
-"""Values made safe at the door, before anything is decided or stored.
+"""Sanitizer of incoming values, which runs before anything is decided or stored.
 
-Orjson and msgspec refuse lone surrogates and integers past 64 bits, and a text without a bound could fill a disk; so
-what enters is cleaned once, here, and everything behind the door may rely on it.
+Orjson and msgspec refuse lone surrogates and integers past 64 bits, and a text without a limit could fill a disk. Input
+is cleaned once, here, so that the rest of the program can rely on it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 MAX_NAME = 512
-"""Characters in an id, a name, a category, an actor."""
+"""The most characters in an id, a name, a category or an actor."""
 MAX_FACT = 4_000
-"""Characters in one fact."""
+"""The most characters in a fact."""
 MAX_SUMMARY = 20_000
-"""Characters in one section."""
+"""The most characters in a section."""
 MAX_CONTENT = 1_000_000
-"""Characters in one turn."""
+"""The most characters in a turn."""
 
 _MAX_DEPTH = 32
 _MAX_INT = 2**63 - 1
@@ -39,7 +39,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def safe_text(text: str) -> str:
-    """Return the text as a plain str, lone surrogates replaced by U+FFFD, otherwise unchanged to the byte."""
+    """Return the text as a plain str with lone surrogates replaced by U+FFFD; anything else does not change."""
     if type(text) is str and text.isascii():
         return text
     try:
@@ -50,7 +50,7 @@ def safe_text(text: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """Return at most `limit` characters of a safe text; what is longer ends in a mark that says how much is gone."""
+    """Return a safe text of at most `limit` characters; one that was cut ends in a mark that says how much."""
     clean = safe_text(text)
     if len(clean) <= limit:
         return clean
@@ -61,10 +61,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def bounded_name(name: str) -> str:
-    """Return an id as safe text of at most `MAX_NAME` characters, without making two alike.
-
-    One that is longer is cut and carries its digest.
-    """
+    """Return an id as safe text of at most `MAX_NAME` characters; a longer one is cut and ends in its digest."""
     clean = safe_text(name)
     if len(clean) <= MAX_NAME:
         return clean
@@ -73,9 +70,12 @@ def bounded_name(name: str) -> str:
 
 
 def safe_json(value: object, limit: int = MAX_NAME * 8, depth: int = 0) -> Json:
-    """Return a value that any JSON writer accepts: texts clipped, NaN and oversized integers spelled as text.
+    """Return a value that every JSON writer accepts.
 
-    Values of derived types (an enumeration's texts, another library's numbers) become the plain ones.
+    Args:
+        value: any object. Subclasses of str, int and float become the plain types, and other objects their text.
+        limit: the most characters of a text; NaN, infinity and integers past 64 bits become texts.
+        depth: the current depth of nesting; values nested deeper than 32 levels are replaced by a mark.
     """
     if depth > _MAX_DEPTH:
         return "… [nested too deep]"

@@ -1,7 +1,7 @@
-"""Summaries of long threads: how they are named, what of a thread they tell, and what becomes of a new one.
+"""Summaries of long threads: their names, the turns they cover, and what becomes of a new one.
 
-They are sections of memory beside those of the document. One of level 1 tells some turns of a thread; one of the next
-level tells those of the level before, which go from memory when it comes. The summaries of a thread never overlap.
+They are sections of memory, in addition to those of the document. A summary of level 1 covers some turns of a thread. A
+summary of a higher level covers summaries of the level below, which leave memory. Summaries of a thread never overlap.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from backstory.ledger.core.events import LedgerEvent, Section, SummaryUpdated, T
 from backstory.ledger.core.memory import BARRIERS, Memory
 
 __all__ = [
-    "Summed",
+    "SummaryKey",
     "ThreadSummaryText",
     "is_done_with",
     "live_summaries",
+    "overlapping_summaries",
     "sum_up",
     "thread_summaries",
-    "told_elsewhere",
 ]
 
 _PREFIX = "thread/"
 _PARTS = 4
-# No section of the document has a slash in its name, and the thread's own stands last: it may be anything.
+# No section of the document has a slash in its name. The thread's name comes last, because it may hold anything.
 _NAME = re.compile(r"thread/([1-9]\d*)/([1-9]\d*)-([1-9]\d*)/(.+)", re.ASCII | re.DOTALL)
 
 
-class Summed(msgspec.Struct, frozen=True):
-    """What a summary tells: turns of a thread, at a level; a section's name says it."""
+class SummaryKey(msgspec.Struct, frozen=True):
+    """The thread, level and turns of a summary, which the name of its section encodes."""
 
     thread: str
     level: int
@@ -40,30 +40,31 @@ class Summed(msgspec.Struct, frozen=True):
 
     @property
     def section(self) -> str:
-        """The name of its section."""
+        """The name of the summary's section."""
         return f"{_PREFIX}{self.level}/{self.turns.first}-{self.turns.last}/{self.thread}"
 
     @classmethod
-    def of(cls, section: str) -> Summed | None:
-        """Read a section's name; None where it is no thread's."""
+    def of(cls, section: str) -> SummaryKey | None:
+        """Parse the name of a section; None if it is not a thread's summary."""
         found = _NAME.fullmatch(section)
         return found and cls(found[4], int(found[1]), TurnRange(int(found[2]), int(found[3])))
 
-    def overlaps(self, other: Summed) -> bool:
-        """Whether both tell of some turn."""
+    def overlaps(self, other: SummaryKey) -> bool:
+        """Whether both cover a common turn."""
         apart = self.turns.last < other.turns.first or other.turns.last < self.turns.first
         return self.thread == other.thread and not apart
 
-    def holds(self, other: Summed) -> bool:
-        """Whether the other may have been merged into this one."""
+    def holds(self, other: SummaryKey) -> bool:
+        """Whether the other summary may have been merged into this one."""
         inside = self.turns.first <= other.turns.first and other.turns.last <= self.turns.last
         return self.thread == other.thread and self.level > other.level and inside
 
 
 class ThreadSummaryText(msgspec.Struct, frozen=True):
-    """One summary of a thread: the turns that it tells, by ordinal, and the times of the first and the last of them.
+    """One summary of a thread: the ordinals and the times of the first and the last turn that it covers.
 
-    Of level 1 it was made from turns, of a higher one from summaries of the level before. Times are ISO 8601, UTC.
+    A summary of level 1 was made from turns, one of a higher level from summaries of the level below. Times are ISO
+    8601, UTC.
     """
 
     level: int
@@ -74,24 +75,24 @@ class ThreadSummaryText(msgspec.Struct, frozen=True):
     text: str
 
 
-def live_summaries(memory: Memory, thread: str) -> list[tuple[Summed, Section]]:
-    """Return a thread's summaries that are in memory, by the turns they tell."""
-    near = _by_thread(memory.sections).get(thread, ())
-    found = [(summed, memory.sections[name]) for name in near if (summed := Summed.of(name)) is not None]
+def live_summaries(memory: Memory, thread: str) -> list[tuple[SummaryKey, Section]]:
+    """Return a thread's summaries that are in memory, in the order of their turns."""
+    names = _by_thread(memory.sections).get(thread, ())
+    found = [(key, memory.sections[name]) for name in names if (key := SummaryKey.of(name)) is not None]
     return sorted(found, key=lambda one: (one[0].turns.first, one[0].turns.last))
 
 
 _grouped: tuple[Mapping[str, Section], Mapping[str, list[str]]] = ({}, {})
-"""The sections that were grouped last, and their names by thread; replaced as one, so that threads need no lock."""
+"""The sections that were grouped last, and their names by thread; assigned at once, so that threads need no lock."""
 
 
 def _by_thread(sections: Mapping[str, Section]) -> Mapping[str, list[str]]:
-    """Group names by the thread they end in; once for each memory, whose sections never change."""
+    """Group the names of summaries by thread; done once for each memory, because its sections never change."""
     global _grouped  # noqa: PLW0603
     known, names = _grouped
     if known is sections:
         return names
-    # Names are only split here: to read each costs several times as much, and most are never asked for.
+    # To parse a name costs several times as much as to split it, and most names are never asked for.
     found: dict[str, list[str]] = {}
     for name in sections:
         if name.startswith(_PREFIX) and len(parts := name.split("/", 3)) == _PARTS:
@@ -101,36 +102,40 @@ def _by_thread(sections: Mapping[str, Section]) -> Mapping[str, list[str]]:
 
 
 def thread_summaries(memory: Memory, thread: str) -> tuple[ThreadSummaryText, ...]:
-    """Return what tells a thread, the oldest turns first and without overlap; its newest turns are in none yet."""
+    """Return a thread's summaries, oldest turns first and without overlap; the newest turns have none yet."""
     return tuple(
-        ThreadSummaryText(
-            summed.level, summed.turns.first, summed.turns.last, section.since, section.until, section.summary
-        )
-        for summed, section in live_summaries(memory, thread)
+        ThreadSummaryText(key.level, key.turns.first, key.turns.last, section.since, section.until, section.summary)
+        for key, section in live_summaries(memory, thread)
     )
 
 
-def told_elsewhere(now: Mapping[str, Section], planned: Mapping[str, Section]) -> set[str]:
-    """Name the summaries that a plan brings back although one that is there now, and stays, tells of the same turns."""
-    live = {name: summed for name, section in planned.items() if section.summary and (summed := Summed.of(name))}
-    staying: dict[str, list[Summed]] = {}
-    for name, summed in live.items():
+def overlapping_summaries(now: Mapping[str, Section], planned: Mapping[str, Section]) -> set[str]:
+    """Return the summaries that a plan brings back although one that stays covers some of the same turns.
+
+    Args:
+        now: the current sections, by name.
+        planned: the sections after the plan, by name.
+
+    Returns:
+        The names of the sections that have to stay out.
+    """
+    live = {name: key for name, section in planned.items() if section.summary and (key := SummaryKey.of(name))}
+    staying: dict[str, list[SummaryKey]] = {}
+    for name, key in live.items():
         if name in now:
-            staying.setdefault(summed.thread, []).append(summed)
+            staying.setdefault(key.thread, []).append(key)
     return {
-        name
-        for name, summed in live.items()
-        if name not in now and any(map(summed.overlaps, staying.get(summed.thread, ())))
+        name for name, key in live.items() if name not in now and any(map(key.overlaps, staying.get(key.thread, ())))
     }
 
 
-# A new one.
+# A new summary.
 
 
 def _overtaken_by(memory: Memory, command: Summarize) -> str | None:
-    """Say what came between question and answer so that the answer is not used: a kind of commit, or another reason."""
+    """Return why an answer came too late to be used, as a kind of commit or another reason; None if it did not."""
     if memory.barriers.get("redaction", 0) > command.basis:
-        # Whatever else came between: this one forbids to keep a word of it.
+        # An erasure outranks a later barrier: no word of the answer may be kept.
         return "redaction"
     seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
     if seq > command.basis:
@@ -141,9 +146,9 @@ def _overtaken_by(memory: Memory, command: Summarize) -> str | None:
 
 
 def is_done_with(memory: Memory, command: Summarize) -> bool:
-    """Whether nobody is asked about these turns once more: they are summed up now, were cleared, or partly erased.
+    """Whether these turns need no further summary: they have one now, were cleared, or some of them were erased.
 
-    After an erasure of something else the answer is discarded like any other, and asked for again.
+    After an erasure of other content the answer is discarded and the model is asked again.
     """
     overtaken = _overtaken_by(memory, command)
     if overtaken == "redaction":
@@ -152,25 +157,25 @@ def is_done_with(memory: Memory, command: Summarize) -> bool:
 
 
 def _changed(memory: Memory, command: Summarize) -> bool:
-    """Whether a summary that it was made from is another by now, or gone."""
+    """Whether one of the summaries that it was made from was changed or removed."""
     return any(memory.section(name) != section for name, section in command.sources.items())
 
 
-_IN_WORDS = {
+_DETAILS = {
     "expired": "some of what it was made from is gone since",
     "covered": "another summary of these turns came first",
 }
 
 
 def sum_up(memory: Memory, command: Summarize) -> tuple[LedgerEvent, ...]:
-    """Put a summary in memory and take those out that it was made from; or tell why nothing came of it."""
+    """Return the events that put a summary in the place of its sources, or that record why it failed."""
     overtaken = _overtaken_by(memory, command)
     if overtaken is not None:
-        why = _IN_WORDS.get(overtaken, f"a {overtaken} came after the memory this summary was asked for on")
-        return (UpdateFailed("covered" if overtaken == "covered" else "basis", why, command.attempts),)
+        detail = _DETAILS.get(overtaken, f"a {overtaken} came after the memory this summary was asked for on")
+        return (UpdateFailed("covered" if overtaken == "covered" else "basis", detail, command.attempts),)
     if command.failed is not None:
         return (UpdateFailed(command.failed, command.detail, command.attempts),)
-    name = Summed(command.thread, command.level, command.turns).section
+    name = SummaryKey(command.thread, command.level, command.turns).section
     after = Section(command.text, command.at, command.since, command.until)
     return (
         SummaryUpdated(name, memory.section(name), after),

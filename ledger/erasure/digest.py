@@ -1,8 +1,8 @@
-"""Keyed digest of an erased turn: recognises its text when it is sent again, and tells nobody without the key.
+"""Keyed digest of an erased turn, by which its text is recognised when it is sent again.
 
-HMAC-SHA256 over role and normalised text. The key is the transcript's own, 32 random bytes, kept outside the log
-(`EventStore.key`): who holds the log alone can test no guess. Who holds the key as well can, so it is destroyed when
-everything is forgotten.
+HMAC-SHA256 over the role and the normalised text. Each transcript has its own key of 32 random bytes, which is stored
+outside the log (`EventStore.key`), so the log alone cannot confirm a guessed text. With the key it could, so the key is
+destroyed when everything is forgotten.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Seal: TypeAlias = Callable[[str, str], str]
 
 
 def sealing(key: bytes) -> Seal:
-    """Return the digest under a key; texts that differ in case, white space or Unicode form alone share one."""
+    """Return the digest function of a key; texts that differ only in case, white space or Unicode form agree."""
 
     def seal(role: str, content: str) -> str:
-        # No cache as in `dedup_key`: it would keep what is to be gone.
+        # Not cached like `dedup_key`, because a cache would keep the text that has to go.
         text = " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", content).casefold()).split())
         return hmac.digest(key, f"{role}\0{text}".encode("utf-8", "surrogatepass"), "sha256").hex()
 

@@ -1,4 +1,4 @@
-"""Where in the transcript the words stand: turns with their places, and those that a fact was learned from."""
+"""Turns of a transcript with their positions, and the turns that a fact was learned from."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRecorded
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.requests import Walk
 
-__all__ = ["PlacedTurn", "Sources", "turn_redacted", "turns_of"]
+__all__ = ["FactSources", "PlacedTurn", "turn_redacted", "turns_of"]
 
 
 class PlacedTurn(msgspec.Struct, frozen=True):
-    """A turn, and where it was recorded."""
+    """A turn, and the commit and index at which it was recorded."""
 
     seq: int
     index: int
@@ -24,22 +24,22 @@ class PlacedTurn(msgspec.Struct, frozen=True):
 
 
 def turns_of(transcript: Walk) -> Iterator[PlacedTurn]:
-    """Yield the turns of a transcript, with their places."""
+    """Yield the turns of a transcript with their positions."""
     for commit in transcript():
         for index, event in enumerate(commit.events):
             if isinstance(event, TurnRecorded):
                 yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
 
 
-def turn_redacted(stream: str, said: PlacedTurn, what: str, seal: Seal | None) -> Redacted:
-    """Say that a turn goes: of it remain its place, its id, its length and, where there is a key, its keyed digest."""
-    turn = said.turn
+def turn_redacted(stream: str, placed: PlacedTurn, what: str, seal: Seal | None) -> Redacted:
+    """Return the event that erases a turn; it keeps the turn's position, id, length and, with a key, its digest."""
+    turn = placed.turn
     return Redacted(
         stream,
-        said.seq,
-        said.index,
+        placed.seq,
+        placed.index,
         what,
-        thread=said.thread,
+        thread=placed.thread,
         n=turn.n,
         turn=turn.id,
         size=len(turn.content),
@@ -47,28 +47,28 @@ def turn_redacted(stream: str, said: PlacedTurn, what: str, seal: Seal | None) -
     )
 
 
-class Sources:
-    """Turns that one fact was learned from: by id, or whole updates where none was cited."""
+class FactSources:
+    """The turns that one fact was learned from: those it cites, or all of its updates if it cites none."""
 
     def __init__(self) -> None:
         self.cited: set[tuple[str, str]] = set()
         self.updates: list[tuple[str, TurnRange]] = []
-        self._named: list[PlacedTurn] = []
-        self._shown: list[PlacedTurn] = []
+        self._found_cited: list[PlacedTurn] = []
+        self._found_in_updates: list[PlacedTurn] = []
 
     def cite(self, thread: str, ids: Iterable[str]) -> None:
-        """Name turns that were cited."""
+        """Add turns of a thread that the fact cites."""
         self.cited |= {(thread, turn_id) for turn_id in ids}
 
-    def look_at(self, turn: PlacedTurn) -> None:
-        """Keep a turn where it is one of them."""
+    def collect(self, turn: PlacedTurn) -> None:
+        """Keep a turn if the fact was learned from it."""
         if (turn.thread, turn.turn.id) in self.cited:
-            self._named.append(turn)
-        elif not self._named and any(
+            self._found_cited.append(turn)
+        elif not self._found_cited and any(
             turn.thread == thread and turns.first <= turn.turn.n <= turns.last for thread, turns in self.updates
         ):
-            self._shown.append(turn)
+            self._found_in_updates.append(turn)
 
     def found(self) -> list[PlacedTurn]:
-        """Return those that were kept; where some were cited, no others."""
-        return self._named or self._shown
+        """Return the turns that were kept: only cited ones, if there are any."""
+        return self._found_cited or self._found_in_updates

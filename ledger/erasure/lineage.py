@@ -1,4 +1,4 @@
-"""What merged facts were merged from, however long ago: they say again, in other words, what those said."""
+"""Lineage of merged facts: which facts each one was merged from, through all levels."""
 
 from __future__ import annotations
 
@@ -11,44 +11,46 @@ __all__ = ["Lineage"]
 
 
 class Lineage:
-    """Who was merged into whom; the ledger is read once, and only where somebody asks about a merged fact.
+    """The facts that were merged into each fact; the ledger is read once, when the first merged fact is asked for.
 
-    `ledger` begins the stream anew each time it is called. Facts whose removal was erased are known by their ids alone.
+    Args:
+        ledger: starts reading the ledger from its first commit at each call.
     """
 
     def __init__(self, ledger: Callable[[], Iterable[Commit]]) -> None:
         self._ledger = ledger
-        self._sources: dict[str, tuple[Fact, str]] | None = None
+        self._known: dict[str, tuple[Fact, str]] | None = None
 
-    def _known(self) -> dict[str, tuple[Fact, str]]:
-        """The facts that were merged, by id, each with the id of the one it went into last."""
-        if self._sources is None:
-            self._sources = {
+    def _sources(self) -> dict[str, tuple[Fact, str]]:
+        """Return each merged fact, by id, with the id of the fact that it was last merged into."""
+        if self._known is None:
+            self._known = {
                 event.fact.id: (event.fact, event.detail or "")
                 for commit in self._ledger()
                 for event in commit.events
                 if isinstance(event, FactRemoved) and event.reason == "consolidated"
             }
-        return self._sources
+        return self._known
 
     def ancestors(self, fact: Fact) -> dict[str, Fact | None]:
-        """Return all that went into a fact, by id, nearest first; None where nothing is known of it any more."""
+        """Return all facts that went into a fact, by id, nearest first; None for one whose removal was erased."""
         found: dict[str, Fact | None] = {}
-        asked = list(fact.consolidated_from)
-        while asked:
-            source = asked.pop(0)
+        queue = list(fact.consolidated_from)
+        while queue:
+            source = queue.pop(0)
             if source in found:
                 continue
-            known = self._known().get(source)
+            known = self._sources().get(source)
             found[source] = None if known is None else known[0]
             if known is not None:
-                asked += known[0].consolidated_from
+                queue += known[0].consolidated_from
         return found
 
-    def learned(self, fact: Fact) -> Iterator[Fact]:
-        """Yield the facts by which it is known where a fact was learned: itself, or those at the root of it.
+    def origins(self, fact: Fact) -> Iterator[Fact]:
+        """Yield the facts whose evidence says where a fact was learned: itself, or the unmerged facts it comes from.
 
-        A merged fact's own evidence names turns without their threads, so it only serves where a root is unknown.
+        A merged fact's own evidence names turns without their threads. So the fact itself is only yielded if it was not
+        merged or an ancestor is unknown.
         """
         ancestors = self.ancestors(fact)
         if None in ancestors.values() or not ancestors:
@@ -56,10 +58,10 @@ class Lineage:
         yield from (known for known in ancestors.values() if known is not None and not known.consolidated_from)
 
     def merged_into(self, facts: Iterable[str]) -> Iterator[Fact]:
-        """Yield the facts that went into one of these, near or far, and are not among them."""
+        """Yield the facts that were merged into one of these, through all levels, and are not among them."""
         reached = set(facts)
         while True:
-            new = [fact for fact, into in self._known().values() if into in reached and fact.id not in reached]
+            new = [fact for fact, into in self._sources().values() if into in reached and fact.id not in reached]
             if not new:
                 return
             reached.update(fact.id for fact in new)

@@ -1,8 +1,8 @@
-"""Forgetting for good: which contents of both streams have to go, and what is said again of what stays.
+"""Erasure planner: which events of both streams hold content that must go, and which facts and sections to restate.
 
-Planning is pure and reads the streams from the first line to the last, several times and never holding more than what
-goes. The ledger is walked until a walk finds nothing new: each event that goes may take along a fact (one whose removal
-is erased would come back to life in a replay), and with it the last retained use of a word.
+The planner is pure. It reads the streams several times from first to last and keeps only what is to be erased. The
+ledger is walked until a walk finds nothing new, because each erased event may make others go: a fact whose removal is
+erased would return in a replay, so it goes too, and with it perhaps the last use of a word.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from backstory.ledger.erasure.requests import (
     Walk,
 )
 from backstory.ledger.erasure.summary_sources import SummarySources
-from backstory.ledger.erasure.target import ErasureTarget, aim_at, summary_in
-from backstory.ledger.erasure.transcript import Said, read_transcript, used_in_turns
+from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_in
+from backstory.ledger.erasure.transcript import EvidenceTurns, read_transcript, words_in_staying_turns
 from backstory.ledger.erasure.walk import LedgerWalk, walk_until_settled
 
 __all__ = [
@@ -54,59 +54,61 @@ __all__ = [
 
 
 def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:
-    """Say again what is named by an erased event and stays."""
+    """Return the events that restate the facts and sections that stay although an event about them is erased."""
     facts = {slot.fact for slot in walk.slots}
     sections = {slot.section for slot in walk.slots}
     staying = [fact for fact in target.memory.facts.values() if fact.id in facts and target.stays(fact.id)]
     return (
         *(FactAdded(fact) for fact in sorted(staying, key=birth)),
         *(
-            SummaryUpdated(name, Section(), told.section)
-            for name, told in sorted(walk.sections.items())
+            SummaryUpdated(name, Section(), restated.section)
+            for name, restated in sorted(walk.sections.items())
             if name in sections
         ),
-        *walk.parts.again(sorted(target.memory.sections), {name for name in sections if name is not None}),
+        *walk.summary_sources.restated(sorted(target.memory.sections), {name for name in sections if name is not None}),
     )
 
 
-def _sharing(walk: LedgerWalk, target: ErasureTarget, said: Said) -> Iterator[Sharing]:
-    def seen(thread: str | None, turns: TurnRange | None) -> bool:
+def _sharing(walk: LedgerWalk, target: ErasureTarget, evidence: EvidenceTurns) -> Iterator[Sharing]:
+    """Yield the facts and sections that stay although they were learned from the same turns."""
+
+    def shares_turns(thread: str | None, turns: TurnRange | None) -> bool:
         return turns is not None and any(
-            thread == other and turns.first <= n <= turns.last for other, n in said.evidence
+            thread == other and turns.first <= n <= turns.last for other, n in evidence.evidence
         )
 
     def shares(fact: Fact) -> bool:
+        if fact.evidence:
+            return any((fact.source, turn_id) in evidence.ids for turn_id in fact.evidence)
         cause = walk.births[fact.seq].cause if fact.seq in walk.births else None
-        return any((fact.source, turn_id) in said.ids for turn_id in fact.evidence) or (
-            not fact.evidence and cause is not None and fact.source == cause.thread and seen(cause.thread, cause.turns)
-        )
+        return cause is not None and fact.source == cause.thread and shares_turns(cause.thread, cause.turns)
 
     lineage = target.lineage
     staying = [fact for fact in target.memory.in_order() if target.stays(fact.id)]
     for fact in staying:
-        if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.learned(fact))):
+        if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.origins(fact))):
             yield Sharing("fact", fact.id, fact.content)
-    gone = {slot.fact for slot in walk.slots}
-    named = gone.union(fact.id for fact in staying)
+    erased = {slot.fact for slot in walk.slots}
+    known = erased.union(fact.id for fact in staying)
     for fact in lineage.merged_into(target.facts) if walk.merged else ():
-        if fact.id not in named:
+        if fact.id not in known:
             yield Sharing("fact", fact.id, fact.content)
-    for name, told in sorted(walk.sections.items()):
-        if seen(told.thread, told.turns):
-            yield Sharing("section", name, told.section.summary)
+    for name, restated in sorted(walk.sections.items()):
+        if shares_turns(restated.thread, restated.turns):
+            yield Sharing("section", name, restated.section.summary)
 
 
-def _not_there(request: Erasure) -> NotFoundError:
+def _nothing_found(request: Erasure) -> NotFoundError:
     match request:
         case ForgetFact(fact_id=fact_id):
-            what = f"of fact {fact_id}: there never was one, or it is erased already"
+            problem = f"no fact {fact_id} to erase: it never existed or is erased already; see `log`"
         case ForgetThread(thread=thread):
-            what = f"of thread {thread}: there never was one, or it is erased already"
+            problem = f"no thread {thread} to erase: it never existed or is erased already; see `threads`"
         case ForgetMatching():
-            what = "that holds this text"
+            problem = "no content holds this text; see `log` and `threads`"
         case _:
-            what = "at all"
-    return NotFoundError(f"there is nothing {what}; see `log` and `threads`")
+            problem = "nothing to erase: the ledger and the transcript hold no content"
+    return NotFoundError(problem)
 
 
 def _expired(
@@ -118,50 +120,51 @@ def _expired(
     streams: tuple[str, str],
     seal: Seal | None,
 ) -> Plan:
-    """Plan for turns whose time has come, for the summaries made from them, and for failures that may quote them."""
+    """Plan the erasure of expired turns, of the summaries made from them, and of failures that may quote them."""
     ledger_stream, transcript_stream = streams
-    said = Said()
-    since: dict[str, int] = {}
-    waiting: dict[str, set[int]] = {}
+    turns = EvidenceTurns()
+    first_erased: dict[str, int] = {}
+    uncovered: dict[str, set[int]] = {}
     for turn in turns_of(transcript):
         if not request.covered(turn.thread, turn.turn.n):
-            waiting.setdefault(turn.thread, set()).add(turn.turn.n)
+            uncovered.setdefault(turn.thread, set()).add(turn.turn.n)
         elif turn.at < request.before:
-            said.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired", seal)
-            since.setdefault(turn.thread, turn.seq)
-    gone = said.gone()
-    told: list[Redacted] = []
-    parts = SummarySources()
-    for commit in ledger() if gone else ():
-        parts.take(commit)
-        told += (
+            turns.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired", seal)
+            first_erased.setdefault(turn.thread, turn.seq)
+    erased = turns.erased()
+    redacted: list[Redacted] = []
+    sources = SummarySources()
+    for commit in ledger() if erased else ():
+        sources.take(commit)
+        redacted += (
             Redacted(ledger_stream, commit.seq, index, "expired", section=event.section)
             for index, event in enumerate(commit.events)
             if isinstance(event, SummaryUpdated)
-            and (summed := summary_in(event)) is not None
-            and not gone.get(summed.thread, set()).isdisjoint(range(summed.turns.first, summed.turns.last + 1))
+            and (key := summary_in(event)) is not None
+            and not erased.get(key.thread, set()).isdisjoint(range(key.turns.first, key.turns.last + 1))
         )
-        told += (
+        redacted += (
             Redacted(ledger_stream, commit.seq, index, "expired")
             for index, event in enumerate(commit.events)
-            if isinstance(event, UpdateFailed) and _may_quote(commit, event, since, waiting)
+            if isinstance(event, UpdateFailed) and _may_quote(commit, event, first_erased, uncovered)
         )
-    again = parts.again(sorted(memory.sections), {event.section for event in told if event.section is not None})
-    return Plan((*told, *said.redacted.values()), tuple(again))
+    sections = {event.section for event in redacted if event.section is not None}
+    restated = sources.restated(sorted(memory.sections), sections)
+    return Plan((*redacted, *turns.redacted.values()), tuple(restated))
 
 
 def _may_quote(
-    commit: Commit, failed: UpdateFailed, since: Mapping[str, int], waiting: Mapping[str, Collection[int]]
+    commit: Commit, failed: UpdateFailed, first_erased: Mapping[str, int], uncovered: Mapping[str, Collection[int]]
 ) -> bool:
-    """Whether a provider's words about a failure may quote turns that go: those that had been said by then.
+    """Whether the detail of a failure may quote erased turns, which were recorded before it.
 
-    `since` is the transcript's seq of the first that goes, by thread. What parks turns that still wait for a person
-    stays: without it they would be learned from anew.
+    `first_erased` is the transcript's seq of the first erased turn, by thread. A failure that parks turns that are
+    still uncovered stays, because without it they would be pending again.
     """
-    thread, pin, parked = commit.cause.thread, commit.cause.transcript, failed.turns
-    if thread is None or thread not in since or (pin is not None and pin.seq < since[thread]):
+    thread, head, parked = commit.cause.thread, commit.cause.transcript, failed.turns
+    if thread is None or thread not in first_erased or (head is not None and head.seq < first_erased[thread]):
         return False
-    return parked is None or not any(parked.first <= n <= parked.last for n in waiting.get(thread, ()))
+    return parked is None or not any(parked.first <= n <= parked.last for n in uncovered.get(thread, ()))
 
 
 def plan_erasure(
@@ -174,26 +177,34 @@ def plan_erasure(
     transcript_stream: str,
     seal: Seal | None = None,
 ) -> Plan:
-    """Plan what an erasure takes away from both streams, and what it says again.
+    """Plan an erasure in both streams.
 
-    `ledger` and `transcript` begin the streams anew each time they are called, `memory` is today's. What is erased
-    already is passed over. Of expired turns there may be none: then the plan is empty. `seal` makes the keyed digests
-    that stay of turns; without it none do.
+    Args:
+        request: what to erase.
+        memory: the current memory.
+        ledger: starts reading the ledger at each call.
+        transcript: starts reading the transcript at each call.
+        ledger_stream: the name of the ledger.
+        transcript_stream: the name of the transcript.
+        seal: makes the keyed digests of erased turns; without it none are kept.
+
+    Returns:
+        The plan; content that is erased already is not part of it. For expired turns it may be empty.
 
     Raises:
-        UsageError: a text to match that is empty.
+        UsageError: the text to match is empty.
         NotFoundError: there is nothing to erase.
     """
     if isinstance(request, ForgetExpired):
         return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream), seal=seal)
-    target = aim_at(request, memory, ledger)
-    said = read_transcript(target, transcript, transcript_stream, seal)
-    target.turns = said.gone()
-    walk = walk_until_settled(target, ledger, used_in_turns(target, transcript, said))
-    if not walk.slots and not said.redacted:
-        raise _not_there(request)
+    target = find_target(request, memory, ledger)
+    turns = read_transcript(target, transcript, transcript_stream, seal)
+    target.turns = turns.erased()
+    walk = walk_until_settled(target, ledger, words_in_staying_turns(target, transcript, turns))
+    if not walk.slots and not turns.redacted:
+        raise _nothing_found(request)
     redacted = (
         Redacted(ledger_stream, slot.seq, slot.index, slot.what, fact=slot.fact, section=slot.section)
         for slot in sorted(walk.slots, key=lambda slot: (slot.seq, slot.index))
     )
-    return Plan((*redacted, *said.redacted.values()), _restated(walk, target), tuple(_sharing(walk, target, said)))
+    return Plan((*redacted, *turns.redacted.values()), _restated(walk, target), tuple(_sharing(walk, target, turns)))

@@ -1,4 +1,4 @@
-"""What can be asked to be erased, and what a plan answers."""
+"""Requests for an erasure, and the plan that answers one."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = [
 
 
 class ForgetFact(msgspec.Struct, frozen=True):
-    """Erase a fact wherever its words stand in the ledger; `with_evidence` also the turns it was learned from."""
+    """Erase a fact wherever the ledger holds its text; `with_evidence` also the turns that it was learned from."""
 
     fact_id: str
     with_evidence: bool = False
 
 
 class ForgetThread(msgspec.Struct, frozen=True):
-    """Erase a conversation and what was learned from it."""
+    """Erase a thread and everything that was learned from it."""
 
     thread: str
 
 
 class ForgetMatching(msgspec.Struct, frozen=True):
-    """Erase whatever holds a text, in any case and Unicode form."""
+    """Erase everything that holds a text, in any case and Unicode form."""
 
     text: str
 
@@ -47,9 +47,9 @@ class ForgetEverything(msgspec.Struct, frozen=True):
 
 
 class ForgetExpired(msgspec.Struct, frozen=True):
-    """Erase turns recorded before a time, spelled as the logs spell it.
+    """Erase covered turns that were recorded before a time (ISO 8601, UTC, as in the logs).
 
-    `covered` tells by thread and ordinal of which turns nothing is to be learned any more; the others stay.
+    `covered` returns, for a thread and an ordinal, whether that turn is covered; turns that are not covered stay.
     """
 
     before: str
@@ -57,17 +57,17 @@ class ForgetExpired(msgspec.Struct, frozen=True):
 
 
 Erasure: TypeAlias = ForgetFact | ForgetThread | ForgetMatching | ForgetEverything | ForgetExpired
-"""What is asked to be erased."""
+"""Any request for an erasure."""
 
 Walk: TypeAlias = Callable[[], Iterable[Commit]]
-"""Begins anew at a stream's first commit each time it is called."""
+"""Starts reading a stream from its first commit at each call."""
 
 
 class Sharing(msgspec.Struct, frozen=True):
-    """What stays although it was learned from the same turns: `kind` is fact or section, `id` the section's name.
+    """A fact or section that stays although it was learned from the same turns as erased content.
 
-    A fact that what goes was merged into is one of them, and so is one that was merged into what goes: it is out of
-    memory, but not out of the ledger.
+    `kind` is fact or section, and `id` is the fact's id or the section's name. A fact that an erased fact was merged
+    into counts too, and so does one that was merged into an erased fact: it has left memory but not the ledger.
     """
 
     kind: str
@@ -76,7 +76,10 @@ class Sharing(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What an erasure writes: a Redacted event for each content that goes, then what is said again of what stays."""
+    """The events of an erasure: one Redacted event for each erased event, then the facts and sections to restate.
+
+    `also` lists what stays although it was learned from the same turns.
+    """
 
     redacted: tuple[Redacted, ...]
     restated: tuple[LedgerEvent, ...] = ()
@@ -89,5 +92,5 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def slots(self) -> set[tuple[str, int, int]]:
-        """What is to be overwritten: stream, seq, index."""
+        """The events to overwrite, as stream, seq and index."""
         return {(event.stream, event.seq, event.index) for event in self.redacted}

@@ -1,11 +1,20 @@
-"""What goes, as far as it is known: what was asked for, and what follows from it."""
+"""Erasure target: the content that a request erases, as far as the walks over the streams have found it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Phrases, Words, about, asides, fact_texts, folded, texts_of, words_in
+from backstory.ledger.core.content import (
+    Phrases,
+    Words,
+    fact_of,
+    fact_texts,
+    folded,
+    texts_beside_fact,
+    texts_of,
+    words_in,
+)
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -20,19 +29,24 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import Summed
-from backstory.ledger.erasure.evidence import Sources
+from backstory.ledger.core.summaries import SummaryKey
+from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
-__all__ = ["ErasureTarget", "aim_at", "said_of_fact", "summary_in"]
+__all__ = ["ErasureTarget", "fact_texts_in", "find_target", "summary_in"]
 
-_OURS = ("manual", "import")
+_NOT_THREADS = ("manual", "import")
+"""Sources of a fact that do not name a thread."""
 _NO_TURNS: frozenset[int] = frozenset()
 
 
 class ErasureTarget:
-    """What goes, as far as it is known: what was asked for, and what a walk found to follow from it."""
+    """The content to erase: what was asked for, and what the walks found to follow from it.
+
+    An event is erased if it holds one of the `phrases` or `rare_words`, a fact of `facts`, a text of one of `runs`, or
+    a summary made from erased turns or summaries; or if it was learned from the thread.
+    """
 
     def __init__(self, request: Erasure, memory: Memory, lineage: Lineage) -> None:
         self.request = request
@@ -42,94 +56,103 @@ class ErasureTarget:
         self.thread = request.thread if isinstance(request, ForgetThread) else None
         self.matching = isinstance(request, ForgetMatching)
         self.phrases = Phrases()
-        self.sought: set[str] = set()
-        self.traced = Words(())
+        self.words: set[str] = set()
+        """All words of the content to erase that may identify something."""
+        self.rare_words = Words(())
+        """Those of `words` that occur in nothing that stays."""
         self.facts: set[str] = set()
+        """Ids of facts to erase."""
         self.runs: set[tuple[str, int]] = set()
-        """Runs of a section's texts, from one emptying to the next: (section, how many emptyings came before)."""
+        """Runs of a section's texts to erase, as the section and how often it had been emptied before the run."""
         self.turns: dict[str, set[int]] = {}
-        """Turns that go, by thread and ordinal."""
-        self.summaries: dict[str, set[Summed]] = {}
-        """Summaries that go, by thread."""
-        self.sources: dict[str, Sources] = {}
-        """By the id of the fact, or of what it was merged from."""
+        """Ordinals of turns to erase, by thread."""
+        self.summaries: dict[str, set[SummaryKey]] = {}
+        """Summaries to erase, by thread."""
+        self.sources: dict[str, FactSources] = {}
+        """The turns that the fact to erase was learned from, by the id of the fact or of a fact merged into it."""
 
     def seek(self, texts: Iterable[str], *, phrases: bool = True, anywhere: bool = False) -> None:
-        """Take texts in that must not be found afterwards, word for word or as single rare words."""
+        """Add texts that must not be found afterwards.
+
+        Args:
+            texts: their words are added to `words`.
+            phrases: also add each whole text as a phrase.
+            anywhere: find the phrases within words, too.
+        """
         for text in texts:
-            self.sought |= words_in(text)
+            self.words |= words_in(text)
             if phrases:
                 self.phrases.add(text, anywhere=anywhere)
 
     def says(self, texts: Iterable[str]) -> bool:
-        """Whether one of the texts says what must not be found."""
-        return self.phrases.stand_in(texts)
+        """Whether one of the texts holds one of the phrases."""
+        return self.phrases.occur_in(texts)
 
     def of_thread(self, commit: Commit) -> bool:
-        """Whether a commit was learned from the conversation that is to be forgotten."""
-        # What a redaction says again belongs to no thread, whatever was asked to be forgotten by it.
+        """Whether a commit was learned from the thread to erase."""
+        # What a redaction restates belongs to no thread, whatever thread it erased.
         return self.thread is not None and commit.cause.thread == self.thread and commit.cause.kind != "redaction"
 
     def stays(self, fact_id: str) -> bool:
-        """Whether a fact is live and remains so."""
+        """Whether a fact is live and is not erased."""
         return fact_id in self.memory.facts and fact_id not in self.facts and not self.everything
 
-    def condemns(self, commit: Commit, event: Event, run: tuple[str, int] | None) -> bool:
-        """Whether an event that holds content goes; `run` is where a section's text belongs."""
+    def includes(self, commit: Commit, event: Event, run: tuple[str, int] | None) -> bool:
+        """Whether an event that holds content is to be erased; `run` is the run of a section's text."""
         return (
             self.everything
             or self.of_thread(commit)
             or (run is not None and run in self.runs)
-            or not self.facts.isdisjoint(_named(event))
+            or not self.facts.isdisjoint(_facts_in(event))
             or self.says(texts_of(event))
-            or self._told_from_it(event)
-            or (self._may_hint(event) and bool(self.traced.used_in(asides(event))))
+            or self._is_summary_of_target(event)
+            or (self._checks_words(event) and bool(self.rare_words.used_in(texts_beside_fact(event))))
         )
 
-    def _told_from_it(self, event: Event) -> bool:
-        """Whether an event tells a summary of a thread that was made from what goes, be it through other summaries."""
-        summed = summary_in(event)
-        if summed is None:
+    def _is_summary_of_target(self, event: Event) -> bool:
+        """Whether an event holds a thread's summary that was made from erased turns or summaries."""
+        key = summary_in(event)
+        if key is None:
             return False
-        turns = range(summed.turns.first, summed.turns.last + 1)
+        turns = range(key.turns.first, key.turns.last + 1)
         return (
-            summed.thread == self.thread
-            or not self.turns.get(summed.thread, _NO_TURNS).isdisjoint(turns)
-            or any(gone == summed or summed.holds(gone) for gone in self.summaries.get(summed.thread, ()))
+            key.thread == self.thread
+            or not self.turns.get(key.thread, _NO_TURNS).isdisjoint(turns)
+            or any(erased == key or key.holds(erased) for erased in self.summaries.get(key.thread, ()))
         )
 
-    def _may_hint(self, event: Event) -> bool:
-        """Whether single words of an event can give away what goes: other threads were summed up without knowing it."""
+    def _checks_words(self, event: Event) -> bool:
+        # A summary of another thread was made without knowledge of the thread to erase.
         return self.thread is None or summary_in(event) is None
 
-    def clean(self, commit: Commit, text: str) -> bool:
-        """Whether a section's text may be said again."""
+    def may_restate(self, commit: Commit, text: str) -> bool:
+        """Whether a section's text may be written again."""
         return not (
-            self.everything or self.of_thread(commit) or self.says((text,)) or bool(self.traced.used_in((text,)))
+            self.everything or self.of_thread(commit) or self.says((text,)) or bool(self.rare_words.used_in((text,)))
         )
 
-    def widen(
-        self, facts: set[str], runs: set[tuple[str, int]], traced: frozenset[str], summaries: set[Summed]
+    def extend(
+        self, facts: set[str], runs: set[tuple[str, int]], rare_words: frozenset[str], summaries: set[SummaryKey]
     ) -> bool:
-        """Take in what a walk found; False where that is nothing new."""
-        new = not (facts <= self.facts and runs <= self.runs and traced <= self.traced.all)
-        for summed in summaries:
-            known = self.summaries.setdefault(summed.thread, set())
-            new = new or summed not in known
-            known.add(summed)
+        """Add what a walk found; return whether any of it is new."""
+        new = not (facts <= self.facts and runs <= self.runs and rare_words <= self.rare_words.all)
+        for key in summaries:
+            known = self.summaries.setdefault(key.thread, set())
+            new = new or key not in known
+            known.add(key)
         self.facts |= facts
         self.runs |= runs
-        self.traced = Words(traced | self.traced.all)
+        self.rare_words = Words(rare_words | self.rare_words.all)
         return new
 
 
-def summary_in(event: Event) -> Summed | None:
-    """Return the summary of a thread that an event tells; None where it tells none."""
-    return Summed.of(event.section) if isinstance(event, SummaryUpdated) else None
+def summary_in(event: Event) -> SummaryKey | None:
+    """Return the key of the thread summary that an event writes; None if it writes none."""
+    return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
 
 
-def _named(event: Event) -> tuple[str, ...]:
-    """The ids of the facts whose content an event holds, be it in a model's words about them."""
+def _facts_in(event: Event) -> tuple[str, ...]:
+    """Return the ids of the facts whose content an event holds, even if only in what a model says about them."""
     match event:
         case CandidateRejected(candidate=Consolidation(sources=sources)):
             return sources
@@ -140,77 +163,77 @@ def _named(event: Event) -> tuple[str, ...]:
         ):
             return (fact_id,)
         case _:
-            fact = about(event)
+            fact = fact_of(event)
             return () if fact is None else (fact.id,)
 
 
-def said_of_fact(event: Event) -> tuple[str, ...]:
-    """Return what an event says of a fact, before it and after it."""
+def fact_texts_in(event: Event) -> tuple[str, ...]:
+    """Return the content of an event's fact, before and after the event."""
     match event:
         case FactRevised(before=before, after=after):
             return (*fact_texts(before), *fact_texts(after))
         case _:
-            fact = about(event)
+            fact = fact_of(event)
             return () if fact is None else fact_texts(fact)
 
 
-def _aim_at_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
+def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
     target.facts.add(fact_id)
     for commit in ledger():
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is None or fact.id != fact_id:
                 continue
-            target.seek(said_of_fact(event))
-            target.sources |= {root.id: Sources() for root in target.lineage.learned(fact)}
+            target.seek(fact_texts_in(event))
+            target.sources |= {root.id: FactSources() for root in target.lineage.origins(fact)}
     for commit in ledger():
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is None or (sources := target.sources.get(fact.id)) is None:
                 continue
-            # Not the commit's thread: another conversation may have confirmed, removed or merged the fact.
+            # The fact's thread, not the commit's: another thread may have confirmed, removed or merged the fact.
             sources.cite(fact.source, fact.evidence)
             turns = commit.cause.turns
             if isinstance(event, FactAdded) and turns is not None and not fact.consolidated_from:
                 sources.updates.append((fact.source, turns))
 
 
-def _aim_at_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
+def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
     for commit in ledger():
-        ours = target.of_thread(commit)
+        of_thread = target.of_thread(commit)
         for event in commit.events:
-            fact = about(event)
+            fact = fact_of(event)
             if fact is not None and (
                 fact.id in target.facts
-                or (fact.source == thread and thread not in _OURS)
-                or (ours and isinstance(event, FactAdded))
+                or (fact.source == thread and thread not in _NOT_THREADS)
+                or (of_thread and isinstance(event, FactAdded))
             ):
                 target.facts.add(fact.id)
-                target.seek(said_of_fact(event))
+                target.seek(fact_texts_in(event))
             if summary_in(event) is not None:
-                # It goes by its name; the words in which a model tells a story stand in many others, too.
+                # A thread's summary is found by its name. Its words occur in too many other texts.
                 continue
-            if ours and isinstance(event, SummaryUpdated):
+            if of_thread and isinstance(event, SummaryUpdated):
                 target.seek(filter(None, (event.after.summary, event.proposed)))
-            elif ours and not isinstance(event, UpdateFailed):
-                target.seek(asides(event), phrases=False)
+            elif of_thread and not isinstance(event, UpdateFailed):
+                target.seek(texts_beside_fact(event), phrases=False)
 
 
-def aim_at(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget:
-    """Take the request's own words in.
+def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget:
+    """Return the target of a request, with the content that the request itself names.
 
     Raises:
-        UsageError: a text with nothing in it.
+        UsageError: the text to match is empty.
     """
     target = ErasureTarget(request, memory, Lineage(ledger))
     match request:
         case ForgetFact(fact_id=fact_id):
-            _aim_at_fact(target, fact_id, ledger)
+            _find_fact(target, fact_id, ledger)
         case ForgetThread(thread=thread):
-            _aim_at_thread(target, thread, ledger)
+            _find_thread(target, thread, ledger)
         case ForgetMatching(text=text):
             if not folded(text):
-                raise UsageError("the text to forget is empty: say what is to be found and erased")
+                raise UsageError("the text to forget is empty: give the text to find and erase")
             target.seek((text,), anywhere=True)
         case _:
             pass

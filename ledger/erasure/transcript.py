@@ -1,4 +1,4 @@
-"""What of the transcript goes, and which of the words looked for are used in what stays."""
+"""The transcript's part of an erasure: which turns go, and which words occur in turns that stay."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_o
 from backstory.ledger.erasure.requests import ForgetFact, Walk
 from backstory.ledger.erasure.target import ErasureTarget
 
-__all__ = ["Said", "read_transcript", "used_in_turns"]
+__all__ = ["EvidenceTurns", "read_transcript", "words_in_staying_turns"]
 
 
-class Said:
-    """What of the transcript goes, and the turns that were the evidence, gone or not."""
+class EvidenceTurns:
+    """The turns that erased content was learned from, and those of them that are erased.
+
+    `evidence` holds thread and ordinal, `ids` thread and id of all of them; `redacted` the events of the erased ones by
+    seq and index.
+    """
 
     def __init__(self, seal: Seal | None = None) -> None:
         self._seal = seal
@@ -23,48 +27,48 @@ class Said:
         self.evidence: set[tuple[str, int]] = set()
         self.ids: set[tuple[str, str]] = set()
 
-    def gone(self) -> dict[str, set[int]]:
-        """The turns that go, by thread and ordinal."""
+    def erased(self) -> dict[str, set[int]]:
+        """Return the ordinals of the erased turns, by thread."""
         found: dict[str, set[int]] = {}
         for event in self.redacted.values():
             if event.thread is not None and event.n is not None:
                 found.setdefault(event.thread, set()).add(event.n)
         return found
 
-    def take(self, stream: str, said: PlacedTurn, *, goes: bool) -> None:
-        """Take in a turn that was the evidence; `goes`: it is to be erased."""
-        self.evidence.add((said.thread, said.turn.n))
-        self.ids.add((said.thread, said.turn.id))
-        if goes:
-            self.redacted[said.seq, said.index] = turn_redacted(stream, said, "turn", self._seal)
+    def add(self, stream: str, turn: PlacedTurn, *, erased: bool) -> None:
+        """Add a turn that erased content was learned from."""
+        self.evidence.add((turn.thread, turn.turn.n))
+        self.ids.add((turn.thread, turn.turn.id))
+        if erased:
+            self.redacted[turn.seq, turn.index] = turn_redacted(stream, turn, "turn", self._seal)
 
 
-def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: Seal | None) -> Said:
-    """Find the turns that go, and what they say; nothing is asked of the ledger any more."""
-    said = Said(seal)
+def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: Seal | None) -> EvidenceTurns:
+    """Find the turns that belong to a target, and add the words of the erased ones to it."""
+    found = EvidenceTurns(seal)
     if isinstance(target.request, ForgetFact):
         for turn in turns_of(transcript):
             for sources in target.sources.values():
-                sources.look_at(turn)
+                sources.collect(turn)
         for turn in chain.from_iterable(sources.found() for sources in target.sources.values()):
-            said.take(stream, turn, goes=target.request.with_evidence)
+            found.add(stream, turn, erased=target.request.with_evidence)
             if target.request.with_evidence:
                 target.seek(turn_texts(turn.turn), phrases=False)
-        return said
+        return found
     for turn in turns_of(transcript):
         if target.everything or turn.thread == target.thread or target.says(turn_texts(turn.turn)):
-            said.take(stream, turn, goes=True)
+            found.add(stream, turn, erased=True)
             if target.thread is not None:
                 target.seek(turn_texts(turn.turn), phrases=False)
-    return said
+    return found
 
 
-def used_in_turns(target: ErasureTarget, transcript: Walk, said: Said) -> set[str]:
-    """The words looked for that a turn uses which stays."""
+def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: EvidenceTurns) -> set[str]:
+    """Return the words of the target that occur in a turn that stays."""
     used: set[str] = set()
-    words = Words(target.sought)
+    words = Words(target.words)
     for turn in turns_of(transcript) if words else ():
-        if (turn.seq, turn.index) not in said.redacted and (new := words.used_in(turn_texts(turn.turn))):
+        if (turn.seq, turn.index) not in turns.redacted and (new := words.used_in(turn_texts(turn.turn))):
             used |= new
             words = Words(words.all - new)
     return used

@@ -1,4 +1,4 @@
-"""One walk over the ledger: which of its events go, and what follows from that."""
+"""Walk over the ledger: finds the events to erase, repeated until a walk finds nothing new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Words, about, fact_texts
+from backstory.ledger.core.content import Words, fact_of, fact_texts
 from backstory.ledger.core.events import (
     CandidateRejected,
     Event,
@@ -22,10 +22,10 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.summary_sources import SummarySources
-from backstory.ledger.erasure.target import ErasureTarget, said_of_fact, summary_in
+from backstory.ledger.erasure.target import ErasureTarget, fact_texts_in, summary_in
 
 __all__ = ["LedgerWalk", "walk_until_settled"]
 
@@ -41,7 +41,7 @@ _WHAT: dict[type, str] = {
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """An event of the ledger that goes."""
+    """An event of the ledger to erase."""
 
     seq: int
     index: int
@@ -50,8 +50,8 @@ class _Slot(msgspec.Struct, frozen=True):
     section: str | None = None
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """A section's text that may be said again, and the turns it was made from."""
+class _RestatedSection(msgspec.Struct, frozen=True):
+    """A section that may be restated, and the turns that it was made from."""
 
     section: Section
     thread: str | None = None
@@ -59,30 +59,31 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 class LedgerWalk:
-    """One walk over the ledger, under what is known to go so far."""
+    """One walk over the ledger, with the target as known so far."""
 
     def __init__(self, target: ErasureTarget) -> None:
-        self._aim = target
-        self._wanted = {root.seq for fact in target.memory.facts.values() for root in target.lineage.learned(fact)}
+        self._target = target
+        self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
+        self._unused = Words(target.words)
         self.slots: list[_Slot] = []
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
-        self.summaries: set[Summed] = set()
-        self.parts = SummarySources()
-        self._unused = Words(target.sought)
-        self.sections: dict[str, _Told] = {}
+        self.summaries: set[SummaryKey] = set()
+        self.summary_sources = SummarySources()
+        self.sections: dict[str, _RestatedSection] = {}
         self.merged = False
-        """Whether a fact goes that others were merged into."""
+        """Whether a fact that others were merged into is erased."""
         self.births: dict[int, Commit] = {}
+        """The commits, without events, that added the live facts or the facts they were merged from, by seq."""
 
     def take(self, commit: Commit) -> None:
-        """Judge the events of a commit."""
-        if commit.seq in self._wanted:
+        """Collect the events of a commit that are to be erased, and what follows from that."""
+        if commit.seq in self._birth_seqs:
             self.births[commit.seq] = msgspec.structs.replace(commit, events=())
-        self.parts.take(commit)
+        self.summary_sources.take(commit)
         proposal: int | None = None
-        answered = self._aim.everything or self._aim.of_thread(commit)
+        answer_erased = self._target.everything or self._target.of_thread(commit)
         for index, event in enumerate(commit.events):
             if isinstance(event, UpdateProposed):
                 proposal = index
@@ -90,53 +91,54 @@ class LedgerWalk:
                 if event.section is not None:
                     self._empty(event.section)
             elif type(event) in _WHAT and self._take(commit, index, event):
-                answered = answered or isinstance(event, CandidateRejected) or getattr(event, "place", None) is not None
-        # The digest of the raw answer has no salt: who can guess the rest of it could try what was erased.
-        if answered and proposal is not None:
+                outcome = isinstance(event, CandidateRejected) or getattr(event, "place", None) is not None
+                answer_erased = answer_erased or outcome
+        # The digest of the raw answer has no salt, so it could confirm a guess of the part that was erased.
+        if answer_erased and proposal is not None:
             self.slots.append(_Slot(commit.seq, proposal, "proposal"))
 
     def _take(self, commit: Commit, index: int, event: Event) -> bool:
-        """Judge an event that holds content; True where it goes."""
+        """Collect an event that holds content; return whether it is erased."""
         section = event.section if isinstance(event, SummaryUpdated) else None
         run = None if section is None else (section, self._emptied.get(section, 0))
-        goes = self._aim.condemns(commit, event, run)
-        fact = about(event)
-        if goes:
+        erased = self._target.includes(commit, event, run)
+        fact = fact_of(event)
+        if erased:
             self.slots.append(_Slot(commit.seq, index, _WHAT[type(event)], None if fact is None else fact.id, section))
         if fact is not None:
-            self.merged = self.merged or (goes and bool(fact.consolidated_from))
-            self._settle(event, fact, goes=goes)
+            self.merged = self.merged or (erased and bool(fact.consolidated_from))
+            self._take_fact(event, fact, erased=erased)
         if isinstance(event, SummaryUpdated) and run is not None:
-            self._rewrite(commit, event, run, goes=goes)
-        return goes
+            self._take_section(commit, event, run, erased=erased)
+        return erased
 
-    def _settle(self, event: Event, fact: Fact, *, goes: bool) -> None:
-        target = self._aim
-        if not goes:
-            self._use(said_of_fact(event))
+    def _take_fact(self, event: Event, fact: Fact, *, erased: bool) -> None:
+        target = self._target
+        if not erased:
+            self._use(fact_texts_in(event))
         elif (isinstance(event, FactRemoved) and not target.stays(fact.id)) or (
-            target.matching and target.says(said_of_fact(event))
+            target.matching and target.says(fact_texts_in(event))
         ):
             self.facts.add(fact.id)
 
-    def _rewrite(self, commit: Commit, event: SummaryUpdated, run: tuple[str, int], *, goes: bool) -> None:
-        summed = summary_in(event)
-        if goes and summed is not None:
-            self.summaries.add(summed)
+    def _take_section(self, commit: Commit, event: SummaryUpdated, run: tuple[str, int], *, erased: bool) -> None:
+        key = summary_in(event)
+        if erased and key is not None:
+            self.summaries.add(key)
         if event.after == Section():
-            if goes:
+            if erased:
                 self.runs.add(run)
             self._empty(event.section)
-        elif summed is not None:
-            if not goes:
-                self.sections[event.section] = _Told(event.after, summed.thread, summed.turns)
-        elif self._aim.clean(commit, event.after.summary):
+        elif key is not None:
+            if not erased:
+                self.sections[event.section] = _RestatedSection(event.after, key.thread, key.turns)
+        elif self._target.may_restate(commit, event.after.summary):
             cause = commit.cause
             before = self.sections.get(event.section)
             if cause.thread is None and before is not None and before.section.summary == event.after.summary:
                 self.sections[event.section] = msgspec.structs.replace(before, section=event.after)
             else:
-                self.sections[event.section] = _Told(event.after, cause.thread, cause.turns)
+                self.sections[event.section] = _RestatedSection(event.after, cause.thread, cause.turns)
 
     def _empty(self, section: str) -> None:
         self._emptied[section] = self._emptied.get(section, 0) + 1
@@ -147,18 +149,24 @@ class LedgerWalk:
             self._unused = Words(self._unused.all - used)
 
     def unused(self) -> frozenset[str]:
-        """Return the words looked for that no fact uses which stays, in the ledger or said again."""
-        for fact in self._aim.memory.facts.values():
-            if self._aim.stays(fact.id):
+        """Return the words of the target that occur in no fact that stays."""
+        for fact in self._target.memory.facts.values():
+            if self._target.stays(fact.id):
                 self._use(fact_texts(fact))
         return self._unused.all
 
 
 def walk_until_settled(target: ErasureTarget, ledger: Walk, used: set[str]) -> LedgerWalk:
-    """Walk the ledger until nothing new is found to go; `used` are words that turns use which stay."""
+    """Walk the ledger until a walk finds nothing new, and return that walk.
+
+    Args:
+        target: what to erase; it is extended by each walk.
+        ledger: starts reading the ledger at each call.
+        used: the words of the target that occur in turns that stay.
+    """
     while True:
         walk = LedgerWalk(target)
         for commit in ledger():
             walk.take(commit)
-        if not target.widen(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
+        if not target.extend(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
             return walk

@@ -1,4 +1,4 @@
-"""What a host changed in a document: the difference to what it was given, as the candidates of a save."""
+"""Differences between a document that a host was given and the one it hands back, as the candidates of a save."""
 
 from __future__ import annotations
 
@@ -17,53 +17,51 @@ __all__ = ["changes_since"]
 def changes_since(
     before: Sequence[Candidate], document: object, *, removable: Collection[str] | None = None
 ) -> tuple[Candidate, ...]:
-    """Tell what a document says that `before`, another one read into candidates, does not.
+    """Return the candidates that lead from one document to another.
 
-    A fact that it leaves out is to be removed; with `removable` only one of these ids. A section that it leaves out
-    stays, and so does a fact that it names and states in no readable way. A fact without an id is the one of before
-    that says the same.
+    A missing fact becomes a removal. A missing section stays, and so does a fact whose id is there but whose entry
+    cannot be read. A fact without an id is matched by its text.
+
+    Args:
+        before: the earlier document, read into candidates.
+        document: the later document, as `read_document` takes it.
+        removable: if given, the ids of the facts that may be removed.
 
     Raises:
-        InputError: it is no document.
+        InputError: `document` is not a document.
     """
-    return tuple(_changes(_Before(before), read_document(document), _named(document), removable))
-
-
-class _Before:
-    """The facts by their ids and the sections by their names."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.facts = {c.id: c for c in candidates if isinstance(c, NewFact) and c.id}
-        self.sections = {c.place: c.summary for c in candidates if isinstance(c, NewSummary)}
+    return tuple(_changes(before, read_document(document), _named(document), removable))
 
 
 def _changes(
-    before: _Before, after: Sequence[Candidate], named: set[str], removable: Collection[str] | None
+    before: Sequence[Candidate], after: Sequence[Candidate], named: set[str], removable: Collection[str] | None
 ) -> Iterator[Candidate]:
-    left = {fact.content: fact_id for fact_id, fact in before.facts.items() if fact_id not in named}
-    met: set[str] = set()
+    facts = {c.id: c for c in before if isinstance(c, NewFact) and c.id}
+    sections = {c.place: c.summary for c in before if isinstance(c, NewSummary)}
+    unnamed = {fact.content: fact_id for fact_id, fact in facts.items() if fact_id not in named}
+    matched: set[str] = set()
     for candidate in after:
         match candidate:
             case NewSummary(place=place, summary=summary):
-                if summary != before.sections.get(place, ""):
+                if summary != sections.get(place, ""):
                     yield candidate
             case NewFact():
                 fact = candidate
-                if fact.id is None and (same := left.pop(fact.content, None)) is not None:
+                if fact.id is None and (same := unnamed.pop(fact.content, None)) is not None:
                     fact = msgspec.structs.replace(fact, id=same)
-                was = None if fact.id in met else before.facts.get(fact.id or "")
-                met.add(fact.id or "")
-                if was is None or not _says_the_same(fact, was):
+                was = None if fact.id in matched else facts.get(fact.id or "")
+                matched.add(fact.id or "")
+                if was is None or not _is_unchanged(fact, was):
                     yield fact
             case _:
                 yield candidate
-    gone = [i for i in before.facts if i not in named and i not in met and (removable is None or i in removable)]
-    for index, fact_id in enumerate(gone):
+    missing = [i for i in facts if i not in named and i not in matched]
+    for index, fact_id in enumerate(i for i in missing if removable is None or i in removable):
         yield Removal(place=f"factsToRemove/{index}", id=fact_id)
 
 
-def _says_the_same(fact: NewFact, was: NewFact) -> bool:
-    """Whether a fact states nothing new; what it does not state at all it leaves as it was."""
+def _is_unchanged(fact: NewFact, was: NewFact) -> bool:
+    # A field that the later document leaves out keeps its value.
     stated = msgspec.structs.replace(
         fact,
         place=was.place,
@@ -79,7 +77,7 @@ def _says_the_same(fact: NewFact, was: NewFact) -> bool:
 
 
 def _named(document: object) -> set[str]:
-    """The ids that a document names, also of facts that cannot be read."""
+    """Return the ids in a document, also those of facts that cannot be read."""
     facts = document.get("facts") if isinstance(document, Mapping) else document
     stated = (fact.get("id") for fact in facts if isinstance(fact, Mapping)) if isinstance(facts, list | tuple) else ()
     return {clip(fact_id, MAX_NAME) for fact_id in stated if isinstance(fact_id, str)}

@@ -1,6 +1,6 @@
-"""A DeerFlow home, read whole: a user's summaries, and the facts of the agent that is asked for.
+"""Reader of a DeerFlow home: the user's summaries and the facts of one agent.
 
-What lies where, and whose it is, is `places`' business; here it is read and put together.
+`deerflow_paths` finds the files of a scope; this module reads and combines them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing.deerflow_paths import (
     MEMORY,
     Place,
+    check_journal,
     find,
     holds_nothing,
     is_agents_own,
-    must_be_settled,
     users_folders,
 )
 from backstory.ledger.importing.document import fact_candidate, is_document, section_candidates, unread
@@ -33,15 +33,15 @@ Document = Mapping[str, object]
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """What may be a fact: what it states, where that stands, its text, and why it is none."""
+    """A possible fact: its fields, the file it is in, the file's text, and the problem if it is not a fact."""
 
     stated: object
     where: str
     text: str | None = None
     problem: str = ""
 
-    def made(self) -> tuple[bool, str, str]:
-        """Its place in the order in which facts were made; what is none comes last."""
+    def order(self) -> tuple[bool, str, str]:
+        """Return the sort key: by time of creation, items with a problem last."""
         stated = self.stated if isinstance(self.stated, Mapping) else {}
         return (bool(self.problem), str(stated.get("createdAt", "")), self.where)
 
@@ -53,13 +53,17 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def read_home(folder: Path, scope: Scope) -> tuple[Candidate, ...]:
-    """Read a scope's part of a home; `folder` is its root, the folder of the user, or that of the agent.
+    """Read a scope's part of a DeerFlow home.
 
-    Of an agent it is what DeerFlow shows it: its own facts, and the user's summaries unless it has some of its own. A
-    file that cannot be read is an Unread candidate that names it.
+    An agent's part is what DeerFlow shows the agent: its own facts, and its own summaries or else the user's. A file
+    that cannot be read becomes an Unread candidate.
+
+    Args:
+        folder: the root of the home, the user's folder or the agent's folder.
+        scope: whose part to read.
 
     Raises:
-        InputError: nothing of the scope is there, or DeerFlow was interrupted while it wrote.
+        InputError: the home holds nothing of the scope, or DeerFlow is writing it or was interrupted.
     """
     place = find(folder, scope)
     candidates = _read(folder, place)
@@ -69,12 +73,12 @@ def read_home(folder: Path, scope: Scope) -> tuple[Candidate, ...]:
 
 
 def read_home_if_any(folder: Path, scope: Scope) -> tuple[Candidate, ...] | None:
-    """Read a scope's part of a home as `read_home` does; None where nothing is there, of an agent nothing of its own.
+    """Read a scope's part of a home as `read_home` does; None if the user or the agent has no memory of its own there.
 
     Raises:
-        InputError: what is there cannot be read, or DeerFlow was interrupted while it wrote.
+        InputError: no file of the scope can be read, or DeerFlow is writing it or was interrupted.
     """
-    place = find(folder, scope, tell=False)
+    place = find(folder, scope, warn=False)
     if scope.agent is not None and not any(map(is_agents_own, place.agents)):
         return None
     return _read(folder, place)
@@ -83,22 +87,19 @@ def read_home_if_any(folder: Path, scope: Scope) -> tuple[Candidate, ...] | None
 def _read(folder: Path, place: Place) -> tuple[Candidate, ...] | None:
     if not place.whole and not place.agents:
         return None
-    must_be_settled(place)
+    check_journal(place)
     home = _Home(folder, place)
     candidates = tuple(home.candidates())
     if home.documents or home.facts:
         return candidates
     if not candidates:
         return None
-    raise InputError(f"nothing in {folder} can be read: {'; '.join(map(_detail, candidates))}")
-
-
-def _detail(candidate: Candidate) -> str:
-    return candidate.detail if isinstance(candidate, Unread) else ""
+    details = (candidate.detail for candidate in candidates if isinstance(candidate, Unread))
+    raise InputError(f"nothing in {folder} can be read: {'; '.join(details)}")
 
 
 class _Home:
-    """The part of a home that belongs to one scope; files are named from the folder that was given."""
+    """The part of a home that belongs to one scope; paths in messages are relative to the given folder."""
 
     def __init__(self, folder: Path, place: Place) -> None:
         self._folder = folder
@@ -114,10 +115,10 @@ class _Home:
             self.facts += self._listed(where, document, files)
         for agent in place.agents:
             self.facts += self._below(agent, files)
-        self.facts += sorted((self._fact(file, agent) for file, agent in files.items()), key=_Item.made)
+        self.facts += sorted((self._fact(file, agent) for file, agent in files.items()), key=_Item.order)
 
     def candidates(self) -> Iterator[Candidate]:
-        """Sections, then facts, each at a place of its own, then the documents that cannot be read."""
+        """Yield the sections, then the facts, then the documents that cannot be read."""
         yield from section_candidates(self._sections)
         for index, item in enumerate(self.facts):
             yield item.candidate(index)
@@ -146,7 +147,7 @@ class _Home:
         return None
 
     def _listed(self, folder: Path, document: Document, files: dict[Path, str | None]) -> list[_Item]:
-        """Facts in the document itself; where it only says which files they are in, those are put down."""
+        """Return the facts of a document; if it only lists files of facts, add these to `files`."""
         facts = document.get("facts", [])
         name = self._named(folder / MEMORY)
         if isinstance(facts, list):
@@ -155,8 +156,8 @@ class _Home:
             return [_Item(None, name, problem="facts is neither a list nor an index of files")]
         items = []
         for fact_id, entry in facts.items():
-            told = entry.get("path") if isinstance(entry, Mapping) else None
-            path = (folder / told).resolve() if isinstance(told, str) and "\0" not in told else None
+            named = entry.get("path") if isinstance(entry, Mapping) else None
+            path = (folder / named).resolve() if isinstance(named, str) and "\0" not in named else None
             if path is not None and path.is_relative_to(folder.resolve()):
                 files.setdefault(path, None)
             else:
@@ -164,16 +165,16 @@ class _Home:
         return items
 
     def _below(self, agent: Path, files: dict[Path, str | None]) -> list[_Item]:
-        """Put down the files below an agent's facts; return the folders that cannot be looked into."""
+        """Add the files of an agent's facts to `files`; return the folders that cannot be read."""
         items: list[_Item] = []
 
-        def told(error: OSError) -> None:
+        def on_error(error: OSError) -> None:
             items.append(_Item(None, self._named(Path(error.filename)), problem=error.strerror or str(error)))
 
         facts = agent / "facts"
-        # A folder that was copied elsewhere need not be called as its agent is.
+        # A folder that was copied elsewhere may have another name than its agent.
         owner = agent.name if agent.parent.name == "agents" else None
-        for folder, _, names in os.walk(facts, onerror=told) if facts.exists() else ():
+        for folder, _, names in os.walk(facts, onerror=on_error) if facts.exists() else ():
             for name in names:
                 if name.endswith(".md"):
                     files[Path(folder, name).absolute()] = owner
@@ -186,12 +187,12 @@ class _Home:
         stated["id"] = str(stated["id"])
         extension = stated.get("categoryExtension")
         if stated.get("category") == "other" and isinstance(extension, str):
-            # DeerFlow 2 has other categories than DeerFlow 1, whose word it keeps here.
+            # DeerFlow 2 has other categories than DeerFlow 1 and keeps the former category here.
             stated["category"] = extension
         return _Item(stated, self._named(path), file.text, problem)
 
     def _misplaced(self, path: Path, agent: str | None, stated: Document) -> str:
-        """Tell why DeerFlow itself would not take a fact for one of this memory; "" where it would."""
+        """Return why DeerFlow would not count a fact as part of this memory; "" if it would."""
         fact_id, owner, user = stated.get("id"), stated.get("agent_name"), stated.get("user_id")
         if fact_id is not None and str(fact_id) != path.stem:
             return f"it says that it is {fact_id}, and its name is another"

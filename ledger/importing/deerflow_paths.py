@@ -1,11 +1,11 @@
-"""Where in a DeerFlow home a scope's memory lies.
+"""Paths of a scope's memory in a DeerFlow home.
 
     ROOT/users/USER/memory.json                         the user's sections, and in version 1 the facts
     ROOT/users/USER/agents/AGENT/facts/XX/FACT_ID.md    a fact (version 2)
     ROOT/users/USER/agents/AGENT/memory.json            an agent's own memory (version 1)
 
-Without users the same lies in ROOT itself. Who names no agent is `__default__`, and was `lead-agent` once. A home of
-ours has the shape of version 1, so that its documents are found here, too.
+Without users the same files are in ROOT itself. The default agent is `__default__`, formerly `lead-agent`. Our own
+homes have the layout of version 1, so their documents are found, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["MEMORY", "Place", "find", "holds_nothing", "is_agents_own", "must_be_settled", "users_folders"]
+__all__ = ["MEMORY", "Place", "check_journal", "find", "holds_nothing", "is_agents_own", "users_folders"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _NAMES = 10
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a memory lies: the user's folder, and those of agents; `whole` where the user's own facts belong to it."""
+    """The folders of a memory: the user's and the agents'; `whole` if the user's own facts belong to it."""
 
     bucket: Path | None
     agents: tuple[Path, ...]
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def users_folders(user: str) -> tuple[str, ...]:
-    """Name the folders that a user's memory may have, first DeerFlow's, then ours."""
+    """Return the folder names that a user's memory may have: DeerFlow's, then ours."""
     user = safe_text(user)
     plain = re.sub(r"[^A-Za-z0-9_\-]", "-", user)
     digest = hashlib.sha256(user.encode()).hexdigest()[:16]
@@ -50,11 +50,13 @@ def users_folders(user: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((theirs, Scope(user).folder.rpartition("/")[2])))
 
 
-def find(folder: Path, scope: Scope, *, tell: bool = True) -> Place:
-    """Find a scope's memory below a folder, or the memory that the folder itself is.
+def find(folder: Path, scope: Scope, *, warn: bool = True) -> Place:
+    """Find a scope's memory in a home.
 
-    A folder that is a user's or an agent's own is taken at its word, whatever the scope's names are. Unless `tell` is
-    off, whose memories are left there is said in the log.
+    Args:
+        folder: the root of the home, or the folder of a user or agent; that one is used whatever the scope's names are.
+        scope: whose memory to find.
+        warn: log a warning if the home holds memories of other agents.
     """
     folder = folder.absolute()
     if is_agents_own(folder):
@@ -63,16 +65,16 @@ def find(folder: Path, scope: Scope, *, tell: bool = True) -> Place:
     bucket = _bucket(folder, scope)
     below = bucket / "agents"
     if scope.agent is None:
-        agents = [agent for agent in (below / _DEFAULT, below / _FORMER_DEFAULT) if _is_nobodys(agent)]
-        if tell:
-            _tell_of_others(below, agents)
+        agents = [agent for agent in (below / _DEFAULT, below / _FORMER_DEFAULT) if _is_default_agent(agent)]
+        if warn:
+            _warn_of_others(below, agents)
     else:
         agents = [agent for name in (scope.agent, scope.agent.lower()) if (agent := below / name).is_dir()][:1]
     return Place(bucket, tuple(agents), whole=scope.agent is None)
 
 
 def is_agents_own(folder: Path) -> bool:
-    """Whether a folder is an agent's: it lies among agents, or was copied from there and has nothing but facts."""
+    """Whether a folder is an agent's: its parent is `agents`, or it was copied and holds facts but no document."""
     document, facts = (folder / MEMORY).exists(), (folder / "facts").is_dir()
     return (document or facts) if folder.parent.name == "agents" else facts and not document
 
@@ -85,22 +87,22 @@ def _bucket(folder: Path, scope: Scope) -> Path:
     return next((bucket for bucket in candidates if bucket.is_dir()), candidates[0])
 
 
-def _is_nobodys(agent: Path) -> bool:
-    """Whether an agent's folder is where DeerFlow keeps what was said to no agent in particular."""
+def _is_default_agent(agent: Path) -> bool:
+    # A custom agent may be called `lead-agent`; it has a configuration.
     return agent.is_dir() and (agent.name == _DEFAULT or not (agent / "config.yaml").exists())
 
 
-def _tell_of_others(below: Path, taken: list[Path]) -> None:
+def _warn_of_others(below: Path, taken: list[Path]) -> None:
     names = [agent.name for agent in _folders(below) if agent not in taken and is_agents_own(agent)]
     if names:
-        _log.warning("%s: not taken are the agents' own memories; import each with --agent: %s", below, _listed(names))
+        _log.warning("%s: agents' own memories are not imported; import each with --agent: %s", below, _listed(names))
 
 
-def must_be_settled(place: Place) -> None:
-    """Refuse a memory that DeerFlow has only half written.
+def check_journal(place: Place) -> None:
+    """Refuse a memory that DeerFlow has not finished writing.
 
     Raises:
-        InputError: its journal says so.
+        InputError: the journal is there and does not say that the write is complete.
     """
     if place.bucket is None:
         return
@@ -114,20 +116,20 @@ def must_be_settled(place: Place) -> None:
     except (OSError, ValueError):
         pass
     raise InputError(
-        f"{journal}: DeerFlow is writing here, or was interrupted: try again, or start DeerFlow once to put it right"
+        f"{journal}: DeerFlow is writing this memory or was interrupted; try again, or start DeerFlow once to repair it"
     )
 
 
 def holds_nothing(folder: Path, place: Place, scope: Scope) -> InputError:
-    """Say that nothing of a scope is there, and whose memories are."""
+    """Return the error for a home that holds nothing of a scope; it names the users or agents that the home has."""
     users = [one.name for one in _folders(folder / "users")]
     agents = [] if place.bucket is None else [one.name for one in _folders(place.bucket / "agents")]
-    told = "a DeerFlow home has a memory.json, or a folder users or agents"
+    hint = "a DeerFlow home has a memory.json, or a folder users or agents"
     if agents:
-        told = f"the agents there are {_listed(agents)}: name one with --agent"
+        hint = f"the agents there are {_listed(agents)}: name one with --agent"
     elif users and (place.bucket is None or not place.bucket.is_dir() or scope.user is None):
-        told = f"the users there are {_listed(users)}: name one with --user"
-    return InputError(f"{folder} holds no memory of {scope if scope != Scope() else 'nobody in particular'}; {told}")
+        hint = f"the users there are {_listed(users)}: name one with --user"
+    return InputError(f"{folder} holds no memory of {scope if scope != Scope() else 'the default user'}; {hint}")
 
 
 def _folders(folder: Path) -> list[Path]:

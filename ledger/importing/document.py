@@ -1,4 +1,4 @@
-"""A memory that is parsed already: DeerFlow's document or our own export, a list of texts, a list of facts."""
+"""Reader of a parsed memory: DeerFlow's document, our own export, a list of texts or a list of facts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ _MAX_SOURCES = 50
 _NO_SOURCES = ("", "unknown", "consolidation")
 _STATED_CONFIDENCE = 0.5
 _LISTED_CONFIDENCE = 0.9
-"""Who hands over a list of facts means them, as who enters one by hand does: a document's 0.5 would refuse them all."""
-
+"""The confidence of listed facts that state none; a document's 0.5 is below the threshold and would refuse them all."""
 
 _KINDS = {"confidence": "a number from 0 to 1", "byHand": "true or false"}
-"""What a field has to be that is no text."""
+"""The required values of the fields that are not texts."""
 
 
 class _Fact(BaseModel):
-    """The fields that a fact stands on are strict; the rest is taken where it can be read and left out where not."""
+    """A fact of a document; essential fields are strict, the others are left out if they cannot be read."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -50,14 +49,14 @@ class _Fact(BaseModel):
 
     @field_validator("created_at", mode="before")
     @classmethod
-    def _spelled(cls, value: object) -> object:
-        # YAML reads a time without quotes as one.
+    def _time_text(cls, value: object) -> object:
+        # YAML parses a time without quotes.
         return value.isoformat() if isinstance(value, datetime | date) else value
 
     @field_validator("source", mode="before")
     @classmethod
     def _origin(cls, value: object) -> object:
-        """DeerFlow 2 says `{type, threadId}`, where DeerFlow 1 named the thread or the type; some types say nothing."""
+        # DeerFlow 2 writes `{type, threadId}`; DeerFlow 1 wrote the thread or the type. Some types mean no source.
         if isinstance(value, Mapping):
             kind, thread = value.get("type"), value.get("threadId")
             named = isinstance(thread, str) and thread and kind in ("conversation", None, "")
@@ -84,8 +83,8 @@ class _Fact(BaseModel):
     @field_validator("confirmed_at", mode="before")
     @classmethod
     def _time(cls, value: object) -> object:
-        spelled = cls._spelled(value)
-        return spelled if isinstance(spelled, str) else None
+        text = cls._time_text(value)
+        return text if isinstance(text, str) else None
 
     @field_validator("consolidated_from", mode="before")
     @classmethod
@@ -106,7 +105,7 @@ def _moment(text: str | None) -> str | None:
     return spell_moment(moment) if moment else None
 
 
-def _told(error: ValidationError, kind: str) -> str:
+def _problem(error: ValidationError, kind: str) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"]))
     if not field:
@@ -119,21 +118,26 @@ def _json(item: object) -> str:
 
 
 def unread(place: str, text: str, detail: str) -> Unread:
-    """Keep what cannot be read as far as there is room for it, and why."""
+    """Return an Unread candidate with the item's text and the reason, both clipped."""
     return Unread(place=place, text=clip(text, MAX_FACT), detail=clip(detail, MAX_NAME))
 
 
 def fact_candidate(
     place: str, item: object, *, text: str | None = None, origin: str = "", confidence: float = _STATED_CONFIDENCE
 ) -> NewFact | Unread:
-    """Read one fact; one that states no confidence has the given one.
+    """Read one fact.
 
-    Where it cannot be read, `text` (else the item, as JSON) is kept, and `origin` begins the reason.
+    Args:
+        place: the place of the candidate.
+        item: the parsed fact.
+        text: the text to keep if the fact cannot be read; by default the item as JSON.
+        origin: the beginning of the reason if the fact cannot be read.
+        confidence: the confidence of a fact that states none, from 0 to 1.
     """
     try:
         read = _Fact.model_validate(item)
     except ValidationError as error:
-        return unread(place, _json(item) if text is None else text, origin + _told(error, "a fact"))
+        return unread(place, _json(item) if text is None else text, origin + _problem(error, "a fact"))
     return NewFact(
         place=place,
         content=clip(read.content.strip(), MAX_FACT),
@@ -152,13 +156,13 @@ def fact_candidate(
 
 
 def section_candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
-    """Read the sections that a document has, each named by its place, after what is none."""
+    """Yield the sections of a document, each with its name as place, after the entries that are not sections."""
     groups: dict[str, list[str]] = {}
     for name in DOCUMENT_SECTIONS:
         group, _, key = name.partition(".")
         groups.setdefault(group, []).append(key)
     for group, keys in groups.items():
-        yield from _strangers(group, document.get(group), keys)
+        yield from _unknown_sections(group, document.get(group), keys)
     for group, keys in groups.items():
         sections = document.get(group)
         for key in keys:
@@ -167,37 +171,36 @@ def section_candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
                 yield _section_candidate(f"{group}.{key}", section)
 
 
-def _strangers(group: str, sections: object, keys: list[str]) -> Iterator[Unread]:
-    """Tell of what stands where sections do and is none.
+def _unknown_sections(group: str, sections: object, keys: list[str]) -> Iterator[Unread]:
+    """Yield the entries of a group that are not sections.
 
-    Its place is a number rather than its name: a name may be anything, and a place is what the order of reading is
-    found again by.
+    Their places are numbers, because a name may be any text and the reading order is restored from the places.
     """
     if not isinstance(sections, Mapping):
         if sections is not None:
             yield unread(group, _json(sections), f"{group} has to be an object of sections")
         return
-    strange = [(key, section) for key, section in sections.items() if key not in keys and section is not None]
-    for index, (key, section) in enumerate(strange):
-        told = f"{group} has no such section; those of a document are {', '.join(keys)}"
-        yield unread(f"{group}/{index}", _json({key: section}), told)
+    unknown = [(key, section) for key, section in sections.items() if key not in keys and section is not None]
+    for index, (key, section) in enumerate(unknown):
+        detail = f"{group} has no such section; those of a document are {', '.join(keys)}"
+        yield unread(f"{group}/{index}", _json({key: section}), detail)
 
 
 def _section_candidate(place: str, section: object) -> NewSummary | Unread:
     try:
         read = _Section.model_validate(section)
     except ValidationError as error:
-        return unread(place, _json(section), _told(error, "a section"))
+        return unread(place, _json(section), _problem(error, "a section"))
     return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), at=_moment(read.updated_at))
 
 
 def _listed(index: int, item: object) -> Candidate:
-    said = {"content": item} if isinstance(item, str) else item
-    return fact_candidate(f"facts/{index}", said, confidence=_LISTED_CONFIDENCE)
+    fact = {"content": item} if isinstance(item, str) else item
+    return fact_candidate(f"facts/{index}", fact, confidence=_LISTED_CONFIDENCE)
 
 
 def is_document(given: object) -> bool:
-    """Whether an object says anything of what a document has."""
+    """Whether an object has at least one part of a document: user, history or facts."""
     return isinstance(given, Mapping) and not {"user", "history", "facts"}.isdisjoint(given)
 
 
@@ -205,13 +208,13 @@ def read_document(given: object) -> tuple[Candidate, ...]:
     """Read a document, or a list of texts and facts; an item that cannot be read becomes an Unread candidate.
 
     Raises:
-        InputError: it is no memory at all.
+        InputError: `given` is neither.
     """
     if isinstance(given, list | tuple) and any(isinstance(item, str | Mapping) for item in given):
         return tuple(_listed(index, item) for index, item in enumerate(given))
     if not isinstance(given, Mapping) or not is_document(given):
         raise InputError(
-            "this is no memory document: it is an object with user, history and facts, or a list of texts or facts"
+            "this is no memory document: give an object with user, history and facts, or a list of texts or facts"
         )
     facts = given.get("facts", [])
     if not isinstance(facts, list | tuple):

@@ -1,4 +1,4 @@
-"""A fact as DeerFlow 2 keeps it: a Markdown file with YAML front matter, a title, and the fact's words below it."""
+"""Reader of a DeerFlow 2 fact file: Markdown with YAML front matter, a title, and the text of the fact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = re.compile(r"---\n(?P<front>.*?\n)??---(?:\n(?P<body>.*))?", re.DOTALL)
 
 
 class FactFile(msgspec.Struct, frozen=True):
-    """What a file states, its words as `content`; its whole text; and, where it is no fact, why."""
+    """The fields of a fact file, with its text as `content`; the whole file; and the problem if it is not a fact."""
 
     stated: dict[str, object]
     text: str
@@ -30,7 +30,7 @@ class FactFile(msgspec.Struct, frozen=True):
 
 
 def read_fact_file(path: Path) -> FactFile:
-    """Read a file as far as that can be done."""
+    """Read a fact file; if it is not valid, `problem` says why."""
     text = ""
     try:
         data = _bytes_of(path)
@@ -45,7 +45,7 @@ def read_fact_file(path: Path) -> FactFile:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        # A pipe would keep whoever opens it waiting.
+        # To open a pipe would block.
         if not path.is_file():
             raise InputError("it is no file")
         size = path.stat().st_size
@@ -63,7 +63,7 @@ def _stated(text: str) -> dict[str, object]:
     stated = {str(key): value for key, value in _front(parts["front"] or "").items()}
     lines = (parts["body"] or "").lstrip("\n").split("\n")
     if lines[0].startswith("# "):
-        # The title repeats how the fact begins, for people who look through the folder.
+        # The title repeats the beginning of the fact.
         del lines[0]
     stated["content"] = "\n".join(lines)
     return stated
@@ -75,7 +75,7 @@ def _front(front: str) -> dict[object, object]:
     if len(front) > _LONGEST_FRONT:
         raise InputError(f"its front matter has {len(front):,} characters; at most {_LONGEST_FRONT:,} are read")
     try:
-        stated = yaml.load(front, Loader=_loader())  # noqa: S506 it is a safe loader that knows even less
+        stated = yaml.load(front, Loader=_loader())  # noqa: S506 a safe loader without aliases
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 2}" if error.problem_mark is not None else ""
         raise InputError(f"its front matter is no YAML{where}: {error.problem}") from error
@@ -88,7 +88,7 @@ def _front(front: str) -> dict[object, object]:
 
 @lru_cache(maxsize=1)
 def _loader() -> type[yaml.SafeLoader]:
-    """A loader without aliases: DeerFlow writes none, and a few lines of them can grow beyond every bound."""
+    # DeerFlow writes no aliases, and a few lines of them can use up all memory.
     import yaml
 
     class Plain(yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""Files of JSON, read strictly first and then as Python's own parser would, with an error that says where."""
+"""Reader of JSON files, whose errors name the path or the line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.text.json_text import parse_json
 
-__all__ = ["read_json_file"]
+__all__ = ["PATH_HINT", "read_json_file"]
+
+PATH_HINT = "name a memory.json or a DeerFlow folder"
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -16,13 +18,12 @@ def read_json_file(path: Path) -> object:
     """Read a file of one JSON value.
 
     Raises:
-        InputError: it cannot be read, or it is no JSON.
+        InputError: the file cannot be read, or is not JSON.
     """
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"cannot read {path}: it is no file; name a memory.json or a DeerFlow folder")
+            raise InputError(f"cannot read {path}: it is no file; {PATH_HINT}")
         data = path.read_bytes().removeprefix(_BOM)
     except OSError as error:
-        hint = "name a memory.json or a DeerFlow folder"
-        raise InputError(f"cannot read {path}: {error.strerror or error}; {hint}") from error
+        raise InputError(f"cannot read {path}: {error.strerror or error}; {PATH_HINT}") from error
     return parse_json(data)

@@ -8,7 +8,7 @@ import msgspec
 
 from backstory.ledger.core.events import Section, Turn, TurnRange
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import Summed, live_summaries
+from backstory.ledger.core.summaries import SummaryKey, live_summaries
 from backstory.ledger.text.tokens import estimate_tokens
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
@@ -69,8 +69,8 @@ def next_group(
     return SummaryGroup(1, TurnRange(turns[0].n, turns[count - 1].n), tuple(turns[:count]))
 
 
-def _merging(level: int, turns: TurnRange, live: Sequence[tuple[Summed, Section]]) -> SummaryGroup:
-    # The new summary also replaces summaries of lower levels in its range, which a revert may have restored.
+def _merging(level: int, turns: TurnRange, live: Sequence[tuple[SummaryKey, Section]]) -> SummaryGroup:
+    # Those of lower levels between them, which a revert has brought back, are told by the new one as well.
     within = {
         summed.section: section
         for summed, section in live

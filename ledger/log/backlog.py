@@ -1,7 +1,7 @@
-"""Backlog of a scope: per thread, what waits to be learned from, kept from one look to the next.
+"""Backlog of a scope: what each thread has that is still to be learned from, cached between two looks.
 
-What is told of a thread is worked out again only when something came to it. So a look at many threads costs little more
-than naming them.
+A thread is computed again only if something was added to it. So a look at many threads costs little more than listing
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clock that the write side is given: the machine's own, or one that a test sets."""
+"""Clock of the write side: the system clock, or one that a test sets."""
 
 from __future__ import annotations
 

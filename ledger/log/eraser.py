@@ -1,6 +1,7 @@
-"""Carrying out an erasure: the redaction that names it is in the ledger first, so anybody can complete it.
+"""Execution of an erasure plan.
 
-A line that is to lose contents is put in its place with stubs, as `EventStore.redact` asks.
+The redaction is appended to the ledger first, so any process can complete an erasure that was interrupted. Lines that
+lose content are then replaced by lines with stubs, as `EventStore.redact` requires.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Group commit: threads that append to one stream share a write and a sync.
 
-A thread decides on the head as it will be once the lines before its own are on disk, adds its line, and waits. One of
-those who wait leads: it writes for all, wakes those whose lines are durable, and hands over to one that came meanwhile.
-So each is woken once. If a write fails, whatever was decided on its lines falls with them.
+A thread decides on the head as it will be when the lines before its own are on disk, adds its line, and waits. One of
+the waiting threads leads: it writes the lines of all, wakes the threads whose lines are durable, and passes the lead to
+a thread that came meanwhile. So each thread is woken once. If a write fails, everything that was decided on its lines
+is discarded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a process knows of a scope and has decided there: the view, and in front of it what is on its way to disk.
+"""Commit pipeline of one scope in one process: the folded state, and the commits on their way to disk.
 
-One thread at a time, under `mutex`. It is decided on what will be there once everything before it is durable; if a
-write fails, what was decided on it falls, and the view starts over. In a forked child it starts over as well: what was
-decided and is not written is the parent's to write.
+One thread at a time holds `mutex` and decides on the state as it will be when all earlier commits are durable. If a
+write fails, what was decided on it is discarded and the state is read again. The same happens in a forked child,
+because the parent writes the commits that are not yet on disk.
 """
 
 from __future__ import annotations

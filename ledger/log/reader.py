@@ -1,8 +1,8 @@
-"""Reader of a scope's two streams: what they durably say, for reads that must not wait for a writer.
+"""Reader of a scope's two streams, for reads that must not wait for a writer.
 
-It has a view of its own, apart from the writer's, and reads as far as `EventStore.durable_head` tells. It takes no lock
-that a writer takes and syncs nothing. So it promises nothing either: what rests on what it says is decided again by the
-writer, who takes the lock first.
+It has a state of its own, apart from the writer's, and reads as far as `EventStore.durable_head` reports. It takes no
+writer's lock and syncs nothing. So its answers may be outdated: the writer, who takes the lock first, decides again
+whatever depends on them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where a scope stood when a read model last looked: the port through which opening is spared a replay from the start.
+"""Snapshot of a scope, as a read model stored it: the port that spares opening a scope a replay from the first commit.
 
-What was said is always read from the lines themselves, and each of them is checked.
+Turns are always read from the lines themselves, and each line is checked.
 """
 
 from __future__ import annotations

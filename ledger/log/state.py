@@ -1,7 +1,7 @@
-"""A scope's two streams, folded: memory, what is covered, and what was said.
+"""State of a scope, folded from its two streams: memory, coverage and turns.
 
-It goes on from the newest snapshot, where there is one, and otherwise from the first commit. What an erasure took away
-is folded into everything that came after it, so a view that meets one starts over.
+The fold starts from the newest snapshot, if there is one, or from the first commit. An erasure changes what earlier
+commits say, so a state that meets one starts again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writing: read what is new, fold it, decide, append; if somebody else was quicker, fold that and decide again.
+"""Writer of a scope: reads new commits, folds them, decides, appends; if another writer was first, it starts again.
 
-Threads decide one after the other and wait for the disk together (`group_commit`). What a writer lends out is durable.
-Who only reads asks its `reader`, which waits for nobody; see `backstory.ledger.log.reader`.
+Threads decide one after the other and wait for the disk together (`group_commit`). Everything that a writer returns is
+durable. A caller that only reads uses `reader`, which waits for no writer; see `backstory.ledger.log.reader`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Messages as they enter, and what of them is kept (rows D1 to D3 and D5).
+"""Messages: reading them in every shape that hosts use, and filtering what is recorded.
 
-Kept are what people said and what the agent finally answered. Tool results, system messages, hidden ones, answers that
-only call tools, upload blocks and our own injected memory are not; the rest is kept byte for byte.
+Recorded are the messages of users and the final answers of the agent, byte for byte. Tool results, system messages,
+hidden messages, answers that only call tools, upload blocks and injected memory are left out.
 
-    shapes      whatever holds a message, brought to fields by name
-    content     the words in its text or its blocks
-    hidden      whether its host hides it, and a person said it all the same
-    reading     all three: one message, read
-    keeping     what of a conversation is kept
+    shapes      the fields of a message, from any object that holds one
+    content     the text of a message, from a string or a list of blocks
+    hidden      whether a message is hidden by its host and not written by a person
+    reading     a Message, from these three
+    keeping     the filter: which messages of a conversation are recorded
 """
 
 from backstory.ledger.messages.hidden import KeepHidden

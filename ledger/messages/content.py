@@ -1,4 +1,4 @@
-"""What was said in a message's content: a text, or blocks of OpenAI's, Anthropic's and LangChain's kinds (row D1)."""
+"""Content of a message: its text, from a string or from blocks as OpenAI, Anthropic and LangChain write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["Spoken", "block_fields", "plain", "spoken"]
+__all__ = ["Content", "block_fields", "plain", "read_content"]
 
 _CALLS = frozenset(
     {
@@ -20,9 +20,9 @@ _CALLS = frozenset(
         "tool_use",
     }
 )
-"""Blocks that ask the host to run a tool; what the model's own house runs (`server_tool_use`) is part of its answer."""
+"""Blocks that ask the host to run a tool; one that the provider runs (`server_tool_use`) is part of the answer."""
 _RESULTS = frozenset({"computer_call_output", "custom_tool_call_output", "function_call_output", "tool_result"})
-_NOT_SPOKEN = frozenset(
+_NOT_TEXT = frozenset(
     {
         "reasoning",
         "reasoning_text",
@@ -32,35 +32,38 @@ _NOT_SPOKEN = frozenset(
         "thinking",
     }
 )
-"""What was thought and not said, what a tool found, and a document that came along."""
-_SAID_IN = ("text", "refusal", "transcript")
+"""Blocks whose text is not part of the message: reasoning, and attached documents."""
+_TEXT_FIELDS = ("text", "refusal", "transcript")
 
 
-class Spoken(NamedTuple):
-    """The words of a content."""
+class Content(NamedTuple):
+    """The text of a content, and whether its blocks call tools."""
 
     text: str = ""
     calls: bool = False
     """Whether a block asks the host to run a tool."""
     results: bool = False
-    """Whether a block holds what a tool of the host found."""
+    """Whether a block holds the result of a tool that the host ran."""
 
 
-def spoken(content: object, ends: int | None = None) -> Spoken:
-    """Join the words of a content; blocks without words (images, files, what was only thought) are left out.
+def read_content(content: object, ends: int | None = None) -> Content:
+    """Read a content; its text joins the `text`, `refusal` or `transcript` of its blocks.
 
-    Words are a block's `text`, a `refusal`, the `transcript` of what was said aloud. With `ends` only so many blocks of
-    either end are looked at.
+    Blocks without text (images, files, reasoning) are left out.
+
+    Args:
+        content: a string, a list of blocks, or None.
+        ends: if given, only this many blocks of the beginning and of the end are read.
 
     Raises:
-        InputError: it is neither a text nor a list of blocks.
+        InputError: the content is neither a text nor a list of blocks.
     """
     if content is None:
-        return Spoken()
+        return Content()
     if isinstance(content, str):
-        return Spoken(plain(content))
+        return Content(plain(content))
     if not isinstance(content, list | tuple):
-        raise InputError(f"content is {type(content).__name__}; it is a text or a list of blocks")
+        raise InputError(f"content must be a text or a list of blocks, got {type(content).__name__}")
     if ends is not None and len(content) > 2 * ends:
         content = [*content[:ends], *content[-ends:]]
     parts: list[str] = []
@@ -76,35 +79,24 @@ def spoken(content: object, ends: int | None = None) -> Spoken:
             calls = True
         elif kind in _RESULTS:
             results = True
-        elif kind not in _NOT_SPOKEN and not kind.endswith("_tool_result"):
-            words = _words(fields)
-            if words is not None:
-                parts.append(words)
-    return Spoken(" ".join(parts), calls, results)
-
-
-def _words(block: Mapping[str, object]) -> str | None:
-    for name in _SAID_IN:
-        words = block.get(name)
-        if isinstance(words, str):
-            return words
-    return None
+        elif kind not in _NOT_TEXT and not kind.endswith("_tool_result"):
+            text = next((value for name in _TEXT_FIELDS if isinstance(value := fields.get(name), str)), None)
+            if text is not None:
+                parts.append(text)
+    return Content(" ".join(parts), calls, results)
 
 
 def plain(text: str) -> str:
-    """Return a text of a derived type as a plain one: what its type does to it is no business of ours."""
+    """Return a text of a subclass of str as a plain str, without the methods of the subclass."""
     return text if type(text) is str else str.__str__(text)
 
 
 def block_fields(block: object) -> Mapping[str, object]:
-    """Return the fields of a block, or of what a message carries like one; none where it has none.
-
-    A list is of an API's blocks, so what is no object there is nothing that was said.
-    """
+    """Return the fields of a block, or of another part of a message; empty if the object is not a block."""
     if isinstance(block, Mapping):
         return block
     if hasattr(type(block), "__pydantic_fields__"):
         extra = getattr(block, "__pydantic_extra__", None)
         return {**extra, **vars(block)} if extra else vars(block)
     kind = getattr(block, "type", None)
-    return {"type": kind} | {name: getattr(block, name, None) for name in _SAID_IN} if isinstance(kind, str) else {}
+    return {"type": kind} | {name: getattr(block, name, None) for name in _TEXT_FIELDS} if isinstance(kind, str) else {}

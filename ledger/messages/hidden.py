@@ -1,4 +1,4 @@
-"""Which messages a host hides, and which of those a person said all the same (row D1)."""
+"""Hidden messages: which ones a host hides, and which of those a person wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backstory.ledger.core.errors import InputError
 __all__ = ["KeepHidden", "is_answer_of_a_person", "is_hidden"]
 
 KeepHidden: TypeAlias = "Callable[[Mapping[str, object]], bool]"
-"""Asked with a hidden message's additional_kwargs: whether a person said it all the same."""
+"""Returns whether a person wrote a hidden message, given its additional_kwargs."""
 
 _SUMMARY = "summarization"
 
@@ -18,14 +18,18 @@ _SUMMARY = "summarization"
 def is_hidden(
     extra: Mapping[str, object], *, flagged: bool, of_user: bool, keep_hidden: KeepHidden | None = None
 ) -> bool:
-    """Whether a message is none of the conversation; `extra` are its additional_kwargs.
+    """Whether a message is hidden and not part of the conversation.
 
-    `flagged` says that the host marked it in another way. A user's message with a `lc_source` is LangChain's own note
-    that nobody typed it; a summary among these is nobody's answer, whatever `keep_hidden` says. Without `keep_hidden`
-    it is `is_answer_of_a_person` that keeps.
+    A user's message with an `lc_source` was made by LangChain. If it is a summary it is always hidden.
+
+    Args:
+        extra: the message's additional_kwargs.
+        flagged: whether the host marked the message as hidden in another way.
+        of_user: whether it is a user's message; a hidden message of another role stays hidden.
+        keep_hidden: whether a person wrote a hidden message; `is_answer_of_a_person` by default.
 
     Raises:
-        InputError: `keep_hidden` failed.
+        InputError: `keep_hidden` raised an error.
     """
     source = extra.get("lc_source") if of_user else None
     if isinstance(source, str) and source:
@@ -44,10 +48,10 @@ def is_hidden(
 
 
 def is_answer_of_a_person(extra: Mapping[str, object]) -> bool:
-    """Whether a hidden message carries what a person answered to a question of the agent.
+    """Whether a hidden message holds a person's answer to a question of the agent.
 
-    That is a `human_input_response` of version 1 with a source, the id of the request and a value; where it is a choice
-    among options, with the option's id, too. A half of one is none.
+    This is a `human_input_response` of version 1 with a source, a request id and a value, and, if it chooses an option,
+    the option's id. One with a missing field does not count.
     """
     answer = extra.get("human_input_response")
     if not isinstance(answer, Mapping) or answer.get("version") != 1 or answer.get("kind") != "human_input_response":

@@ -1,4 +1,4 @@
-"""What of a conversation is kept, and how much of it a prompt shows (rows D1 to D3 and D5)."""
+"""Filter of a conversation: which messages are recorded, and how a long one is cut for a prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAIL = 300
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a message, made safe to store."""
+    """A message to record, sanitized."""
 
     role: str
     content: str
@@ -32,30 +32,30 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 def keep(messages: Iterable[Message]) -> list[Kept]:
-    """Return what is kept of a conversation, in order.
+    """Return the messages of a conversation to record, in order.
 
-    A message that is nothing but an upload is dropped and takes the answer that follows it along. One that is nothing
-    but our own memory block is dropped as if it were not there: it is no question, so no answer is its answer. Of what
-    an agent says around calls that stand for themselves, only what follows the last of them is an answer.
+    A user's message that only holds an upload is dropped with the answer that follows it. One that only holds our own
+    memory block is dropped without an answer, as if it were not there. If an agent makes calls as separate messages,
+    only what it says after the last of them is its answer.
     """
     kept: list[Kept] = []
-    asked = 0
+    answer_start = 0  # where in `kept` the answer to the last user's message begins
     skip_answer = skipped = False
     for message in _whole(messages):
-        if message.goes_on:
-            del kept[asked:]
+        if message.is_call_item:
+            del kept[answer_start:]
             skip_answer, skipped = skip_answer or skipped, False
         if message.hidden or message.role not in ("user", "assistant"):
             if message.role == "user":
-                asked, skipped = len(kept), False
+                answer_start, skipped = len(kept), False
             continue
         content = safe_text(message.content)
-        without = strip_upload_blocks(content)
-        text = strip_memory_blocks(without)
+        no_uploads = strip_upload_blocks(content)
+        text = strip_memory_blocks(no_uploads)
         if message.role == "user":
             if text.strip() or not content.strip():
                 skip_answer = skipped = False
-            elif without is not content and strip_memory_blocks(content).strip():
+            elif no_uploads is not content and strip_memory_blocks(content).strip():
                 skip_answer = True
         elif message.calls_tools:
             continue
@@ -65,36 +65,34 @@ def keep(messages: Iterable[Message]) -> list[Kept]:
         if text.strip():
             kept.append(_kept(message, text))
         if message.role == "user":
-            asked = len(kept)
+            answer_start = len(kept)
     return kept
 
 
 def _whole(messages: Iterable[Message]) -> Iterator[Message]:
-    """Put the pieces of a streamed answer together; they come in a row and share their id."""
-    pieces: list[Message] = []
+    """Join the chunks of a streamed answer, which follow each other and share their id."""
+    chunks: list[Message] = []
     for message in messages:
-        of_one = bool(pieces) and message.is_chunk and (message.role, message.id) == (pieces[0].role, pieces[0].id)
-        if pieces and not of_one:
-            yield _joined(pieces)
-            pieces = []
+        same = bool(chunks) and message.is_chunk and (message.role, message.id) == (chunks[0].role, chunks[0].id)
+        if chunks and not same:
+            yield _joined(chunks)
+            chunks = []
         if message.is_chunk and message.id:
-            pieces.append(message)
+            chunks.append(message)
         else:
             yield message
-    if pieces:
-        yield _joined(pieces)
+    if chunks:
+        yield _joined(chunks)
 
 
-def _joined(pieces: list[Message]) -> Message:
-    return (
-        pieces[0]
-        if len(pieces) == 1
-        else msgspec.structs.replace(
-            pieces[0],
-            content="".join([piece.content for piece in pieces]),
-            calls_tools=any(piece.calls_tools for piece in pieces),
-            hidden=any(piece.hidden for piece in pieces),
-        )
+def _joined(chunks: list[Message]) -> Message:
+    if len(chunks) == 1:
+        return chunks[0]
+    return msgspec.structs.replace(
+        chunks[0],
+        content="".join([chunk.content for chunk in chunks]),
+        calls_tools=any(chunk.calls_tools for chunk in chunks),
+        hidden=any(chunk.hidden for chunk in chunks),
     )
 
 
@@ -103,21 +101,21 @@ def _kept(message: Message, text: str) -> Kept:
         role=message.role,
         content=clip(text, MAX_CONTENT),
         id=bounded_name(message.id) if message.id else None,
-        name=_named(message.name),
+        name=_clipped(message.name),
         at=message.at,
-        cause_by=_named(message.cause_by),
-        sent_from=_named(message.sent_from),
+        cause_by=_clipped(message.cause_by),
+        sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
     )
 
 
-def _named(value: str | None) -> str | None:
+def _clipped(value: str | None) -> str | None:
     return clip(value, MAX_NAME) if value else None
 
 
 def abridge(text: str) -> str:
-    """Cut a long text for the prompt: its head and tail, and a mark that says how much is between (row D5)."""
+    """Cut a text of more than 1,000 characters to its head, its tail and a mark that says how much was cut."""
     if len(text) <= _LONG:
         return text
     return f"{text[:_HEAD]}\n… [{len(text) - _HEAD - _TAIL} characters cut] …\n{text[-_TAIL:]}"

@@ -1,4 +1,4 @@
-"""Read one message, whatever its shape, as what the rest of the ledger knows (row D1)."""
+"""Reader of one message in any shape."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import safe_json
-from backstory.ledger.messages.content import Spoken, block_fields, plain, spoken
+from backstory.ledger.messages.content import Content, block_fields, plain, read_content
 from backstory.ledger.messages.hidden import KeepHidden, is_hidden
-from backstory.ledger.messages.shapes import fields_of, is_call, is_item, kind_of
+from backstory.ledger.messages.shapes import fields_of, is_call, is_item
 
 __all__ = ["Message", "read_message"]
 
@@ -27,11 +27,11 @@ _ROLES = {
     "developer": "system",
 }
 _REMOVES = "remove"
-"""LangChain's order to drop a message from its own history."""
+"""The type of LangChain's order to remove a message from its history."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message as it was read; `role` is user, assistant, tool or system, `content` one text."""
+    """A message that was read; `role` is user, assistant, tool or system, and `content` is one text."""
 
     role: str
     content: str = ""
@@ -47,20 +47,22 @@ class Message(msgspec.Struct, frozen=True):
     metadata: dict[str, object] = {}
     calls_tools: bool = False
     hidden: bool = False
-    goes_on: bool = False
-    """A call, or what it gave, that stands for itself: the agent had not finished with what it said before."""
+    is_call_item: bool = False
+    """Whether this is a call or its output as a separate message, so that the agent's answer is still to come."""
     is_chunk: bool = False
-    """A streamed message, whole or a piece of one; pieces in a row have one id."""
+    """Whether this is a streamed message, whole or one of several chunks with the same id."""
 
 
 def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends: int | None = None) -> Message:
-    """Read one message: a dict of the contract's shape, a LangChain message or an OpenAI one, or what looks like one.
+    """Read one message.
 
-    `keep_hidden` is asked about a message its host hides; what it keeps is not hidden. With `ends` only so many blocks
-    of either end of a content are looked at, for whoever needs no more of it than that.
+    Args:
+        message: a message in one of the shapes of `shapes`; a Message is returned as it is.
+        keep_hidden: whether a person wrote a hidden message; if so, it does not count as hidden.
+        ends: if given, only this many blocks of the beginning and of the end of a content are read.
 
     Raises:
-        InputError: it is none of these; the text names the field.
+        InputError: the object is not a message, or a field is not valid; the text names the field.
     """
     if isinstance(message, Message):
         return message
@@ -69,10 +71,10 @@ def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends
     except (InputError, MemoryError):
         raise
     except Exception as error:
-        # Whatever the object is, looking at it is what failed.
+        # Attributes and methods of a foreign object may raise anything.
         raise InputError(
-            f"a message is {kind_of(message)} that cannot be read: {type(error).__name__}; give it as a dict with role "
-            "and content"
+            f"cannot read a message of type {type(message).__name__}: {type(error).__name__}; give it as a dict with "
+            "role and content"
         ) from error
 
 
@@ -80,15 +82,15 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
     kind, extra = fields.get("type"), fields.get("additional_kwargs")
     extra = extra if type(extra) is dict or isinstance(extra, Mapping) else {}
     if fields.get("role") is None and (is_item(kind) or kind == _REMOVES):
-        role, said = "tool", Spoken()
+        role, content = "tool", Content()
     else:
-        content = fields.get("content")
+        given = fields.get("content")
         role = _role(fields)
-        said = spoken(fields.get("content_blocks") if content is None else content, ends)
+        content = read_content(fields.get("content_blocks") if given is None else given, ends)
     metadata = _metadata(fields)
     return Message(
-        role="tool" if said.results and role == "user" and not said.text.strip() else role,
-        content=said.text or _otherwise_said(fields, extra),
+        role="tool" if content.results and role == "user" and not content.text.strip() else role,
+        content=content.text or _refusal_or_audio(fields, extra),
         id=_name(fields, "id"),
         name=_name(fields, "name"),
         at=_moment(fields.get("at")),
@@ -99,14 +101,14 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         sent_from=_name(fields, "sent_from"),
         send_to=_names(fields.get("send_to")),
         metadata=metadata,
-        calls_tools=said.calls or _calls_tools(fields, extra),
+        calls_tools=content.calls or _calls_tools(fields, extra),
         hidden=is_hidden(
             extra,
             flagged=bool(fields.get("hidden") or metadata.get("hidden")),
             of_user=role == "user",
             keep_hidden=keep_hidden,
         ),
-        goes_on=role == "tool" and is_call(kind),
+        is_call_item=role == "tool" and is_call(kind),
         is_chunk=isinstance(kind, str) and kind.endswith("MessageChunk"),
     )
 
@@ -116,29 +118,28 @@ def _role(fields: Mapping[str, object]) -> str:
     value = fields.get(field)
     role = _ROLES.get(value) if isinstance(value, str) else None
     if role is None and isinstance(value, str):
-        # LangChain names a message that was streamed AIMessageChunk, and its serialiser names the class.
+        # LangChain's type of a streamed message is AIMessageChunk, and its serialiser gives the class name.
         role = _ROLES.get(value.strip().casefold().removesuffix("chunk").removesuffix("message"))
     if role is None:
-        given = repr(value[:40]) if isinstance(value, str) else "missing" if value is None else type(value).__name__
+        given = repr(value[:40]) if isinstance(value, str) else "nothing" if value is None else type(value).__name__
         raise InputError(
-            f"{field} is {given}; the role of a message is one of {', '.join(_ROLES)}, or its type is that of an item "
-            "of the Responses API"
+            f"{field} must be one of {', '.join(_ROLES)}, got {given}; only items of the Responses API have other types"
         )
     return role
 
 
-def _otherwise_said(fields: Mapping[str, object], extra: Mapping[str, object]) -> str:
-    """Return what an answer without content says: a refusal, or words that were spoken aloud."""
+def _refusal_or_audio(fields: Mapping[str, object], extra: Mapping[str, object]) -> str:
+    """Return the text of an answer without content: a refusal, or the transcript of its audio."""
     refusal = fields.get("refusal") or extra.get("refusal")
     if isinstance(refusal, str):
         return plain(refusal)
     audio = fields.get("audio") or extra.get("audio")
-    aloud = block_fields(audio).get("transcript") if audio else None
-    return plain(aloud) if isinstance(aloud, str) else ""
+    transcript = block_fields(audio).get("transcript") if audio else None
+    return plain(transcript) if isinstance(transcript, str) else ""
 
 
 def _calls_tools(fields: Mapping[str, object], extra: Mapping[str, object]) -> bool:
-    """Whether a message is no final answer: it calls tools, however badly, or says itself that it goes on."""
+    """Whether a message is not a final answer: it calls tools, validly or not, or is a commentary."""
     return bool(
         fields.get("tool_calls")
         or fields.get("function_call")
@@ -155,24 +156,24 @@ def _text(field: str, value: object) -> str | None:
         return None
     if isinstance(value, str):
         return plain(value)
-    raise InputError(f"{field} is {type(value).__name__}; it is a text")
+    raise InputError(f"{field} must be a text, got {type(value).__name__}")
 
 
 def _name(fields: Mapping[str, object], field: str) -> str | None:
     value = fields.get(field)
-    return value if value is None or type(value) is str else _spelled(field, value)
+    return value if value is None or type(value) is str else _name_text(field, value)
 
 
-def _spelled(field: str, value: object) -> str:
-    """Spell a name or an id; a number will do for one."""
+def _name_text(field: str, value: object) -> str:
+    """Return a name or an id as a text; integers and UUIDs are allowed."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
         try:
             return str(value)
         except ValueError as error:
-            raise InputError(f"{field} is a number of thousands of digits; it is a name") from error
-    raise InputError(f"{field} is {type(value).__name__}; it is a text or a number")
+            raise InputError(f"{field} must be a name, got a number of more than 4,300 digits") from error
+    raise InputError(f"{field} must be a text or a whole number, got {type(value).__name__}")
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -181,9 +182,9 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (plain(value),)
     if not isinstance(value, list | tuple | set | frozenset):
-        raise InputError(f"send_to is {type(value).__name__}; it is a name or a list of names")
-    names = [_spelled("send_to", name) for name in value]
-    # A set has an order of its own in every process, and the same input leads to the same turn.
+        raise InputError(f"send_to must be a name or a list of names, got {type(value).__name__}")
+    names = [_name_text("send_to", name) for name in value]
+    # The order of a set differs between processes, but the same input must give the same turn.
     return tuple(sorted(names) if isinstance(value, set | frozenset) else names)
 
 
@@ -193,7 +194,7 @@ def _moment(value: object) -> str | None:
     moment = parse_moment(value) if isinstance(value, str) else None
     if moment is None:
         given = repr(value[:40]) if isinstance(value, str) else type(value).__name__
-        raise InputError(f"at is {given}; it is a time in ISO 8601, as 2026-03-12T10:30:00Z")
+        raise InputError(f"at must be an ISO 8601 time like 2026-03-12T10:30:00Z, got {given}")
     return spell_moment(moment)
 
 
@@ -202,9 +203,9 @@ def _metadata(fields: Mapping[str, object]) -> dict[str, object]:
     if metadata is None and instruct is None:
         return {}
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise InputError(f"metadata is {type(metadata).__name__}; it is an object")
+        raise InputError(f"metadata must be an object, got {type(metadata).__name__}")
     given = {**(metadata or {}), **({} if instruct is None else {"instruct_content": instruct})}
     if not all(isinstance(key, str) for key in given):
-        raise InputError("metadata has a key that is no text; it is an object with texts for keys")
+        raise InputError("metadata must be an object whose keys are texts")
     safe = safe_json(given)
     return dict(safe) if isinstance(safe, dict) else {}

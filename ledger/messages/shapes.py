@@ -1,7 +1,7 @@
-"""The shapes in which hosts hold a message, each brought to its fields by name (row D1).
+"""Shapes of messages, each converted to a mapping of fields.
 
-A shape is an object or its dump: a dict as OpenAI and Anthropic write it, a LangChain message, `messages_to_dict` and
-`dumpd` of one, a pair of role and text, an OpenAI object, an item of the Responses API.
+Known shapes are a dict as OpenAI and Anthropic write it, a LangChain message and its `messages_to_dict` and `dumpd`, a
+pair of role and text, an OpenAI object, and an item of the Responses API.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["AS_SENT", "fields_of", "is_call", "is_item", "kind_of"]
+__all__ = ["AS_SENT", "fields_of", "is_call", "is_item"]
 
 AS_SENT = ("id", "name", "at", "thread_id", "user_id", "agent_name", "cause_by", "sent_from", "send_to")
-"""Fields that are kept as they come."""
+"""Fields that are recorded as sent."""
 
 _ATTRIBUTES = (
     *AS_SENT,
@@ -32,7 +32,7 @@ _ATTRIBUTES = (
     "phase",
     "hidden",
 )
-"""What is looked at of an object that cannot be dumped to a dict."""
+"""The attributes that are read from an object that cannot be dumped to a dict."""
 
 _ITEMS = frozenset(
     {
@@ -57,38 +57,32 @@ _CALLS = frozenset(
     }
 )
 _WHOLE = {
-    "chat.completion": "a whole completion: give its message, choices[0].message",
-    "chat.completion.chunk": "a piece of a stream: give the whole message once it has ended",
-    "response": "a whole response: give the items of its output",
+    "chat.completion": "got a whole completion: give its choices[0].message",
+    "chat.completion.chunk": "got a chunk of a stream: give the whole message when the stream has ended",
+    "response": "got a whole response: give the items of its output",
 }
 
 
 def is_item(kind: object) -> bool:
-    """Whether a type is that of an item of the Responses API which nobody said: a call, its output, reasoning."""
+    """Whether a type is that of an item of the Responses API that is not a message: a call, its output, reasoning."""
     return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(("_call", "_output")) or kind.startswith("mcp_"))
 
 
 def is_call(kind: object) -> bool:
-    """Whether a type is that of an item with which the agent waits for its host: a call, or what it gave.
+    """Whether a type is that of a call that the host runs, or of its output.
 
-    What the model's own house runs (`web_search_call`) is none: the answer goes on behind it.
+    A call that the provider runs (`web_search_call`) does not count, because the answer continues after it.
     """
     return isinstance(kind, str) and (kind in _CALLS or kind.endswith("_call_output"))
 
 
-def kind_of(message: object) -> str:
-    """Name the type of what came for a message, with its article."""
-    kind = type(message).__name__
-    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
-
-
 def fields_of(message: object) -> Mapping[str, object]:
-    """Return the fields of one message; what they hold is still to be read.
+    """Return the fields of one message; their values are not checked.
 
     Raises:
-        InputError: it has none, or is more than one message; the text says what to give instead.
+        InputError: the object is not a message, or holds more than one.
     """
-    # The two that come in hundreds, again and again, are told first.
+    # The two most frequent shapes come first.
     if type(message) is not dict and hasattr(type(message), "__pydantic_fields__"):
         held = _held(message)
         if held is not None:
@@ -104,24 +98,24 @@ def fields_of(message: object) -> Mapping[str, object]:
     if callable(dump):
         try:
             dumped = dump()
-        except Exception as error:  # noqa: BLE001 the object is somebody else's
+        except Exception as error:  # noqa: BLE001 the object is foreign and may raise anything
             cause = error
         else:
             if isinstance(dumped, Mapping):
                 return dumped
     elif not isinstance(message, msgspec.Struct):
-        # Those are ours: a turn that was read has a number of its conversation for an id, which may be another's here.
-        said = {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
-        told = any(isinstance(said.get(name), str) for name in ("role", "type"))
-        if told and ("content" in said or is_item(said.get("type"))):
-            return said
+        # Structs are our own. The id of a recorded turn may be a number that means another turn in this thread.
+        fields = {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+        has_kind = any(isinstance(fields.get(name), str) for name in ("role", "type"))
+        if has_kind and ("content" in fields or is_item(fields.get("type"))):
+            return fields
     raise InputError(
-        f"a message is {kind_of(message)}; it is a dict, a LangChain message or an OpenAI message"
+        f"a message must be a dict, a LangChain message or an OpenAI message, got {type(message).__name__}"
     ) from cause
 
 
 def _held(message: object) -> Mapping[str, object] | None:
-    """Return what a pydantic model holds, without the copy of a dump; None where only its dump tells."""
+    """Return the fields of a pydantic model without the copy that a dump makes; None if it has to be dumped."""
     held = vars(message)
     extra = getattr(message, "__pydantic_extra__", None)
     if extra:
@@ -130,26 +124,26 @@ def _held(message: object) -> Mapping[str, object] | None:
     kind = held.get("role") or held.get("type")
     if not isinstance(kind, str) or not ("content" in held or is_item(kind)):
         return None
-    # These are stored as they are, and a model in them has its own way to be written.
+    # These are stored as JSON, and a model in them has to be dumped.
     return None if held.get("metadata") or held.get("instruct_content") is not None else held
 
 
 def _unwrapped(message: Mapping[str, object]) -> Mapping[str, object]:
-    """Take a message out of what a serialiser put around it."""
+    """Return the fields of a message without the envelope of a serialiser."""
     _refuse_whole(message)
     inner = message.get("kwargs") if message.get("lc") == 1 else message.get("data")
     if not isinstance(inner, Mapping) or "role" in message:
         return message
-    said = {name: value for name, value in inner.items() if value is not None}
+    fields = {name: value for name, value in inner.items() if value is not None}
     if "lc" not in message:
-        return {**message, **said}
+        return {**message, **fields}
     path = message.get("id")
-    named = path[-1] if isinstance(path, Sequence) and path else None
-    routed = {name: message[name] for name in AS_SENT if name != "id" and name in message}
-    return {"type": named, **routed, **said}
+    class_name = path[-1] if isinstance(path, Sequence) and path else None
+    outer = {name: message[name] for name in AS_SENT if name != "id" and name in message}
+    return {"type": class_name, **outer, **fields}
 
 
 def _refuse_whole(fields: Mapping[str, object]) -> None:
     whole = fields.get("object")
     if isinstance(whole, str) and whole in _WHOLE:
-        raise InputError(f"a message is {_WHOLE[whole]}")
+        raise InputError(f"a message must be a single message, {_WHOLE[whole]}")

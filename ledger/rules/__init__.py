@@ -1,1 +1,1 @@
-"""Rules: what each command does to a memory, `decide` first. Pure; may import `core` and `text`."""
+"""Rules: which events each command leads to; `decide` comes first. Pure; may import `core` and `text`."""

@@ -1,7 +1,4 @@
-"""Who may be in memory: threshold, duplicates and the cap.
-
-Pure functions, used by every command that lets facts in or takes the rules anew.
-"""
+"""Admission of facts: threshold, duplicates and the cap, for every command that adds facts or changes the policy."""
 
 from __future__ import annotations
 
@@ -36,24 +33,25 @@ __all__ = [
     "Verdict",
     "admit",
     "admitted",
+    "leaving_ids",
     "newborn",
     "refusals_of",
     "sweep",
 ]
 
 Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
-"""A candidate, and the fact that it would become."""
+"""A candidate and the fact that it would become."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Why a candidate is refused: the rule's name, and what happened in words."""
+    """Why a candidate is refused: the name of the rule, and the reason in words."""
 
     rule: str
     detail: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A fact that has to go: by which rule, and what it was ranked by."""
+    """A fact that has to leave memory: by which rule, and the reason in words."""
 
     fact: Fact
     rule: str
@@ -61,14 +59,14 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What became of a batch: facts that enter, facts that give way, and refusals by place."""
+    """The outcome for a batch: facts that enter, facts that are evicted, and refusals by the candidate's place."""
 
     added: tuple[Newcomer, ...]
     evicted: tuple[Dropped, ...]
     refused: dict[str, Verdict]
 
 
-# Getters, since these are asked of every fact of a full memory.
+# Getters are faster than lambdas, and these run for every fact of a full memory.
 _content: Callable[[Fact], str] = attrgetter("content")
 _id: Callable[[Fact], str] = attrgetter("id")
 
@@ -79,7 +77,10 @@ def _dedup(
     refused: dict[str, Verdict],
     keys: Mapping[str, str],
 ) -> None:
-    """Refuse what a live fact already says, and of several newcomers that say the same all but the strongest."""
+    """Refuse newcomers that repeat a live fact, and all but the most confident of those that repeat each other.
+
+    `held` holds the ids of the facts that stay, by dedup key; `keys` the dedup key of each fact, by id.
+    """
     best: dict[str, Newcomer] = {}
     for candidate, fact in newcomers:
         if candidate.place in refused:
@@ -90,9 +91,9 @@ def _dedup(
         elif (other := best.get(key)) is None:
             best[key] = (candidate, fact)
         else:
-            loser, winner = (candidate, other[0])
+            loser, winner = candidate, other[0]
             if fact.confidence > other[1].confidence:
-                loser, winner = (other[0], candidate)
+                loser, winner = winner, loser
                 best[key] = (candidate, fact)
             refused[loser.place] = Verdict("duplicate", f"{winner.place} of the same update says this")
 
@@ -100,7 +101,7 @@ def _dedup(
 def _cap(
     staying: Collection[Fact], ranking: Ranking, newcomers: Sequence[Newcomer], refused: dict[str, Verdict]
 ) -> tuple[Dropped, ...]:
-    """Refuse the newcomers that would not survive the cap; return the facts of old that give way to the others."""
+    """Refuse the newcomers that would not survive the cap; return the live facts that the others evict."""
     cap = ranking.policy.max_facts
     entering = [(candidate, fact) for candidate, fact in newcomers if candidate.place not in refused]
     over = len(staying) + len(entering) - cap
@@ -112,9 +113,9 @@ def _cap(
             refused[candidate.place] = Verdict(
                 "cap", f"memory holds {cap} facts at most, and the others rank above it ({ranking.spelled(fact)})"
             )
-    # Where not enough may go, people's facts alone fill the memory: the last to come find no room.
-    settled = [candidate for candidate, fact in entering if fact.id not in leaving]
-    for candidate in settled[len(settled) - (over - len(leaving)) :]:
+    # If too few facts may be evicted, the last newcomers are refused as well.
+    entered = [candidate for candidate, fact in entering if fact.id not in leaving]
+    for candidate in entered[len(entered) - (over - len(leaving)) :]:
         refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
     return tuple([Dropped(fact, "cap", ranking.spelled(fact)) for fact in staying if fact.id in leaving])
 
@@ -126,21 +127,32 @@ def admit(
     removals: Sequence[Removal] = (),
     refused: Mapping[str, Verdict] | None = None,
 ) -> Admission:
-    """Let newcomers in: removals first, then duplicates, then the cap.
+    """Decide which newcomers enter memory: removals first, then duplicates, then the cap.
 
-    A removal stands or falls with its replacement, and the sources of a merged fact go only where it enters: so a
-    refused newcomer may bring old facts back, whose words and whose room may refuse another; the rounds end because
-    each refuses somebody. `refused` holds what earlier rules refused, by place; the result holds those and its own.
+    A refused newcomer may bring live facts back: a removal is refused with its replacement, and the sources of a merged
+    fact leave only if the merged fact enters. Those facts may in turn refuse another newcomer. So the rules run in
+    rounds until one refuses nothing.
+
+    Args:
+        memory: the state that the newcomers would enter.
+        newcomers: candidates and their facts, in the order of the proposal.
+        ranking: the order in which facts are evicted.
+        removals: the removals of the same proposal.
+        refused: what earlier rules refused, by place.
+
+    Returns:
+        The outcome; its refusals include those of `refused`.
     """
     verdicts = dict(refused or {})
-    # Once for all rounds: there may be as many as there are candidates.
-    everyone = [*memory.facts.values(), *(fact for _, fact in newcomers)]
-    contents, notion = map(_content, everyone), repeat(memory.policy.dedup_key)
-    keys = dict(zip(map(_id, everyone), map(dedup_key, contents, notion), strict=True))
+    # Computed once, because there may be as many rounds as candidates.
+    all_facts = [*memory.facts.values(), *(fact for _, fact in newcomers)]
+    contents, mode = map(_content, all_facts), repeat(memory.policy.dedup_key)
+    keys = dict(zip(map(_id, all_facts), map(dedup_key, contents, mode), strict=True))
     while True:
         before = len(verdicts)
-        gone = _going(newcomers, removals, verdicts)
-        staying = [fact for fact in memory.facts.values() if fact.id not in gone] if gone else memory.facts.values()
+        leaving = leaving_ids(newcomers, removals, verdicts)
+        facts = memory.facts.values()
+        staying = [fact for fact in facts if fact.id not in leaving] if leaving else facts
         held = {keys[fact.id]: fact.id for fact in staying}
         evicted: tuple[Dropped, ...] = ()
         _dedup(newcomers, held, verdicts, keys)
@@ -154,18 +166,21 @@ def admit(
     return Admission(added, evicted, verdicts)
 
 
-def _going(newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: Mapping[str, Verdict]) -> set[str]:
-    """Name the facts that make room, as far as nothing is refused yet."""
-    gone = {removal.id for removal in removals if removal.place not in verdicts}
+def leaving_ids(
+    newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: Mapping[str, Verdict]
+) -> set[str]:
+    """Return the ids of the facts that are removed or merged by a candidate that is not refused so far."""
+    leaving = {removal.id for removal in removals if removal.place not in verdicts}
     for candidate, _ in newcomers:
         if isinstance(candidate, Consolidation) and candidate.place not in verdicts:
-            gone.update(candidate.sources)
-    return gone
+            leaving.update(candidate.sources)
+    return leaving
 
 
 def _bind_replacements(
     newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: dict[str, Verdict]
 ) -> None:
+    """Refuse a removal whose replacement is refused or missing."""
     places = {candidate.place for candidate, _ in newcomers}
     for removal in removals:
         if removal.replacement is None or removal.place in verdicts:
@@ -182,7 +197,10 @@ def _bind_replacements(
 
 
 def sweep(facts: Iterable[Fact], ranking: Ranking, *, by_hand_too: bool) -> list[Dropped]:
-    """Return the facts that a policy does not allow to stay together: under the threshold, double, over the cap."""
+    """Return the facts that a policy does not let stay: below the threshold, duplicate, or over the cap.
+
+    Facts entered by hand are never below the threshold; the cap evicts them only if `by_hand_too`.
+    """
     policy = ranking.policy
     dropped: list[Dropped] = []
     kept: dict[str, Fact] = {}
@@ -201,7 +219,11 @@ def sweep(facts: Iterable[Fact], ranking: Ranking, *, by_hand_too: bool) -> list
 
 
 def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
-    """Make the fact that a candidate would become; its id comes from the commit's seq and the candidate's place."""
+    """Return the fact that a candidate would become.
+
+    Its id comes from the commit's seq and the candidate's place, so another policy gives it the same id. `at` and
+    `source` are used where the candidate states none.
+    """
     seq, index = memory.seq + 1, int(candidate.place.rpartition("/")[2])
     return Fact(
         id=f"fact_{seq}_{index}",
@@ -223,7 +245,7 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
 
 
 def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
-    """Spell an admission as events: who gives way, then who enters; `stated` as in `proposed_fields`."""
+    """Return the events of an admission: the evicted facts, then those that enter; `stated` as in `proposed_fields`."""
     events: list[LedgerEvent] = [FactRemoved(d.fact, d.rule, detail=d.detail) for d in admission.evicted]
     for candidate, fact in admission.added:
         if isinstance(candidate, NewFact):
@@ -234,7 +256,7 @@ def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
 
 
 def refusals_of(candidates: Sequence[Candidate], refused: Mapping[str, Verdict]) -> list[LedgerEvent]:
-    """Spell refusals as events, in the order of the proposal."""
+    """Return refusals as events, in the order of the proposal."""
     return [
         CandidateRejected(c, refused[c.place].rule, refused[c.place].detail) for c in candidates if c.place in refused
     ]

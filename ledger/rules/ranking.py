@@ -1,8 +1,8 @@
-"""Who stays when memory is full (row D15): a total order of facts under a policy, at a moment.
+"""Eviction ranking: the total order in which facts leave a full memory.
 
-`confidence` ranks by confidence alone. `hybrid` weighs confidence, how fresh the last confirmation is (a creation
-counts half), and how much the fact was used of late; the best corrections keep some places for themselves. Ties keep
-the newer fact, then the later born.
+The policy `confidence` ranks by confidence alone. `hybrid` weighs confidence, the age of the last confirmation (or half
+the weight for the age of the fact) and recent use; it also reserves some room for the best corrections. Of equal facts
+the newer one ranks higher, then the one later in the proposal.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["Ranking"]
 
 Rank: TypeAlias = tuple[bool, float, str, int, int]
 
-# A getter, since it is asked of every fact of a full memory. People's facts stand above all others.
+# A getter is faster than a lambda, and this runs for every fact of a full memory. Facts entered by hand rank highest.
 _by_confidence: Callable[[Fact], Rank] = attrgetter("by_hand", "confidence", "created_at", "seq", "place")
 
 _FULL_HEAT = 8.0
-"""So many uses of late make a fact as warm as can be."""
+"""The heat at which recent use counts in full."""
 
 
 class Ranking:
-    """The order in which facts give way under a policy; `at` is the moment, `heat` what was used of late."""
+    """The eviction order under a policy at the time `at`; `heat` is the recent use of facts, by id."""
 
     def __init__(self, policy: Policy, at: str, heat: Mapping[str, Access]) -> None:
         self.policy = policy
@@ -37,7 +37,7 @@ class Ranking:
         self._usage = heat
         self._hybrid = policy.fact_eviction_policy == "hybrid"
         self.key: Callable[[Fact], Rank] = self._weighed if self._hybrid else _by_confidence
-        """A fact's rank: the higher stays."""
+        """Returns a fact's rank; lower ranks are evicted first."""
 
     def _weighed(self, fact: Fact) -> Rank:
         return (fact.by_hand, self._score(fact), fact.created_at, fact.seq, fact.place)
@@ -64,7 +64,7 @@ class Ranking:
         return min(1.0, math.log1p(left) / math.log1p(_FULL_HEAT))
 
     def spelled(self, fact: Fact) -> str:
-        """Say what a fact is ranked by."""
+        """Return in words what a fact is ranked by."""
         created = f"created {fact.created_at}"
         if not self._hybrid:
             return f"confidence {fact.confidence:g}, {created}"
@@ -74,21 +74,21 @@ class Ranking:
         )
 
     def overflow(self, facts: Iterable[Fact], *, by_hand_too: bool = False) -> list[Fact]:
-        """Return the facts that give way so that at most `max_facts` stay, lowest rank first.
+        """Return the facts to evict so that at most `max_facts` stay, lowest rank first.
 
-        Facts entered by hand are never named, unless `by_hand_too`: then they go last. Fewer than needed are returned
-        where not enough may go.
+        Facts entered by hand are evicted only if `by_hand_too`, after all others. The result is shorter than needed if
+        too few facts may be evicted.
         """
-        everyone = list(facts)
-        over = len(everyone) - self.policy.max_facts
+        present = list(facts)
+        over = len(present) - self.policy.max_facts
         if over <= 0:
             return []
-        spared = self._reserved(everyone)
-        pool = [fact for fact in everyone if (by_hand_too or not fact.by_hand) and fact.id not in spared]
+        reserved = self._reserved(present)
+        pool = [fact for fact in present if (by_hand_too or not fact.by_hand) and fact.id not in reserved]
         return nsmallest(over, pool, key=self.key)
 
     def _reserved(self, facts: Collection[Fact]) -> set[str]:
-        """Name the corrections that keep their places whatever their rank; people's facts come before them."""
+        """Return the ids of the corrections that stay whatever their rank, as far as facts by hand leave room."""
         policy = self.policy
         if not self._hybrid:
             return set()

@@ -1,4 +1,4 @@
-"""Which facts are up for review (row D13), and which categories have so many that they may be merged (row D14)."""
+"""Review rules: which facts have outlived their lifetime, and which categories are full enough to be merged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["days_since", "fragmented", "is_stale", "lifetime", "longest_lifetime
 
 _DAY = timedelta(days=1)
 
-# Every decision asks it of every fact's times, and they hardly ever change.
+# Cached, because every decision parses the times of every fact and they seldom change.
 _moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
 
 
 def days_since(moment: str, at: str) -> float:
-    """Return how many days lie between two moments as the logs spell them; never less than none."""
+    """Return the days from one ISO 8601 moment to another; 0 if `at` is the earlier one."""
     return max(0.0, (_moment(at) - _moment(moment)) / _DAY)
 
 
@@ -29,7 +29,7 @@ def review_from(fact: Fact) -> str:
 
 
 def lifetime(fact: Fact, policy: Policy) -> int:
-    """Return for how many days a fact is left alone."""
+    """Return for how many days a fact is not reviewed."""
     return policy.staleness_age_days if fact.expected_valid_days is None else fact.expected_valid_days
 
 
@@ -39,7 +39,7 @@ def longest_lifetime(policy: Policy) -> int:
 
 
 def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
-    """Whether a fact is up for review: older than its lifetime, not a person's, and of no protected category."""
+    """Whether a fact is due for review: older than its lifetime, not entered by hand, not of a protected category."""
     return (
         not fact.by_hand
         and fact.category not in policy.staleness_protected_categories
@@ -48,7 +48,7 @@ def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
 
 
 def stale_facts(memory: Memory, at: str) -> list[Fact]:
-    """Return the facts up for review, in order of birth; none where they are fewer than a review is worth."""
+    """Return the facts due for review, oldest first; none if they are fewer than `staleness_min_candidates`."""
     policy = memory.policy
     if not policy.staleness_review_enabled:
         return []
@@ -57,13 +57,13 @@ def stale_facts(memory: Memory, at: str) -> list[Fact]:
 
 
 def fragmented(memory: Memory) -> dict[str, list[Fact]]:
-    """Return the facts that may be merged by their category, the fullest first; a person's facts are not among them."""
+    """Return the facts that may be merged, by category, the largest category first; never facts entered by hand."""
     policy = memory.policy
     if not policy.consolidation_enabled:
         return {}
-    kinds: defaultdict[str, list[Fact]] = defaultdict(list)
+    by_category: defaultdict[str, list[Fact]] = defaultdict(list)
     for fact in memory.in_order():
         if not fact.by_hand and fact.category not in policy.staleness_protected_categories:
-            kinds[fact.category].append(fact)
-    full = {name: facts for name, facts in kinds.items() if len(facts) >= policy.consolidation_min_facts}
+            by_category[fact.category].append(fact)
+    full = {name: facts for name, facts in by_category.items() if len(facts) >= policy.consolidation_min_facts}
     return dict(sorted(full.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -1,6 +1,6 @@
-"""What of a model's answer is refused before anything competes: malformed, gated, empty, unknown, out of reach.
+"""Screening of a model's answer: the refusals that need no competition for room.
 
-Each candidate is looked at alone first, then for what others of the same answer say of the same facts.
+Each candidate is checked alone first, then against the other candidates of the same answer.
 """
 
 from __future__ import annotations
@@ -27,18 +27,24 @@ from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
 from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
 
-__all__ = ["screen"]
+__all__ = ["merged_confidence", "screen"]
 
 _KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
-"""What is remembered: what holds for the user at large, lastingly, and is so rather than told to be done."""
+"""The labels that the gate lets pass: about the user in general, lasting, and a statement rather than an order."""
 _FEWEST_SOURCES = 2
 _STALE = "staleFacts"
 _STALE_REMOVALS = "staleFactsToRemove/"
 
 
 def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verdict]:
-    """Return the refusals of a model's answer, by place, that need no competition."""
+    """Return the refusals of a model's answer by the candidate's place, before duplicates and the cap."""
     return _Screening(memory, command, ranking).verdicts()
+
+
+def merged_confidence(candidate: Consolidation, sources: Sequence[Fact]) -> float:
+    """Return the confidence of a merged fact: the stated one, but at most the highest of its sources."""
+    highest = max(fact.confidence for fact in sources)
+    return highest if candidate.confidence is None else min(candidate.confidence, highest)
 
 
 class _Screening:
@@ -54,18 +60,25 @@ class _Screening:
 
     def verdicts(self) -> dict[str, Verdict]:
         for candidate in self._candidates:
-            verdict = self._gate(candidate) or self._alone(candidate)
+            verdict = self._gate(candidate) or self._check(candidate)
             if verdict is not None:
                 self._refused[candidate.place] = verdict
         self._bind_gated_replacements()
-        for rule in (self._repeated, self._too_many_stale, self._spared, self._regrouped, self._too_many_groups):
+        # In this order: each rule only sees the candidates that those before it have not refused.
+        for rule in (
+            self._repeated,
+            self._too_many_stale,
+            self._extended_and_removed,
+            self._shared_sources,
+            self._too_many_groups,
+        ):
             self._refused |= dict(rule())
         return self._refused
 
-    def _standing(self) -> Iterator[Candidate]:
+    def _accepted(self) -> Iterator[Candidate]:
         return (candidate for candidate in self._candidates if candidate.place not in self._refused)
 
-    # One candidate alone.
+    # Each candidate alone.
 
     def _gate(self, candidate: Candidate) -> Verdict | None:
         if not self._policy.gate_enabled or isinstance(candidate, Edit | Unread):
@@ -75,7 +88,7 @@ class _Screening:
                 return Verdict("gate", f"{name} is {label}; only what is {_KEPT[name]} is remembered")
         return None
 
-    def _alone(self, candidate: Candidate) -> Verdict | None:
+    def _check(self, candidate: Candidate) -> Verdict | None:
         match candidate:
             case Unread():
                 return Verdict("malformed", candidate.detail)
@@ -95,7 +108,7 @@ class _Screening:
                 return Verdict("malformed", "a model cannot ask for this")
 
     def _new_fact(self, candidate: NewFact) -> Verdict | None:
-        if (verdict := _says_nothing(candidate.content)) is not None:
+        if (verdict := _empty_verdict(candidate.content)) is not None:
             return verdict
         return self._threshold(candidate.confidence)
 
@@ -106,7 +119,7 @@ class _Screening:
         return None
 
     def _summary(self, candidate: NewSummary) -> Verdict | None:
-        if _is_mute(candidate.summary):
+        if _has_no_words(candidate.summary):
             return Verdict("empty", "the section's new text has neither a letter nor a digit")
         text, _ = scrub_uploads(candidate.summary)
         if not text:
@@ -148,7 +161,7 @@ class _Screening:
     def _consolidation(self, candidate: Consolidation) -> Verdict | None:
         if not self._policy.consolidation_enabled:
             return Verdict("disabled", "merging facts is not enabled")
-        if (verdict := _says_nothing(candidate.content)) is not None:
+        if (verdict := _empty_verdict(candidate.content)) is not None:
             return verdict
         for source in candidate.sources:
             if (verdict := self._reference(source)) is not None:
@@ -163,9 +176,9 @@ class _Screening:
                 "sources", f"it names {named} sources; {_FEWEST_SOURCES} to {most} different ones are merged"
             )
         facts = [self._memory.facts[source] for source in candidate.sources]
-        kinds = {fact.category for fact in facts}
-        if len(kinds) > 1:
-            return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(kinds))}")
+        categories = {fact.category for fact in facts}
+        if len(categories) > 1:
+            return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(categories))}")
         if self._full is None:
             self._full = fragmented(self._memory)
         if facts[0].category not in self._full:
@@ -174,15 +187,12 @@ class _Screening:
             dedup_key(candidate.content, self._policy.dedup_key)
         }:
             return Verdict("unchanged", "it says what its sources say")
-        # A merged fact is as certain as the best of its sources at most.
-        most_certain = max(fact.confidence for fact in facts)
-        stated = most_certain if candidate.confidence is None else candidate.confidence
-        return self._threshold(min(stated, most_certain))
+        return self._threshold(merged_confidence(candidate, facts))
 
-    # Several of one answer together.
+    # Candidates against each other.
 
     def _bind_gated_replacements(self) -> None:
-        """What was to replace a fact that stays falls with its removal: they are one change."""
+        """Refuse a new fact that replaces a fact whose removal was gated, because both are one change."""
         news = {candidate.place for candidate in self._candidates if isinstance(candidate, NewFact)}
         for candidate in self._candidates:
             verdict = self._refused.get(candidate.place)
@@ -197,32 +207,32 @@ class _Screening:
     def _repeated(self) -> Iterator[tuple[str, Verdict]]:
         """Refuse the second and later mention of one fact by the same kind of change."""
         seen: dict[tuple[type, str], str] = {}
-        for candidate in self._standing():
+        for candidate in self._accepted():
             if isinstance(candidate, Removal | Reinforcement | Extension):
                 first = seen.setdefault((type(candidate), candidate.id), candidate.place)
                 if first != candidate.place:
                     yield candidate.place, Verdict("repeated", f"{first} already asks for this")
 
     def _too_many_stale(self) -> Iterator[tuple[str, Verdict]]:
-        """Of more removals than a review may make, those of the lowest rank are made."""
-        asked = [c for c in self._standing() if isinstance(c, Removal) and c.place.startswith(_STALE_REMOVALS)]
+        """Limit the removals of one review to the facts of the lowest rank."""
+        asked = [c for c in self._accepted() if isinstance(c, Removal) and c.place.startswith(_STALE_REMOVALS)]
         most = self._policy.staleness_max_removals_per_cycle
         facts = self._memory.facts
         for candidate in sorted(asked, key=lambda c: self._ranking.key(facts[c.id]))[most:]:
             yield candidate.place, Verdict("limit", f"a review removes {most} facts at most, the lowest ranked first")
 
-    def _spared(self) -> Iterator[tuple[str, Verdict]]:
-        """A fact that the same answer wants to be removed is not extended, even where its removal is refused."""
-        unwanted = {candidate.id for candidate in self._candidates if isinstance(candidate, Removal)}
-        for candidate in self._standing():
-            if isinstance(candidate, Extension) and candidate.id in unwanted:
+    def _extended_and_removed(self) -> Iterator[tuple[str, Verdict]]:
+        """Refuse to extend a fact that the same answer asks to remove, even if that removal is refused."""
+        removals = {candidate.id for candidate in self._candidates if isinstance(candidate, Removal)}
+        for candidate in self._accepted():
+            if isinstance(candidate, Extension) and candidate.id in removals:
                 yield candidate.place, Verdict("gone", f"the same update asks to remove {candidate.id}")
 
-    def _regrouped(self) -> Iterator[tuple[str, Verdict]]:
-        """A fact that the same answer removes, or has merged already, is no source."""
-        removals = ((c.id, c.place) for c in self._standing() if isinstance(c, Removal))
+    def _shared_sources(self) -> Iterator[tuple[str, Verdict]]:
+        """Refuse to merge facts that the same answer removes or has already merged."""
+        removals = ((c.id, c.place) for c in self._accepted() if isinstance(c, Removal))
         taken = dict(removals)
-        for candidate in self._standing():
+        for candidate in self._accepted():
             if not isinstance(candidate, Consolidation):
                 continue
             other = next((taken[source] for source in candidate.sources if source in taken), None)
@@ -233,18 +243,18 @@ class _Screening:
 
     def _too_many_groups(self) -> Iterator[tuple[str, Verdict]]:
         most = self._policy.consolidation_max_groups_per_cycle
-        groups = [candidate for candidate in self._standing() if isinstance(candidate, Consolidation)]
+        groups = [candidate for candidate in self._accepted() if isinstance(candidate, Consolidation)]
         for candidate in groups[most:]:
             yield candidate.place, Verdict("limit", f"an update merges {most} groups of facts at most")
 
 
-def _is_mute(text: str) -> bool:
-    """Whether a text says nothing: small models copy the dots of a prompt's example, which would wipe a section out."""
+def _has_no_words(text: str) -> bool:
+    # Small models copy the dots of a prompt's example, which would wipe out a section.
     return not any(map(str.isalnum, text))
 
 
-def _says_nothing(content: str) -> Verdict | None:
-    if _is_mute(content):
+def _empty_verdict(content: str) -> Verdict | None:
+    if _has_no_words(content):
         return Verdict("empty", "the fact has no text" if not content else "the fact has neither a letter nor a digit")
     if is_upload_event(content):
         return Verdict("upload", "that a file was uploaded is no fact about the user")

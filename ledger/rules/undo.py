@@ -1,7 +1,7 @@
-"""Taking back: one update, or everything since a moment.
+"""Rules for an undo: revert one commit, or roll back to an earlier one.
 
-An undo is planned against today's memory and planned whole: what it would write, what it finds superseded (normal), and
-what conflicts (blocking). A plan is also what a preview shows; deciding merely refuses a plan with conflicts.
+An undo is planned as a whole against the current memory: the events to write, what later commits have superseded (which
+is normal), and conflicts (which block it). A preview shows the same plan.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.summaries import told_elsewhere
+from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["Note", "Undo", "plan_revert", "plan_rollback"]
+__all__ = ["Note", "Undo", "plan_revert", "plan_rollback", "revert"]
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something an undo leaves alone, or stumbles over.
+    """A fact, section or policy that an undo leaves as it is, or that conflicts with it.
 
-    `kind`: gone, back, rewritten, room, policy, erased (superseded); revised, duplicate, threshold, cap (conflicts or,
-    for a rollback, what today's policy does not let back in).
+    `kind` is gone, back, rewritten, room, policy or erased if it is superseded; revised, duplicate, threshold or cap if
+    it is a conflict, or, for a rollback, if the current policy does not let it back in.
     """
 
     kind: str
@@ -51,47 +51,48 @@ _ERASED = Note("erased", "content of this commit is gone for good, and what it d
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """A planned undo: the events it would write, with `--force` where there are conflicts."""
+    """A planned undo; if there are conflicts, `events` are what a forced undo writes."""
 
     events: tuple[LedgerEvent, ...]
     superseded: tuple[Note, ...] = ()
     conflicts: tuple[Note, ...] = ()
 
 
-def _core(fact: Fact) -> Fact:
-    """A fact without its confirmations, which never block an undo."""
+def _unconfirmed(fact: Fact) -> Fact:
+    """Return a fact without its confirmations, which never block an undo."""
     return msgspec.structs.replace(fact, confirmations=0, confirmed_at=None)
 
 
-class _Plan:
-    """The undo of one commit, event by event, last to first, on working copies of today's memory."""
+class _RevertPlan:
+    """The undo of one commit, built event by event on copies of the current memory."""
 
     def __init__(self, memory: Memory, command: Revert) -> None:
         self.command = command
+        self.current = memory
         self.policy = memory.policy
         self.facts = dict(memory.facts)
         self.sections = dict(memory.sections)
-        self.today = memory
-        self.restore: list[Fact] = []
+        self.returning: list[Fact] = []
         self.evicted: list[Fact] = []
-        self.others: list[LedgerEvent] = []
+        """Those of `returning` that the cap had evicted."""
+        self.policy_events: list[LedgerEvent] = []
         self.superseded: list[Note] = []
         self.conflicts: list[Note] = []
 
     def undo(self, event: Event) -> None:
         match event:
             case FactAdded(fact=fact):
-                self._take_away(fact)
+                self._undo_add(fact)
             case FactRemoved(fact=fact, reason=reason):
-                self._bring_back(fact, evicted=reason == "cap")
+                self._undo_removal(fact, evicted=reason == "cap")
             case FactRevised():
-                self._change_back(event)
+                self._undo_revision(event)
             case SummaryUpdated():
-                self._rewrite(event)
+                self._undo_summary(event)
             case PolicyChanged(before=before, after=after) if before is not None:
                 if self.policy == after:
                     self.policy = before
-                    self.others.append(PolicyChanged(after, before, "manual"))
+                    self.policy_events.append(PolicyChanged(after, before, "manual"))
                 else:
                     self.superseded.append(Note("policy", "the policy has changed again since"))
             case Redacted():
@@ -101,24 +102,24 @@ class _Plan:
             case _:
                 pass
 
-    def _take_away(self, fact: Fact) -> None:
+    def _undo_add(self, fact: Fact) -> None:
         now = self.facts.get(fact.id)
         if now is None:
             self.superseded.append(Note("gone", "has left memory since", fact=fact.id))
             return
-        if _core(now) != _core(fact):
+        if _unconfirmed(now) != _unconfirmed(fact):
             self.conflicts.append(Note("revised", "was changed since; taking it away would lose that", fact=fact.id))
         del self.facts[fact.id]
 
-    def _bring_back(self, fact: Fact, *, evicted: bool) -> None:
+    def _undo_removal(self, fact: Fact, *, evicted: bool) -> None:
         if fact.id in self.facts:
             self.superseded.append(Note("back", "is in memory again", fact=fact.id))
         else:
-            self.restore.append(fact)
+            self.returning.append(fact)
             if evicted:
                 self.evicted.append(fact)
 
-    def _change_back(self, event: FactRevised) -> None:
+    def _undo_revision(self, event: FactRevised) -> None:
         now = self.facts.get(event.after.id)
         if now is None:
             self.superseded.append(Note("gone", "has left memory since", fact=event.after.id))
@@ -127,7 +128,7 @@ class _Plan:
         elif event.change == "confirmed":
             self.facts[now.id] = msgspec.structs.replace(now, confirmations=max(0, now.confirmations - 1))
         else:
-            if _core(now) != _core(event.after):
+            if _unconfirmed(now) != _unconfirmed(event.after):
                 self.conflicts.append(
                     Note("revised", "was changed since; changing it back would lose that", fact=now.id)
                 )
@@ -135,24 +136,24 @@ class _Plan:
                 event.before, confirmations=now.confirmations, confirmed_at=now.confirmed_at
             )
 
-    def _rewrite(self, event: SummaryUpdated) -> None:
+    def _undo_summary(self, event: SummaryUpdated) -> None:
         if self.sections.get(event.section, Section()) == event.after:
             self.sections[event.section] = event.before
         else:
             self.superseded.append(Note("rewritten", "has been rewritten since", section=event.section))
 
-    def settle(self) -> Undo:
-        """Let the facts back in that may be, and spell the difference as events."""
-        self._return(self._keep_keys_apart())
-        self._leave_out_for_want_of_room()
+    def finish(self) -> Undo:
+        """Apply the policy to the facts that return, and return the difference to the current memory as events."""
+        self._return_facts(self._drop_duplicate_revisions())
+        self._drop_evicted_over_cap()
         dropped = sweep(self.facts.values(), self._ranking(), by_hand_too=True)
         for drop in dropped:
             self.conflicts.append(Note(drop.rule, f"has no place under the policy: {drop.detail}", fact=drop.fact.id))
             del self.facts[drop.fact.id]
         rules = {drop.fact.id: drop.rule for drop in dropped}
-        self._keep_summaries_apart()
-        changes = _difference(self.today, self.facts, self.sections, "revert", rules)
-        return Undo((*changes, *self.others), tuple(self.superseded), tuple(self.conflicts))
+        self._drop_overlapping_summaries()
+        changes = _difference(self.current, self.facts, self.sections, "revert", rules)
+        return Undo((*changes, *self.policy_events), tuple(self.superseded), tuple(self.conflicts))
 
     def _ranking(self) -> Ranking:
         return Ranking(self.policy, self.command.at, self.command.heat)
@@ -160,35 +161,35 @@ class _Plan:
     def _key(self, fact: Fact) -> str:
         return dedup_key(fact.content, self.policy.dedup_key)
 
-    def _keep_keys_apart(self) -> dict[str, str]:
-        """A fact changed back may meet one that took its words meanwhile: the holder stays, the fact stays as it is."""
-        holders = {self._key(f): f.id for i, f in self.facts.items() if self.today.facts.get(i) == f}
+    def _drop_duplicate_revisions(self) -> dict[str, str]:
+        """Leave a fact as it is if another fact now has its old text; return the facts that stay, by dedup key."""
+        holders = {self._key(f): f.id for i, f in self.facts.items() if self.current.facts.get(i) == f}
         for fact_id, fact in list(self.facts.items()):
             holder = holders.setdefault(self._key(fact), fact_id)
             if holder != fact_id:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact_id))
-                self.facts[fact_id] = self.today.facts[fact_id]
+                self.facts[fact_id] = self.current.facts[fact_id]
         return holders
 
-    def _keep_summaries_apart(self) -> None:
-        """What went into a summary that went into another one meanwhile stays out: that one tells of it."""
-        for name in sorted(told_elsewhere(self.today.sections, self.sections)):
+    def _drop_overlapping_summaries(self) -> None:
+        """Leave out the summaries whose turns another summary covers by now."""
+        for name in sorted(overlapping_summaries(self.current.sections, self.sections)):
             del self.sections[name]
-            self.superseded.append(Note("rewritten", "is told by another summary now", section=name))
+            self.superseded.append(Note("rewritten", "is covered by another summary now", section=name))
 
-    def _return(self, holders: dict[str, str]) -> None:
-        for fact in self.restore:
+    def _return_facts(self, holders: dict[str, str]) -> None:
+        for fact in self.returning:
             holder = holders.setdefault(self._key(fact), fact.id)
             if holder == fact.id:
                 self.facts[fact.id] = fact
             else:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact.id))
 
-    def _leave_out_for_want_of_room(self) -> None:
-        """An eviction was the cap's doing, not the update's: the evicted return, best first, as far as there is room.
+    def _drop_evicted_over_cap(self) -> None:
+        """Return the facts that the cap had evicted only as far as there is room, the highest ranked first.
 
-        Without this no update in the middle of a full memory's history could be reverted: later updates have long taken
-        the room, and would have evicted the same facts.
+        Later updates would have evicted the same facts. So lack of room for them is no conflict: otherwise no earlier
+        update of a full memory could be reverted.
         """
         over = len(self.facts) - self.policy.max_facts
         returning = sorted((fact for fact in self.evicted if fact.id in self.facts), key=self._ranking().key)
@@ -198,68 +199,88 @@ class _Plan:
 
 
 def _difference(
-    today: Memory,
+    current: Memory,
     facts: dict[str, Fact],
     sections: dict[str, Section],
     reason: str,
     rules: Mapping[str, str] | None = None,
 ) -> list[LedgerEvent]:
-    """Spell what leads from today's memory to these facts and sections: removals, changes, returns, sections."""
+    """Return the events that lead from the current memory to these facts and sections.
+
+    A removed fact has `reason`, or the rule that `rules` holds for its id.
+    """
     events: list[LedgerEvent] = [
-        FactRemoved(fact, (rules or {}).get(fact.id, reason)) for fact in today.facts.values() if fact.id not in facts
+        FactRemoved(fact, (rules or {}).get(fact.id, reason)) for fact in current.facts.values() if fact.id not in facts
     ]
     events += [
         FactRevised(now, facts[now.id], "restored")
-        for now in today.facts.values()
+        for now in current.facts.values()
         if now.id in facts and facts[now.id] != now
     ]
-    events += [FactAdded(fact) for fact in facts.values() if fact.id not in today.facts]
-    for name in sorted({*today.sections, *sections}):
-        before, after = today.section(name), sections.get(name, Section())
+    events += [FactAdded(fact) for fact in facts.values() if fact.id not in current.facts]
+    for name in sorted({*current.sections, *sections}):
+        before, after = current.section(name), sections.get(name, Section())
         if before != after:
             events.append(SummaryUpdated(name, before, after))
     return events
 
 
-def _must_be_fresh(memory: Memory, command: Revert | RollBack) -> None:
+def _check_erasures(memory: Memory, command: Revert | RollBack) -> None:
     if command.seen is not None and memory.barriers.get("redaction", 0) > command.seen:
-        raise ConflictError("something was erased while this was being planned; nothing was written: ask once more")
+        raise ConflictError("content was erased while the undo was planned; nothing was written, try again")
 
 
 def plan_revert(memory: Memory, command: Revert) -> Undo:
     """Plan the undo of one commit.
 
-    What it added and nobody changed goes, what it removed returns, a section that still holds its text goes back.
-    Superseded: what later commits already took away, brought back or rewrote, what was evicted for room that later
-    commits have taken, and what was erased. Conflicts: a fact changed since (confirmations aside), words another fact
-    holds now, a confidence under today's threshold, no room. With force the holder of the words stays, a fact under
-    the threshold stays away, and the cap evicts by rank.
+    Facts that it added leave, facts that it removed return, and a section that still has its text goes back to the text
+    before. Superseded are facts and sections that a later commit removed, brought back or rewrote, evicted facts for
+    which there is no room, and erased content. Conflicts are a fact revised since (except for confirmations), a text
+    that another fact has now, a confidence below the current threshold, and a full memory. A forced undo keeps the fact
+    that has the text now, leaves out facts below the threshold, and evicts by rank.
 
     Raises:
-        ConflictError: something was erased after the command was made; it may hold that.
+        ConflictError: content was erased after the command was made, so the command may hold erased content.
     """
-    _must_be_fresh(memory, command)
-    plan = _Plan(memory, command)
-    # What an erasure says again was there before it: taking the erasure back would lose that, and bring nothing back.
+    _check_erasures(memory, command)
+    plan = _RevertPlan(memory, command)
+    # An erasure restates what stays, which was there before. To undo that would lose it and bring back nothing.
     erasure = any(isinstance(event, Redacted) for event in command.events)
     for event in command.events[:1] if erasure else reversed(command.events):
         plan.undo(event)
-    return plan.settle()
+    return plan.finish()
+
+
+def revert(memory: Memory, command: Revert) -> tuple[LedgerEvent, ...]:
+    """Return the events that undo one commit.
+
+    Raises:
+        ConflictError: the plan has conflicts and the command is not forced; or as `plan_revert`.
+    """
+    plan = plan_revert(memory, command)
+    if plan.conflicts and not command.force:
+        first = plan.conflicts[0]
+        more = f" and {len(plan.conflicts) - 1} more" if len(plan.conflicts) > 1 else ""
+        raise ConflictError(
+            f"commit {command.target} cannot be reverted as it is: {first.fact} {first.detail}{more}; "
+            "look with --dry-run, then --force"
+        )
+    return plan.events
 
 
 def plan_rollback(memory: Memory, command: RollBack) -> Undo:
-    """Plan the return to the facts and sections of an earlier commit, under today's policy.
+    """Plan the return to the facts and sections of an earlier commit, under the current policy.
 
-    What today's policy does not let back in is listed as superseded; nothing conflicts, for everything since is undone.
+    Facts that the current policy does not let back in are listed as superseded. Nothing conflicts, because everything
+    since then is undone.
 
     Raises:
         ConflictError: as `plan_revert`.
     """
-    _must_be_fresh(memory, command)
-    ranking = Ranking(memory.policy, command.at, command.heat)
-    dropped = sweep(command.facts, ranking, by_hand_too=True)
-    gone = {drop.fact.id for drop in dropped}
-    facts = {fact.id: fact for fact in command.facts if fact.id not in gone}
+    _check_erasures(memory, command)
+    dropped = sweep(command.facts, Ranking(memory.policy, command.at, command.heat), by_hand_too=True)
+    dropped_ids = {drop.fact.id for drop in dropped}
+    facts = {fact.id: fact for fact in command.facts if fact.id not in dropped_ids}
     notes = tuple(
         Note(drop.rule, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id) for drop in dropped
     )

@@ -1,4 +1,4 @@
-"""Blocks in tags that hosts put into messages: cut out before a turn is kept (rows D2 and D3)."""
+"""Blocks in tags that hosts put into messages; they are cut out before a turn is recorded."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import re
 
 __all__ = ["strip_memory_blocks", "strip_upload_blocks"]
 
-# `[^<>]*` ends at the next tag, so a text full of half-open tags is still read once.
+# `[^<>]*` ends at the next tag, so that a text full of unclosed tags is scanned only once.
 _UPLOAD_TAG = re.compile(r"<(/?)(uploaded_files|current_uploads)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
 _MEMORY_TAG = re.compile(r"<(/?)(memory)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
 _LINE_BREAKS = re.compile(r"[\r\n]*")
 
 
 def strip_upload_blocks(text: str) -> str:
-    """Return the text without the blocks in which a host lists the files of a session.
+    """Return a text without the blocks in which a host lists the files of a session.
 
     A block is `<uploaded_files>…</uploaded_files>` or `<current_uploads>…</current_uploads>`, in any letter case, over
-    any number of lines, with attributes or without; the line breaks behind it go with it. A closing tag belongs to the
-    nearest opening tag of its name before it, so nested blocks go as one, and an opening tag that is never closed stays
-    (somebody may be asking about the tag). Without a block the text comes back unchanged to the byte; with one, the
-    rest is stripped of whitespace at both ends.
+    any number of lines, with or without attributes, and the line breaks after it. A closing tag matches the nearest
+    opening tag of its name before it, so nested blocks are cut as one. An opening tag without a closing tag stays,
+    because the message may be about the tag.
+
+    Returns:
+        The same text if it has no block; otherwise the rest of the text, stripped.
     """
     return _cut_blocks(text, _UPLOAD_TAG)
 
 
 def strip_memory_blocks(text: str) -> str:
-    """Return the text without the `<memory>…</memory>` blocks we inject, so that no memory is learned twice.
+    """Return a text without the `<memory>…</memory>` blocks that we inject, by the rules of `strip_upload_blocks`.
 
-    The rules are those of `strip_upload_blocks`.
+    Otherwise what is in memory would be learned again.
     """
     return _cut_blocks(text, _MEMORY_TAG)
 
 
 def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
-    # Where nothing is closed nothing is cut: told at once, however many tags are opened.
+    # Without a closing tag nothing is cut, however many opening tags there are.
     end = text.rfind("</")
     first = tag.search(text, 0, end) if end >= 0 else None
     if first is None:
@@ -43,7 +45,7 @@ def _cut_blocks(text: str, tag: re.Pattern[str]) -> str:
     for found in tag.finditer(text, first.start()):
         starts = opened.setdefault(found[2].lower(), [])
         if not found[1]:
-            # `<memory />` opens nothing; taken for an opening tag it would eat the text up to a stray closing one.
+            # `<memory />` opens no block. Otherwise it would match a later closing tag and the text between would go.
             if not found[0].endswith("/>"):
                 starts.append(found.start())
         elif starts:

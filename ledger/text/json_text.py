@@ -1,7 +1,7 @@
-"""JSON parser for what others wrote: numbers of any length and deep nesting are read, or end in an error of our tree.
+"""JSON parser for untrusted text, in which deep nesting and very long numbers raise an InputError.
 
-Nesting is measured before anything is parsed. A parser that runs into Python's recursion limit does so at a depth that
-depends on its caller, and whatever is collected just then fails as well.
+Nesting is measured before the text is parsed. Otherwise a parser would reach Python's recursion limit at a depth that
+depends on its caller, and a garbage collection at that moment would fail as well.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from backstory.ledger.core.errors import InputError
 
 __all__ = ["inner_spans", "may_nest_too_deep", "parse_json", "read_number", "refuse_too_deep", "where_too_deep"]
 
-_MOST_LEVELS = 500
-_MOST_DIGITS = 4_000
-"""Python reads no integer of more than 4,300."""
+_MAX_DEPTH = 500
+_MAX_DIGITS = 4_000
+"""Python parses no integer of more than 4,300 digits."""
 
 _TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
-"""A text, whose brackets and digits mean nothing; one without an end goes to the end, so that all is looked at once."""
+"""A string, whose brackets and digits do not count; an unclosed one matches up to the end, so a scan is linear."""
 _PART = re.compile(_TEXT + r"|(?P<opening>[\[{])|(?P<closing>[\]}])", re.DOTALL)
 _LONG = re.compile(_TEXT + "|(?P<digits>[0-9]{4301,})", re.DOTALL)
-_WITHIN = 2
+_INNER_DEPTH = 2
 
 
 def parse_json(data: bytes) -> object:
-    """Parse one JSON value, strictly and fast; NaN and integers past 64 bits, which that refuses, are let through.
+    """Parse one JSON value; NaN and integers past 64 bits are allowed.
 
     Raises:
-        InputError: it is no JSON, nests too deep, or holds a number of too many digits; if it has several lines, the
-            text says which.
+        InputError: the data is not JSON, is nested too deep, or holds a number of more than 4,300 digits; the text
+        names
+            the line if there are several.
     """
     try:
         return orjson.loads(data)
@@ -62,23 +63,23 @@ def parse_json(data: bytes) -> object:
 
 
 def read_number(digits: str) -> int | float:
-    """Read an integer of any length: past 4,300 digits Python reads none, and a float is merely out of every range."""
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+    """Parse an integer of any length; one of more than 4,000 digits becomes a float, which is out of every range."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
 def may_nest_too_deep(text: str) -> bool:
-    """Whether a text has brackets enough to nest too deep; it costs little to ask."""
-    return text.count("{") + text.count("[") > _MOST_LEVELS
+    """Whether a text has enough brackets to be nested too deep; a cheap test before `where_too_deep`."""
+    return text.count("{") + text.count("[") > _MAX_DEPTH
 
 
 def where_too_deep(text: str, begin: int = 0) -> int | None:
-    """Return where the value that begins at a place nests deeper than is read; None where it does not."""
+    """Return the offset at which the value that begins at `begin` is nested deeper than 500 levels, or None."""
     if begin == 0 and not may_nest_too_deep(text):
         return None
     depth = 0
     for part in _PART.finditer(text, begin):
         depth += bool(part["opening"]) - bool(part["closing"])
-        if depth > _MOST_LEVELS:
+        if depth > _MAX_DEPTH:
             return part.start()
         if depth <= 0:
             break
@@ -86,23 +87,23 @@ def where_too_deep(text: str, begin: int = 0) -> int | None:
 
 
 def refuse_too_deep(text: str, begin: int) -> None:
-    """Raise what a parser would that was let down that far.
+    """Refuse a value that is nested too deep, before it is parsed.
 
     Raises:
-        RecursionError: the value that begins there nests deeper than is read.
+        RecursionError: the value that begins at `begin` is nested deeper than 500 levels.
     """
     if where_too_deep(text, begin) is not None:
         raise RecursionError
 
 
 def inner_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the brackets within the outermost ones begin and end."""
+    """Yield the start and end offsets of the arrays and objects directly within the outermost one."""
     depth = begin = 0
     for part in _PART.finditer(text):
         if part["opening"]:
             depth += 1
-            begin = part.start() if depth == _WITHIN else begin
+            begin = part.start() if depth == _INNER_DEPTH else begin
         elif part["closing"]:
-            if depth == _WITHIN:
+            if depth == _INNER_DEPTH:
                 yield begin, part.end()
             depth -= 1

@@ -1,4 +1,4 @@
-"""Ranges of ordinals, both ends included, kept in order and apart: those that touch are one."""
+"""Ranges of ordinals, both ends included, as sorted lists; ranges that touch are joined."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ _first, _last = itemgetter(0), itemgetter(1)
 
 
 def add(ranges: Ranges, first: int, last: int) -> None:
-    """Add a range; it becomes one with those that it meets or touches."""
-    start, end = _meeting(ranges, first - 1, last + 1)
+    """Add a range in place; it is joined with those that it overlaps or touches."""
+    start, end = _overlapping(ranges, first - 1, last + 1)
     if start < end:
         first, last = min(first, ranges[start][0]), max(last, ranges[end - 1][1])
     ranges[start:end] = [(first, last)]
 
 
 def remove(ranges: Ranges, first: int, last: int) -> None:
-    """Take a range out."""
-    start, end = _meeting(ranges, first, last)
+    """Remove a range in place."""
+    start, end = _overlapping(ranges, first, last)
     if start < end:
         before, behind = (ranges[start][0], first - 1), (last + 1, ranges[end - 1][1])
         ranges[start:end] = [left for left in (before, behind) if left[0] <= left[1]]
 
 
 def overlap(ranges: Ranges, first: int, last: int) -> Ranges:
-    """Return those that have an ordinal in common with a range."""
-    start, end = _meeting(ranges, first, last)
+    """Return the ranges that have an ordinal in common with a range."""
+    start, end = _overlapping(ranges, first, last)
     return ranges[start:end]
 
 
 def without(ranges: Ranges, first: int, last: int) -> Ranges:
-    """Return what is left of one range without others."""
+    """Return the parts of one range that others do not cover."""
     return complement(overlap(ranges, first, last), first, last)
 
 
 def complement(ranges: Iterable[Range], first: int, last: int) -> Ranges:
-    """Return what is between ranges that are in order, from an ordinal to another."""
+    """Return the gaps between sorted ranges, from one ordinal to another."""
     left: Ranges = []
     for start, end in ranges:
         if first < start:
@@ -55,11 +55,11 @@ def complement(ranges: Iterable[Range], first: int, last: int) -> Ranges:
 
 
 def members(ranges: Iterable[Range]) -> set[int]:
-    """Return the ordinals in ranges, one by one."""
+    """Return the ordinals in ranges as a set."""
     return {n for first, last in ranges for n in range(first, last + 1)}
 
 
-def _meeting(ranges: Ranges, first: int, last: int) -> tuple[int, int]:
-    """The slice of the ranges that have an ordinal in common with a range."""
+def _overlapping(ranges: Ranges, first: int, last: int) -> tuple[int, int]:
+    """Return the slice of the ranges that have an ordinal in common with a range."""
     start = bisect_left(ranges, first, key=_last)
     return start, max(start, bisect_right(ranges, last, key=_first))

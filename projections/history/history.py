@@ -26,7 +26,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 
 __all__ = [
     "Diff",
@@ -230,7 +230,7 @@ def _summaries(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
     """Count the rewritten sections of the document, and the thread summaries that were added and removed."""
     sections = added = removed = 0
     for event in updated:
-        if Summed.of(event.section) is None:
+        if SummaryKey.of(event.section) is None:
             sections += 1
         elif event.after.summary:
             added += 1

@@ -39,7 +39,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.core.summaries import Summed
+from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.stream_check import StreamCheck
@@ -421,10 +421,10 @@ class LedgerCheck:
         return None
 
     def _check_thread_summary(self, commit: Commit, event: SummaryUpdated) -> str | None:
-        cause, summed = commit.cause, Summed.of(event.section)
+        cause, summed = commit.cause, SummaryKey.of(event.section)
         if cause.summarized is None or cause.thread is None or summed is None:
             return f"writes section {event.section}, which is not a summary of turns"
-        new = Summed(cause.thread, cause.level, cause.summarized)
+        new = SummaryKey(cause.thread, cause.level, cause.summarized)
         if event.after == _EMPTY:
             return None if new.holds(summed) else f"removes section {event.section}, which it does not replace"
         if summed != new:

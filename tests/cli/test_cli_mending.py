@@ -46,7 +46,7 @@ def test_doctor_looks_at_the_scope_that_is_named(story: Cli) -> None:
     ledger = story.home / "users/ada/ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b"Sings", b"Rings"))
     assert "altered" in wrong(story.json("--user", "ada", "doctor", code=1))
-    assert "is not 1 to 64" in story.error("--agent", "a/b", "doctor", code=2)
+    assert "must be 1 to 64" in story.error("--agent", "a/b", "doctor", code=2)
     assert "--home is empty" in story.error("--home", "", "doctor", code=2)
 
 

@@ -78,7 +78,7 @@ def test_of_a_long_message_its_head_and_its_tail_are_taken() -> None:
 
 def test_only_the_last_messages_are_read_at_all() -> None:
     assert last_words([object(), user("old"), *TALK], 3).startswith("two")
-    with pytest.raises(InputError, match="a message is a"):
+    with pytest.raises(InputError, match="a message must be a dict"):
         last_words([*TALK, object()], 3)
 
 

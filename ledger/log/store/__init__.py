@@ -1,7 +1,7 @@
-"""Where streams of commits are kept: the port that every engine implements.
+"""Store of streams: the port that every storage engine implements.
 
-A stream is a sequence of lines, each a sealed commit whose seq is its place, from 1. One append is one line, so no
-engine needs to write two records atomically.
+A stream is a sequence of lines. Each line is a sealed commit whose seq is its position, from 1. One append writes one
+line, so an engine need not write two records atomically.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the JSONL engine asks of files and folders: whole writes, private folders, and refusals in our own words."""
+"""File operations of the JSONL engine: atomic writes, private folders, and errors of our own tree."""
 
 from __future__ import annotations
 

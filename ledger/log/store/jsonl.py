@@ -1,13 +1,14 @@
-"""Streams as JSONL files below a home folder: the default engine, with nothing to install.
+"""JSONL engine: streams as files below a home folder. It is the default and needs no server.
 
-`<stream>.jsonl` holds the lines, `<stream>.lock` is what flock is taken on (the log itself may be replaced by an
-erasure). An append is: lock, check the head, one write, one fdatasync; before a process's first append to a file the
-folders above it are synced. A last line without its line break was cut short by a crash: whoever holds the lock next
-moves it to `<stream>.torn-<n>` and says so. Damage anywhere else is for a person to judge. An erasure writes a new file
-and puts it in the old one's place. Files stay open between two appends, since to open one costs more than to lock it.
+`<stream>.jsonl` holds the lines. flock is taken on `<stream>.lock`, because an erasure may replace the log itself. An
+append takes the lock, checks the head, and makes one write and one fdatasync; before a process's first append to a file
+the folders above it are synced. A last line without a line break was cut short by a crash: the next holder of the lock
+moves it to `<stream>.torn-<n>` and reports it. Any other damage is left for a person to judge. An erasure writes a new
+file and puts it in the place of the old one. Files stay open between two appends, because opening one costs more than
+locking it.
 
-Whoever has synced an append notes the head in the lock file before letting go of the lock. So a reader knows what is
-durable without the lock: the note, and all that is there while nobody holds the lock.
+After a sync, and before it releases the lock, a writer notes the head in the lock file. So a reader knows without the
+lock what is durable: everything up to the note, or the whole file while no process holds the lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Locks on files: among the threads of a process, among processes, and gone with whoever holds them.
+"""File locks between the threads of a process and between processes; they are released when their holder ends.
 
-A lock file stays open between two uses, since to open it costs more than to lock it; a lock on a file that is no longer
-the one at its path would be nobody's, so that is checked each time.
+A lock file stays open between two uses, because opening it costs more than locking it. A lock on a file that is no
+longer at its path would protect nothing, so this is checked at each use.
 """
 
 from __future__ import annotations

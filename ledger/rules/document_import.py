@@ -1,0 +1,195 @@
+"""Rules for an imported document: merged into memory, or put in its place.
+
+`document_save` uses the same rules for single facts and sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from backstory.ledger.core.commands import ImportDocument, proposed_fields
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import ConflictError
+from backstory.ledger.core.events import (
+    Candidate,
+    CandidateRejected,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    LedgerEvent,
+    NewFact,
+    NewSummary,
+    Section,
+    SummaryUpdated,
+    Unread,
+)
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
+from backstory.ledger.rules.ranking import Ranking
+
+__all__ = ["fact_event", "import_document", "imported", "restated", "screen_import", "section_event"]
+
+
+def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    """Take in a document: merge it into memory, or replace memory with it.
+
+    Raises:
+        ConflictError: the import was made for another commit than the last one.
+    """
+    if command.basis not in (None, memory.seq):
+        raise ConflictError(
+            f"the document was to be imported after commit {command.basis}, and the last is {memory.seq}: look again"
+        )
+    return _replace(memory, command) if command.replace else _merge(memory, command)
+
+
+def _merge(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    taken = set(memory.facts)
+    newcomers: list[Newcomer] = []
+    for candidate in command.candidates:
+        if isinstance(candidate, NewFact):
+            fact = imported(memory, candidate, command.at, taken)
+            taken.add(fact.id)
+            newcomers.append((candidate, fact))
+    refused = {c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c))}
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    admission = admit(memory, newcomers, ranking, refused=refused)
+    events = _sections(memory, command) + admitted(admission, stated=True)
+    return events + refusals_of(command.candidates, admission.refused)
+
+
+def _replace(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    """Make memory equal to the document with as few events as possible."""
+    refused: dict[str, Verdict] = {}
+    chosen = _chosen(memory, command, refused)
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    over_cap = {fact.id for fact in ranking.overflow((fact for _, fact in chosen), by_hand_too=True)}
+    events: list[LedgerEvent] = []
+    for candidate, fact in chosen:
+        event = fact_event(candidate, fact, memory.facts.get(fact.id))
+        if fact.id in over_cap:
+            refused[candidate.place] = Verdict("cap", f"memory holds {memory.policy.max_facts} facts at most")
+        elif isinstance(event, CandidateRejected):
+            refused[candidate.place] = Verdict(event.rule, event.detail)
+        else:
+            events.append(event)
+    staying = {fact.id for _, fact in chosen} - over_cap
+    leaving: list[LedgerEvent] = [FactRemoved(f, "import") for f in memory.facts.values() if f.id not in staying]
+    return [*leaving, *_sections(memory, command), *events, *refusals_of(command.candidates, refused)]
+
+
+def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]) -> list[tuple[NewFact, Fact]]:
+    """Pair each fact of the document with what it becomes: the live fact of its id as restated, or a new fact."""
+    chosen: list[tuple[NewFact, Fact]] = []
+    places: dict[str, str] = {}
+    taken: set[str] = set()
+    for candidate in command.candidates:
+        if (verdict := screen_import(memory, candidate)) is not None:
+            refused[candidate.place] = verdict
+        elif isinstance(candidate, NewFact):
+            live = memory.facts.get(candidate.id or "")
+            fact = (
+                restated(live, candidate)
+                if live is not None and live.id not in taken
+                else imported(memory, candidate, command.at, taken | set(memory.facts))
+            )
+            key = dedup_key(fact.content, memory.policy.dedup_key)
+            if key in places:
+                refused[candidate.place] = Verdict("duplicate", f"{places[key]} of the same document says this")
+                continue
+            places[key] = candidate.place
+            taken.add(fact.id)
+            chosen.append((candidate, fact))
+    return chosen
+
+
+def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
+    return [_imported_section(memory, c, command) for c in command.candidates if isinstance(c, NewSummary)]
+
+
+def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
+    stated = section_event(memory, candidate, command.at)
+    if command.replace or isinstance(stated, CandidateRejected):
+        return stated
+    before, after = stated.before, stated.after
+    if not after.summary:
+        return CandidateRejected(candidate, "empty", "the document says nothing here, and merging takes nothing away")
+    if before.summary and after.updated_at <= before.updated_at:
+        return CandidateRejected(candidate, "older", f"the section was written later, at {before.updated_at}")
+    return stated
+
+
+# Rules for one fact or section, shared with `document_save`.
+
+
+def screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
+    """Return why an item of a document is refused on its own; None if it is not."""
+    match candidate:
+        case Unread():
+            return Verdict("malformed", candidate.detail)
+        case NewFact() if not candidate.content:
+            return Verdict("empty", "the fact has no text")
+        case NewFact() if not candidate.by_hand:
+            threshold = memory.policy.fact_confidence_threshold
+            if candidate.confidence < threshold:
+                return Verdict(
+                    "threshold", f"confidence {candidate.confidence:g} is under the threshold of {threshold:g}"
+                )
+    return None
+
+
+def imported(memory: Memory, candidate: NewFact, at: str, taken: Collection[str]) -> Fact:
+    """Return the new fact of a document's candidate.
+
+    It keeps the id that the document states, unless the id is taken or a later commit could generate it.
+    """
+    fact = newborn(memory, candidate, at, "import")
+    if candidate.id and candidate.id not in taken and not _could_be_generated(candidate.id, memory.seq):
+        return msgspec.structs.replace(fact, id=candidate.id)
+    return fact
+
+
+def _could_be_generated(fact_id: str, seq: int) -> bool:
+    # We generate `fact_SEQ_PLACE`. DeerFlow generates `fact_` and hexadecimal digits, without a second `_`.
+    prefix, _, rest = fact_id.partition("_")
+    number, _, place = rest.partition("_")
+    return prefix == "fact" and bool(place) and number.isdecimal() and int(number) > seq
+
+
+def restated(live: Fact, candidate: NewFact) -> Fact:
+    """Return a live fact as a document states it; its id, birth, creation time and source stay."""
+    return msgspec.structs.replace(
+        live,
+        content=candidate.content,
+        category=candidate.category if candidate.category in CATEGORIES else "context",
+        confidence=candidate.confidence,
+        source_error=candidate.source_error,
+        expected_valid_days=candidate.expected_valid_days,
+        by_hand=live.by_hand or candidate.by_hand,
+        confirmations=max(live.confirmations, candidate.confirmations),
+        confirmed_at=candidate.confirmed_at or live.confirmed_at,
+        consolidated_from=candidate.consolidated_from or live.consolidated_from,
+    )
+
+
+def fact_event(candidate: NewFact, fact: Fact, before: Fact | None) -> FactAdded | FactRevised | CandidateRejected:
+    """Return the event that makes a fact what a document says; `before` is the live fact, if there is one."""
+    proposed = proposed_fields(candidate, fact, stated=True)
+    if before is None:
+        return FactAdded(fact, candidate.place, proposed)
+    if before == fact:
+        return CandidateRejected(candidate, "unchanged", f"{fact.id} already says exactly this")
+    return FactRevised(before, fact, "edited", candidate.place, proposed)
+
+
+def section_event(memory: Memory, candidate: NewSummary, at: str) -> CandidateRejected | SummaryUpdated:
+    """Return the event that sets a section to a document's text; `at` is its time if the document states none."""
+    before = memory.section(candidate.place)
+    after = Section(candidate.summary, (candidate.at or at) if candidate.summary else "")
+    if after.summary == before.summary:
+        return CandidateRejected(candidate, "unchanged", "the section already says exactly this")
+    return SummaryUpdated(candidate.place, before, after, candidate.place)
