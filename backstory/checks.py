@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import InputError, UsageError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.projections.history.replay import Moment, read_moment
 
-__all__ = ["When", "actions", "commit_or_time", "flag", "messages_in", "number", "span", "text", "time", "whole"]
+if TYPE_CHECKING:
+    from backstory.ledger.messages import KeepHidden, Kept, Message
+
+__all__ = [
+    "Unreadable",
+    "When",
+    "actions",
+    "commit_or_time",
+    "flag",
+    "kept_of",
+    "messages_in",
+    "number",
+    "span",
+    "text",
+    "time",
+    "whole",
+]
+
+Unreadable = Callable[[int, InputError], None]
+"""A callback for a message that cannot be read: it gets the message's index and the error."""
 
 When = str | date
 """A time in ISO 8601, a datetime or a date; without a zone it is UTC, and a date is its midnight."""
@@ -119,6 +139,38 @@ def messages_in(given: object) -> list[object]:
     if isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
         raise InputError(f"messages is {_shown(given)}: give a list of messages")
     return list(given)
+
+
+def kept_of(
+    sent: Iterable[object], keep_hidden: KeepHidden | None = None, on_unreadable: Unreadable | None = None
+) -> list[Kept]:
+    """Return what is kept of messages as a host sends them.
+
+    `on_unreadable` gets the index of each message that cannot be read, and the error; without it the error is raised.
+
+    Raises:
+        InputError: A message cannot be read, and there is no `on_unreadable`.
+    """
+    from backstory.ledger.messages import keep
+
+    # One after the other: of many messages only what is kept of each is in memory at a time.
+    return keep(_read(sent, keep_hidden, on_unreadable))
+
+
+def _read(
+    sent: Iterable[object], keep_hidden: KeepHidden | None, on_unreadable: Unreadable | None
+) -> Iterator[Message]:
+    from backstory.ledger.messages import read_message
+
+    for index, message in enumerate(sent):
+        try:
+            read = read_message(message, keep_hidden)
+        except InputError as error:
+            if on_unreadable is None:
+                raise
+            on_unreadable(index, error)
+        else:
+            yield read
 
 
 def actions(given: object) -> list[object]:

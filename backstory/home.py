@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory.descriptors import translate_verbs
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.learning.next_summary import SummaryLimits
@@ -28,8 +27,9 @@ from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt, read_commits
 from backstory.ledger.threads.due import Timing
+from backstory.memory import MemoryHandle
 from backstory.operations.context import blocks_of
-from backstory.operations.scope_base import HomeServices
+from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults, ModelFaults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.document.projector import DocumentProjector
@@ -257,7 +257,10 @@ class Backstory:
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
         fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
-        return MemoryHandle(self._writer(scope), self._services, fallback, lambda: self._agents_of(scope))
+        services = ScopeServices(
+            self._writer(scope), self._services, fallback, lambda: self._agents_of(scope), self._services.actor
+        )
+        return MemoryHandle(services)
 
     def _agents_of(self, scope: Scope) -> list[Writer]:
         return [self._writer(owner) for owner in self.owners() if owner.user == scope.user and owner.agent is not None]

@@ -60,7 +60,7 @@ class OpenTelemetryObserver(Observer):
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise ConfigError("OpenTelemetryObserver needs opentelemetry-api: pip install 'backstory[otel]'") from error
-        from backstory import __version__
+        from backstory.version import __version__
 
         self._tracer = trace.get_tracer("backstory", __version__, tracer_provider)
         self._instrument(metrics.get_meter("backstory", __version__, meter_provider))

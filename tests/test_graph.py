@@ -16,7 +16,6 @@ from fakes import FakeClock, open_home
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -24,6 +23,7 @@ from backstory.ledger.core.events import Fact, FactAdded, NewFact, Redacted, Tur
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 from backstory.projections.graph import (
     Choice,
     Edge,

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from backstory.checks import commit_or_time, messages_in, span, time, whole
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 HUGE = 10**30
 ENDLESS = 10**5000

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from backstory.cli.pages.page import page
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NoModelError, StoreError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.memory import MemoryHandle
 
 __all__ = ["Step", "Summary", "play"]
 

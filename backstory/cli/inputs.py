@@ -178,7 +178,7 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
         ConfigError: it is no KEY=VALUE, there is no such key, or the value cannot be read so; ranges are checked
             further in.
     """
-    from backstory.operations.scope_base import known_policy
+    from backstory.operations.services import known_policy
 
     kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     changes: dict[str, PolicyValue] = {}

@@ -14,9 +14,9 @@ import typer
 from backstory.cli.pages.page import Page, aside, page, write_json
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
     from backstory.home import Backstory
-    from backstory.operations.scope_base import Progress
+    from backstory.memory import MemoryHandle
+    from backstory.operations.services import Progress
 
 __all__ = ["Session", "counting", "progress", "session_of"]
 

@@ -9,13 +9,14 @@ from typing import Self
 
 import msgspec
 
-from backstory.handle import MemoryHandle
+from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.log.writer import Writer
-from backstory.operations.scope_base import live_fact
+from backstory.memory import MemoryHandle
+from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
@@ -31,6 +32,7 @@ Document = dict[str, object]
 """A memory document as plain objects, as the gateway validates it."""
 
 
+@translate_verbs
 class HostedMemory(MemoryHandle):
     """A memory handle, and what of it DeerFlow shows a person and an agent.
 
@@ -44,8 +46,9 @@ class HostedMemory(MemoryHandle):
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
         """Return another handle on the same memory."""
-        hosted = cls(memory._own, memory._services, None, memory._agents)  # noqa: SLF001 one handle to another
-        hosted._users = memory._fallback  # noqa: SLF001 likewise
+        services = memory._services  # noqa: SLF001 one handle to another
+        hosted = cls(services.alone())
+        hosted._users = services.fallback
         return hosted
 
     def plain(self) -> Document:
@@ -72,7 +75,7 @@ class HostedMemory(MemoryHandle):
             NotFoundError: there is no such fact. DuplicateFactError: another says the same.
         """
         if content is None and category is None and confidence is None:
-            live_fact(self._writer.memory(), fact_id)
+            live_fact(self._services.writer.memory(), fact_id)
             return
         try:
             self.edit_fact(fact_id, content, category, confidence)
@@ -91,8 +94,8 @@ class HostedMemory(MemoryHandle):
             InputError: it is no document.
         """
         checked = _checked(document)
-        self._writer.put_policy_in_force()
-        memory = self._writer.memory()
+        self._services.writer.put_policy_in_force()
+        memory = self._services.writer.memory()
         facts = [_insisted(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
         self.import_document({**checked.rest, **_sections(memory, checked.rest), "facts": facts}, replace=True)
 
@@ -102,7 +105,7 @@ class HostedMemory(MemoryHandle):
         What was said last in `thread` says which facts bear on it, and what is summed up of it comes along. Without
         `facts` only the summaries are told, for an agent that searches the facts itself.
         """
-        own, blocks = self._writer, self._services.blocks
+        own, blocks = self._services.writer, self._services.home.blocks
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
@@ -110,19 +113,19 @@ class HostedMemory(MemoryHandle):
         context = blocks.block(
             own.scope,
             self._sharing(memory),
-            self._services.searches.of(own).likeness(memory, words) if words else {},
+            self._services.home.searches.of(own).likeness(memory, words) if words else {},
             told=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
         )
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
         if newly:
-            self._services.heat.touch(own, newly)
+            self._services.home.heat.touch(own, newly)
         if context.text:
             blocks.tokens.begin()
         return _without_tags(context)
 
     def _shown(self) -> Memory:
-        return self._sharing(self._writer.memory())
+        return self._sharing(self._services.writer.memory())
 
     def _sharing(self, memory: Memory) -> Memory:
         """A memory with the user's summaries where an agent has none."""
@@ -141,7 +144,7 @@ class HostedMemory(MemoryHandle):
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []
-        with self._writer.reader.state() as state:
+        with self._services.writer.reader.state() as state:
             known = state.transcript.threads.get(thread)
             for turn in () if known is None else known.walk_back():
                 said.append({"role": turn.role, "content": turn.content})

@@ -16,7 +16,6 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from backstory import checks
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.langchain.closing import Closing
 from backstory.langchain.identity import Identity, MemoryScope
@@ -27,6 +26,7 @@ from backstory.langchain.threads import run_in_thread
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:

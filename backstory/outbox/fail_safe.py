@@ -5,21 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from backstory.checks import messages_in
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.entry import OutboxEntry
-from backstory.outbox.faults import scope_of
+from backstory.outbox.entry import OutboxEntry, Records
+from backstory.outbox.faults import Faults, HasScope, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
-    from backstory.home import Backstory
     from backstory.ledger.messages import KeepHidden
 
 __all__ = ["FailSafeMemory"]
@@ -37,6 +35,25 @@ class _Unread(msgspec.Struct, frozen=True):
     kind: str
 
 
+class Memory(Records, HasScope, Protocol):
+    """A memory handle, as far as it is recorded in and counted."""
+
+
+class Home(Protocol):
+    """A home, as far as its memories are recorded in; see `Backstory`."""
+
+    @property
+    def faults(self) -> Faults:
+        """Where faults are counted."""
+
+    @property
+    def waiting(self) -> Outbox:
+        """Where deliveries wait."""
+
+    def memory(self, user_id: str | None = None, agent_name: str | None = None) -> Memory:
+        """Open a memory."""
+
+
 class FailSafeMemory:
     """Records what agents say and reads what they are given to read, without ever raising a fault of memory.
 
@@ -48,7 +65,7 @@ class FailSafeMemory:
     """
 
     def __init__(
-        self, bs: Backstory, *, waiting: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
+        self, bs: Home, *, waiting: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
         self._bs = bs
         self._faults = bs.faults
@@ -64,7 +81,7 @@ class FailSafeMemory:
 
     def record(
         self,
-        memory: MemoryHandle | Scope,
+        memory: Memory | Scope,
         thread: str,
         messages: Sequence[object],
         *,
@@ -96,11 +113,11 @@ class FailSafeMemory:
         )
         return self._waiting.hand_over(entry)
 
-    def _opening(self, memory: MemoryHandle | Scope) -> Callable[[], MemoryHandle]:
+    def _opening(self, memory: Memory | Scope) -> Callable[[], Memory]:
         bs = self._bs
         return (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory
 
-    def guarded(self, memory: MemoryHandle | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
+    def guarded(self, memory: HasScope | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Return what a call says that reads memory; where it fails note a fault of `doing`, and return `otherwise`.
 
         A memory that has kept a reader waiting in vain is not asked for 30 seconds: `otherwise` comes at once, and is

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -29,10 +29,7 @@ from backstory.ledger.log.store.files import put_in_place, translated, unfinishe
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
-if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
-
-__all__ = ["Faults", "ModelFaults", "scope_of"]
+__all__ = ["Faults", "HasScope", "ModelFaults", "scope_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +46,14 @@ _VERSION = 1
 
 _Key = tuple[str, str]
 _Counts = dict[_Key, FaultCount]
+
+
+class HasScope(Protocol):
+    """A memory, as far as faults are concerned."""
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -98,7 +103,7 @@ class Faults:
         self._states: OrderedDict[Scope, _State] = OrderedDict()
         _all.add(self)
 
-    def note(self, memory: MemoryHandle | Scope, doing: str, error: BaseException) -> None:
+    def note(self, memory: HasScope | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the same thing last went well.
 
         `doing` is what memory was about to do; the fault's kind is the class of the error.
@@ -113,7 +118,7 @@ class Faults:
             # Where nobody did, only the traceback tells what to do.
             self._tell(scope, doing, kind, said, None if ours else error)
 
-    def count(self, memory: MemoryHandle | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
+    def count(self, memory: HasScope | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
         """Count a fault that there is no error for; True if it is the first of its kind, which is logged then.
 
         `detail` says what is wrong and what to do, without content.
@@ -129,7 +134,7 @@ class Faults:
             self._tell(scope, *key, detail)
         return first
 
-    def recovered(self, memory: MemoryHandle | Scope, doing: str, *, still: Collection[str] = ()) -> None:
+    def recovered(self, memory: HasScope | Scope, doing: str, *, still: Collection[str] = ()) -> None:
         """Take note that something went well, so that its next fault is logged again, but for the kinds `still`."""
         # Nearly always nothing was wrong, and nobody is to wait for that.
         state = self._states.get(scope_of(memory))
@@ -137,14 +142,14 @@ class Faults:
             with self._mutex:
                 state.told = {(done, kind) for done, kind in state.told if done != doing or kind in still}
 
-    def of(self, memory: MemoryHandle | Scope) -> tuple[FaultCount, ...]:
+    def of(self, memory: HasScope | Scope) -> tuple[FaultCount, ...]:
         """Return what failed in a scope, other processes' faults included; the newest first."""
         scope = scope_of(memory)
         with self._mutex:
             state = self._states.get(scope)
             return self._newest(self._stored(scope), () if state is None else state.fresh.values())
 
-    def flush(self, memory: MemoryHandle | Scope) -> None:
+    def flush(self, memory: HasScope | Scope) -> None:
         """Write what is not written yet."""
         scope = scope_of(memory)
         with self._mutex:
@@ -160,7 +165,7 @@ class Faults:
         self._locks.close()
         self._purging.close()
 
-    def purge(self, memory: MemoryHandle | Scope) -> None:
+    def purge(self, memory: HasScope | Scope) -> None:
         """Forget what failed in a scope, and take faults.json away.
 
         Raises:
@@ -276,7 +281,7 @@ class ModelFaults(Observer):
             self._told.add(kind)
 
 
-def scope_of(memory: MemoryHandle | Scope) -> Scope:
+def scope_of(memory: HasScope | Scope) -> Scope:
     """Return whose memory it is."""
     return memory if isinstance(memory, Scope) else memory.scope
 

@@ -20,11 +20,11 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from backstory import Backstory
-from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
+from backstory.memory import MemoryHandle
 
 ADA = Scope("ada")
 

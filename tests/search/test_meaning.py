@@ -15,11 +15,11 @@ from fakes import PATIENCE, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 from backstory.projections.search.vectors.embedder import Floats
 from backstory.projections.search.vectors.scope_vectors import VECTORS
 from backstory.projections.search.vectors.vector_space import packed

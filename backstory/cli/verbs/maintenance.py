@@ -25,7 +25,7 @@ def doctor(ctx: typer.Context) -> None:
     """
     from backstory.ledger.core.errors import UsageError
     from backstory.ledger.core.scope import Scope
-    from backstory.operations.maintenance import doctor as examine
+    from backstory.maintenance import doctor as examine
 
     session = session_of(ctx)
     if session.home == "":
@@ -49,7 +49,7 @@ def repair(
     Example: backstory --user ada repair --dry-run
     """
     from backstory.ledger.core.scope import Scope
-    from backstory.operations.maintenance import repair_scope
+    from backstory.maintenance import repair_scope
 
     session = session_of(ctx)
     with session.opened() as bs:
