@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
-from backstory import Backstory, MemoryHandle
+from backstory import Backstory
 from backstory.ledger.core.errors import (
     CapError,
     ConfigError,
@@ -187,19 +186,6 @@ def test_wrong_use_is_told_and_writes_nothing(memory, call, error):
     with pytest.raises(error):
         call(memory)
     assert memory.status() == before
-
-
-def test_every_method_that_does_io_has_a_twin_with_the_same_words():
-    twins = {name for name in dir(MemoryHandle) if inspect.iscoroutinefunction(getattr(MemoryHandle, name))}
-    plain = {
-        name
-        for name, member in inspect.getmembers(MemoryHandle, inspect.isfunction)
-        if not name.startswith("_") and name not in twins
-    } - {"by"}  # which does none
-    assert twins == {f"a{name}" for name in plain}
-    for name in plain:
-        ours, theirs = (inspect.signature(getattr(MemoryHandle, n)) for n in (name, f"a{name}"))
-        assert ours == theirs
 
 
 def test_the_twins_do_the_same(memory):

@@ -669,18 +669,6 @@ def test_a_child_of_this_process_reads_although_somebody_was_reading(memory, tur
     assert texts(turns.get()) == ["a", "b"]
 
 
-def test_every_operation_has_an_async_twin():
-    ours = {
-        name
-        for name, member in inspect.getmembers(Turns, inspect.isfunction)
-        if not name.startswith("_") and not inspect.iscoroutinefunction(member)
-    }
-    twins = {name for name in dir(Turns) if inspect.iscoroutinefunction(getattr(Turns, name))}
-    assert twins == {f"a{name}" for name in ours - {"of", "view"}}
-    for name in ours - {"of", "view"}:
-        assert inspect.signature(getattr(Turns, name)) == inspect.signature(getattr(Turns, f"a{name}"))
-
-
 def test_the_async_twins_do_what_their_namesakes_do(turns):
     async def story() -> None:
         await turns.aadd(says("a", "1", cause_by="X"), thread="t")

@@ -115,7 +115,7 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     if all_agents and services.scope.agent is not None:
         raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
     for writer in (*(services.agents() if all_agents else ()), services.writer):
-        services.home.waiting.let_in(writer.scope)
+        services.home.outbox.let_in(writer.scope)
         writer.commit(Clear(at=""), services.cause("clear"))
     return document_of(services.writer.memory())
 

@@ -63,7 +63,7 @@ def _forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
 def _erase(services: ScopeServices, writer: Writer, request: Erasure, *, dry_run: bool) -> tuple[int | None, Plan]:
     if dry_run:
         return None, writer.plan_erasure(request)
-    if left := services.home.waiting.let_in(writer.scope):
+    if left := services.home.outbox.let_in(writer.scope):
         raise StoreError(
             f"{left} deliveries still wait to be recorded in the memory of {writer.scope}, and would bring back "
             "what is to be forgotten: mend what `status` shows under faults, then forget again"

@@ -74,7 +74,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     projector: DocumentProjector
     heat: UsageTracker
     faults: Faults
-    waiting: Outbox
+    outbox: Outbox
     blocks: Blocks
     index: Indexes
     searches: SearchServices

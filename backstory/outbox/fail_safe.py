@@ -47,7 +47,7 @@ class Home(Protocol):
         """Where faults are counted."""
 
     @property
-    def waiting(self) -> Outbox:
+    def outbox(self) -> Outbox:
         """Where deliveries wait."""
 
     def memory(self, user_id: str | None = None, agent_name: str | None = None) -> Memory:
@@ -70,7 +70,7 @@ class FailSafeMemory:
         self._bs = bs
         self._faults = bs.faults
         self._elapsed = elapsed
-        self._waiting = waiting or bs.waiting
+        self._waiting = waiting or bs.outbox
         self._unread: dict[Scope, _Unread] = {}
         self._mutex = threading.Lock()
 

@@ -91,7 +91,7 @@ def test_a_store_that_another_process_has_locked_keeps_an_agent_waiting_once(tmp
                 assert ask(mine, text) == f"echo: {text}"
             assert tried.count(threading.main_thread()) == 1
         assert all("Oslo" in system for system in model.systems)
-        assert bs.waiting.flush(PATIENCE)
+        assert bs.outbox.flush(PATIENCE)
         assert said(bs) == [
             line for text in ("before", *"abc") for line in (f"user: {text}", f"assistant: echo: {text}")
         ]
