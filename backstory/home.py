@@ -268,6 +268,11 @@ class Backstory:
         """
         return tuple(self._found().values())
 
+    def renew(self) -> None:
+        """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
+        self._mutex = threading.Lock()
+        self._closing = self._services.closed.is_set()
+
     # Async twins.
 
     awarm = in_thread(warm)
@@ -389,18 +394,13 @@ class Backstory:
         owner = None if first is None else Scope(first.cause.user, first.cause.agent)
         return owner if owner is not None and owner.folder == folder else None
 
-    def _renew(self) -> None:
-        """Begin anew in a forked child: the parent's thread that held the lock, or was closing, is not there."""
-        self._mutex = threading.Lock()
-        self._closing = self._services.closed.is_set()
-
 
 _homes: weakref.WeakSet[Backstory] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
     for home in list(_homes):
-        home._renew()  # noqa: SLF001 its own module
+        home.renew()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -21,7 +21,8 @@ imported from `backstory`. A method's docstring, as `help(MemoryHandle.record)` 
 result and the errors.
 
 Every method that does I/O has an async twin with the same parameters and an `a` before its name, for example
-`await memory.arecord(…)`. Only `open`, `memory`, `by`, `view` and `of` have none.
+`await memory.arecord(…)`. Only `open`, `memory`, `renew`, `by`, `view` and `of` have
+none.
 """
 
 OBJECTS = (

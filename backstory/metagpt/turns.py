@@ -434,7 +434,7 @@ class Turns:
 
 
 def _newest(name: str, value: int) -> int:
-    return checks.whole(name, value, 0, "how many of the newest turns to look at (0 for all), a whole number")
+    return checks.whole(name, value, 0, "a whole number of the newest turns (0 for all)")
 
 
 def _stands(look: TurnQuery, turn: TurnView) -> bool:

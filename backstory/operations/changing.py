@@ -181,17 +181,17 @@ def _changed(commit: Commit) -> Fact:
 def _text(content: str) -> str:
     text = clip(content.strip(), MAX_FACT)
     if not text:
-        raise UsageError("the fact has no text")
+        raise UsageError("the fact is empty: give it a text")
     return text
 
 
 def _category(category: str) -> str:
     if category not in CATEGORIES:
-        raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
+        raise UsageError(f"the category must be one of {', '.join(CATEGORIES)}, got {category!r}")
     return category
 
 
 def _confidence(confidence: float) -> float:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise UsageError(f"the confidence is {confidence}; it lies from 0 to 1")
+        raise UsageError(f"the confidence must be a number from 0 to 1, got {confidence}")
     return float(confidence)

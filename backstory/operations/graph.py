@@ -56,4 +56,4 @@ def _standing(writer: Writer, thread: str | None) -> dict[str, list[Turn]]:
 
 
 def _some(limit: int) -> int:
-    return checks.whole("limit", limit, 1, "how many things a picture shows, a whole number")
+    return checks.whole("limit", limit, 1, "a whole number")

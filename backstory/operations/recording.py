@@ -53,7 +53,7 @@ class Intake:
             UsageError: The thread has no name, or one that is too long; the home is closed.
         """
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
-            raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
+            raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
         home = self._services.home
         home.must_be_open()
         if not home.enabled:
@@ -101,7 +101,7 @@ def record(
 ) -> RecordResult:
     """Read messages and take in what is kept of them; see `MemoryHandle.record`."""
     if mode not in get_args(Mode):
-        raise UsageError(f"mode is {mode!r}; it is conversation, append or replace")
+        raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
     sent = messages_in(messages)
     kept = kept_of(sent, keep_hidden, on_unreadable)
     taken = intake.take_in(thread, kept, mode=mode, immediate=immediate)

@@ -61,7 +61,7 @@ def reextract(
     """Ask a model again over the recorded transcript; see `MemoryHandle.reextract`."""
     for name, cap in (("max_calls", max_calls), ("max_tokens", max_tokens)):
         if cap is not None and cap < 0:
-            raise UsageError(f"{name} is {cap}; it is 0 or more")
+            raise UsageError(f"{name} must be at least 0, got {cap}")
     if model is not None and replies is not None:
         raise UsageError("a model and recorded replies were given: leave one of them out")
     writer = services.reading()

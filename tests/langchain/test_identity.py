@@ -149,8 +149,8 @@ def test_wrong_arguments_are_told_in_words(bs, tmp_path):
         ({"memory": bs, "max_facts": 10}, "open already"),
         ({"memory": bs, "scope": "everyone"}, "it is user or global"),
         ({"memory": bs, "mode": "both"}, "it is middleware or tool"),
-        ({"memory": bs, "max_tokens": 0}, "max_tokens is 0"),
-        ({"memory": bs, "max_tokens": "many"}, "max_tokens is 'many'"),
+        ({"memory": bs, "max_tokens": 0}, "at least 1, got 0"),
+        ({"memory": bs, "max_tokens": "many"}, "got 'many'"),
     ]:
         with pytest.raises(UsageError, match=told):
             BackstoryMiddleware(**arguments)

@@ -132,7 +132,7 @@ def test_found_is_a_sequence(memory: MemoryHandle) -> None:
         ({"category": "hobby"}, "preference, knowledge"),
         ({"category": "goal", "within": "turns"}, "only facts have a category"),
         ({"within": "threads"}, "facts or turns"),
-        ({"since": "soon"}, "'soon', which is no time"),
+        ({"since": "soon"}, "must be a time in ISO 8601.* got 'soon'"),
         ({"until": "13"}, "ISO 8601"),
         ({"top_k": 0}, "at least 1"),
     ],
