@@ -49,7 +49,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     def __init__(
         self,
-        memory: Backstory | str | Path | None = None,
+        home: Backstory | str | Path | None = None,
         *,
         scope: MemoryScope = "user",
         user_id: str | None = None,
@@ -63,7 +63,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
     ) -> None:
         """Take a home that is open, or open one.
 
-        `memory` is a Backstory, which stays the caller's to close, or the folder of a home, which is opened with
+        `home` is a Backstory, which stays the caller's to close, or the folder of a home, which is opened with
         `model`, `config` and `settings` as by `Backstory.open`, and closed by `close` or when the process ends; without
         it the home is where configuration says. `scope="global"` gives everybody one memory. `user_id` is for runs that
         name no user; `agent_name` gives this agent a memory of its own. `mode` is "middleware", or "tool" for a model
@@ -85,31 +85,31 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         self._identity = Identity(scope, user_id, agent_name)
         self._max_tokens = max_tokens
         self._closing = None
-        if isinstance(memory, Backstory):
+        if isinstance(home, Backstory):
             if model is not None or config is not None or settings:
-                raise UsageError("the memory is open already: give model, config and settings to Backstory.open")
-            self.memory = memory
-        elif memory is None or isinstance(memory, str | Path):
+                raise UsageError("the home is open already: give model, config and settings to Backstory.open")
+            self.backstory = home
+        elif home is None or isinstance(home, str | Path):
             opening: Callable[..., Backstory] = Backstory.open
-            self.memory = opening(memory, config=config, model=model, mode=mode, **settings)
-            self._closing = Closing(self.memory)
+            self.backstory = opening(home, config=config, model=model, mode=mode, **settings)
+            self._closing = Closing(self.backstory)
             weakref.finalize(self, self._closing.unused).atexit = False
         else:
-            raise UsageError(f"memory is {type(memory).__name__}; it is a Backstory, or the folder of a home")
-        stated = self.memory.config.settings
+            raise UsageError(f"home must be a Backstory or the folder of a home, got {type(home).__name__}")
+        stated = self.backstory.config.settings
         if scope == "global" and stated.strict_user_scope:
             raise ScopeError('strict_user_scope is on, so nobody may share a memory: leave scope="global" out')
         self._by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self._by_tools
-        self._deliveries = FailSafeMemory(self.memory)
+        self._deliveries = FailSafeMemory(self.backstory)
         self._recorder = Recorder(self._deliveries)
         if self._by_tools and stated.enabled:
             self.tools = memory_tools(self._deliveries, self._opens)
-        if self._records and stated.enabled and self.memory.model is None:
+        if self._records and stated.enabled and self.backstory.model is None:
             _log.warning(
                 "what is said is recorded in %s and not learned from, for no model is configured: set OPENAI_API_KEY, "
                 "or give BackstoryMiddleware a model=, as the agent's own",
-                self.memory.home,
+                self.backstory.home,
             )
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
@@ -126,7 +126,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             try:
                 run = self._recorder.begin(who, state, Run.within(state, self.name), config)
             except Exception as error:  # noqa: BLE001 what is wrong with memory must not break an answer
-                self.memory.faults.note(who.scope, "record", error)
+                self.backstory.faults.note(who.scope, "record", error)
                 run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
         return run.put(state, self.name)
 
@@ -158,7 +158,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         try:
             return self._recorder.end(run, state).put(state, self.name)
         except Exception as error:  # noqa: BLE001 what is wrong with memory must not break an answer
-            self.memory.faults.note(run.scope, "record", error)
+            self.backstory.faults.note(run.scope, "record", error)
             return None
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
@@ -171,7 +171,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         talk = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
-            memory = self.memory.memory(run.user, run.agent)
+            memory = self.backstory.memory(run.user, run.agent)
             thread = run.thread or None
             return memory.context(talk, self._max_tokens, thread=thread, facts=not self._by_tools).text
 
@@ -191,7 +191,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         run = self._run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
-        return run.scope, lambda: self.memory.memory(run.user, run.agent).by(actor, run.thread or None)
+        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(actor, run.thread or None)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Record what waits because memory failed; True when nothing waits any more, within `timeout` seconds."""
@@ -202,7 +202,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         if self._closing is not None:
             self._closing.now()
         else:
-            self._deliveries.close(self.memory.config.settings.shutdown_flush_timeout_seconds)
+            self._deliveries.close(self.backstory.config.settings.shutdown_flush_timeout_seconds)
 
     def __enter__(self) -> Self:
         return self
