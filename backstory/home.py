@@ -129,11 +129,11 @@ class Backstory:
         """
         from backstory.config.loading import base_folder, load_settings
         from backstory.config.store_factory import open_store
-        from backstory.otel import watchers
+        from backstory.otel import observers_of
 
         loaded = load_settings(config, settings)
         stated = loaded.settings
-        observers = watchers(callbacks)
+        observers = observers_of(callbacks)
         clock = clock or SystemClock()
         if stated.patterns_dir and (background or model is not None):
             # An error in them is raised here, not by a worker later.
