@@ -327,7 +327,7 @@ def test_a_bound_shows_the_newest_and_the_transcript_keeps_all(turns):
         view.delete(says("0", "m0"))
     assert view.clear() == 9
     assert turns.count() == 0
-    with pytest.raises(UsageError, match="bound is -1"):
+    with pytest.raises(UsageError, match="bound must be .* got -1"):
         turns.view(bound=-1)
 
 
