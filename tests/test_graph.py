@@ -369,7 +369,7 @@ def test_of_a_thread_what_was_learned_from_it_and_what_became_of_that_is_drawn(s
 
 def test_a_limit_of_nothing_is_refused(memory: MemoryHandle) -> None:
     for call in (memory.graph, memory.letters):
-        with pytest.raises(UsageError, match="limit must be .* got 0"):
+        with pytest.raises(UsageError, match="got 0"):
             call(limit=0)
 
 

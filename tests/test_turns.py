@@ -104,9 +104,9 @@ def test_the_newest_come_last_and_zero_is_all(turns):
     turns.add_batch([says(letter) for letter in "abcd"])
     assert texts(turns.get(2)) == ["c", "d"]
     assert texts(turns.get(9)) == texts(turns.get(0)) == list("abcd")
-    with pytest.raises(UsageError, match="k is -1"):
+    with pytest.raises(UsageError, match="got -1"):
         turns.get(-1)
-    with pytest.raises(UsageError, match="k is -2"):
+    with pytest.raises(UsageError, match="got -2"):
         turns.find_news([], k=-2)
 
 
@@ -327,7 +327,7 @@ def test_a_bound_shows_the_newest_and_the_transcript_keeps_all(turns):
         view.delete(says("0", "m0"))
     assert view.clear() == 9
     assert turns.count() == 0
-    with pytest.raises(UsageError, match="bound must be .* got -1"):
+    with pytest.raises(UsageError, match="got -1"):
         turns.view(bound=-1)
 
 
