@@ -6,7 +6,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test torture lint quick bench clean
+.PHONY: help demo check test torture lint quick docs bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -39,6 +39,9 @@ test: lint  ## all of it
 
 torture: $(READY)  ## the fault tests, random histories and 100,000 replies at full length: minutes to hours, by the disk
 	TORTURE=1 $(BIN)/pytest -n auto tests/faults tests/extraction/test_fuzz_replies.py tests/test_nothing_lost.py tests/test_wandering.py
+
+docs: $(READY)  ## write docs/reference.md from the docstrings
+	$(BIN)/python tests/reference.py
 
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run

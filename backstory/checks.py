@@ -1,45 +1,66 @@
-"""What the Python door is given, checked: a wrong type or value is told in words, before anything trips over it."""
+"""Checks of arguments: a value of a wrong type or outside its range raises an error that says what is expected."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import InputError, UsageError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.projections.history.replay import Moment, read_moment
 
-__all__ = ["When", "actions", "commit_or_time", "flag", "messages_in", "number", "span", "text", "time", "whole"]
+if TYPE_CHECKING:
+    from backstory.ledger.messages import KeepHidden, Kept, Message
+
+__all__ = [
+    "Unreadable",
+    "When",
+    "actions",
+    "commit_or_time",
+    "flag",
+    "kept_of",
+    "messages_in",
+    "number",
+    "span",
+    "text",
+    "time",
+    "whole",
+]
+
+Unreadable = Callable[[int, InputError], None]
+"""A callback for a message that cannot be read: it gets the message's index and the error."""
 
 When = str | date
 """A time in ISO 8601, a datetime or a date; without a zone it is UTC, and a date is its midnight."""
 
 _MOST = 10**18 - 1
-"""More than anybody counts, and less than any library stumbles over."""
+"""More than any count here, and small enough for every library below."""
 
 
 def text(name: str, value: object) -> str:
-    """Return a text.
+    """Return a string.
 
     Raises:
-        UsageError: it is none; `name` is what the caller knows it by.
+        UsageError: It is none; `name` is what the caller calls it.
     """
     if not isinstance(value, str):
-        raise UsageError(f"{name} is {_shown(value)}; it is a text")
+        raise UsageError(f"{name} must be a string, got {_shown(value)}")
     return value
 
 
 def whole(name: str, value: object, least: int | None = None, what: str = "a whole number") -> int:
-    """Return a whole number from `least` on, or any; `what` says what it counts.
+    """Return a whole number, from `least` on if given; `what` says what it counts.
 
     Raises:
-        UsageError: it is none, or out of all proportion.
+        UsageError: It is none, or has more than 18 digits.
     """
     if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
-        raise UsageError(f"{name} is {_shown(value)}; it is {what}{'' if least is None else f', at least {least}'}")
+        bound = "" if least is None else f", at least {least}"
+        raise UsageError(f"{name} must be {what}{bound}, got {_shown(value)}")
     if abs(value) > _MOST:
-        raise UsageError(f"{name} is {_shown(value)}; it is {what}, at most 18 digits long")
+        raise UsageError(f"{name} must be {what}, at most 18 digits long, got {_shown(value)}")
     return value
 
 
@@ -47,11 +68,11 @@ def number(name: str, value: object, low: float, high: float) -> float:
     """Return a number from `low` to `high`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: It is none.
     """
-    # What is no number at all is never between two: NaN.
+    # NaN is never between two numbers.
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise UsageError(f"{name} is {_shown(value)}; it is a number from {low:g} to {high:g}")
+        raise UsageError(f"{name} must be a number from {low:g} to {high:g}, got {_shown(value)}")
     return value
 
 
@@ -59,10 +80,10 @@ def flag(name: str, value: object) -> bool:
     """Return a truth value.
 
     Raises:
-        UsageError: it is none.
+        UsageError: It is none.
     """
     if not isinstance(value, bool):
-        raise UsageError(f"{name} is {_shown(value)}; it is True or False")
+        raise UsageError(f"{name} must be True or False, got {_shown(value)}")
     return value
 
 
@@ -70,26 +91,26 @@ def time(name: str, value: object) -> str:
     """Return a time as the logs spell it.
 
     Raises:
-        UsageError: it is none.
+        UsageError: It is none.
     """
     if isinstance(value, str | date):
         moment = parse_moment(value if isinstance(value, str) else value.isoformat())
         if moment is not None:
             return spell_moment(moment)
     raise UsageError(
-        f"{name} is {_shown(value)}, which is no time: give one in ISO 8601, as 2026-03-12T10:30:00Z, or a datetime"
+        f"{name} must be a time in ISO 8601, such as 2026-03-12T10:30:00Z, or a datetime, got {_shown(value)}"
     )
 
 
 def span(since: When | None, until: When | None) -> tuple[str | None, str | None]:
-    """Return the bounds of a span of time, as `time` does; None bounds nothing.
+    """Return the bounds of a span of time as the logs spell them; None is no bound.
 
     Raises:
-        UsageError: one is no time, or there is nothing between them.
+        UsageError: One is no time, or the span is empty.
     """
     first, end = None if since is None else time("since", since), None if until is None else time("until", until)
     if first is not None and end is not None and first >= end:
-        raise UsageError(f"nothing is from {first} on and before {end}: let until be later than since")
+        raise UsageError(f"until must be later than since, got {first} and {end}")
     return first, end
 
 
@@ -97,7 +118,7 @@ def commit_or_time(name: str, value: object) -> Moment:
     """Return a commit's number, or a time as the logs spell it.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: It is neither.
     """
     if isinstance(value, int):
         return whole(name, value, 0, "the number of a commit (0 for the empty memory)")
@@ -105,32 +126,64 @@ def commit_or_time(name: str, value: object) -> Moment:
         return read_moment(value)
     if isinstance(value, date):
         return time(name, value)
-    raise UsageError(f"{name} is {_shown(value)}; it is a commit's number, a time in ISO 8601 or a datetime")
+    raise UsageError(f"{name} must be a commit's number, a time in ISO 8601 or a datetime, got {_shown(value)}")
 
 
 def messages_in(given: object) -> list[object]:
-    """Return the messages of a list of them; each is still to be read.
+    """Return the messages of a list. They are not read yet.
 
     Raises:
-        InputError: it is no list; one message alone is none, although it may be gone through, field by field.
+        InputError: It is no list. A single message is none, although some can be iterated, field by field.
     """
     if isinstance(given, Mapping) or hasattr(given, "content"):
-        raise InputError("messages is one object alone: give a list of messages")
+        raise InputError("messages must be a list of messages, got a single object")
     if isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
-        raise InputError(f"messages is {_shown(given)}: give a list of messages")
+        raise InputError(f"messages must be a list of messages, got {_shown(given)}")
     return list(given)
 
 
-def actions(given: object) -> list[object]:
-    """Return the actions of a list of them; a text is one action.
+def kept_of(
+    sent: Iterable[object], keep_hidden: KeepHidden | None = None, on_unreadable: Unreadable | None = None
+) -> list[Kept]:
+    """Return what is kept of messages as a host sends them.
+
+    `on_unreadable` gets the index of each message that cannot be read, and the error; without it the error is raised.
 
     Raises:
-        UsageError: it is no list.
+        InputError: A message cannot be read, and there is no `on_unreadable`.
+    """
+    from backstory.ledger.messages import keep
+
+    # One after the other: of many messages only what is kept of each is in memory at a time.
+    return keep(_read(sent, keep_hidden, on_unreadable))
+
+
+def _read(
+    sent: Iterable[object], keep_hidden: KeepHidden | None, on_unreadable: Unreadable | None
+) -> Iterator[Message]:
+    from backstory.ledger.messages import read_message
+
+    for index, message in enumerate(sent):
+        try:
+            read = read_message(message, keep_hidden)
+        except InputError as error:
+            if on_unreadable is None:
+                raise
+            on_unreadable(index, error)
+        else:
+            yield read
+
+
+def actions(given: object) -> list[object]:
+    """Return the actions of a list; a string is one action.
+
+    Raises:
+        UsageError: It is no list.
     """
     if isinstance(given, str):
         return [given]
     if isinstance(given, bytes | bytearray | Mapping) or not isinstance(given, Iterable):
-        raise UsageError(f"actions is {_shown(given)}; it is a list of names, classes or objects of actions")
+        raise UsageError(f"actions must be a list of names, classes or objects of actions, got {_shown(given)}")
     return list(given)
 
 

@@ -1,7 +1,7 @@
-"""Translator for open files that ran out while a module was loaded or a file was opened.
+"""Translator for errors of a process that has too many files open.
 
-What opens our own files translates its errors itself. But modules are loaded when they are first needed, and that opens
-files too, in any verb: so the verbs of a handle are wrapped once, where their class is made.
+Code that opens our own files translates its errors itself. But modules load when they are first needed, which opens
+files too, in any method. So the public methods of a class are wrapped once, where the class is made.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["translate_verbs"]
 
 _RAN_OUT = (errno.EMFILE, errno.ENFILE)
 _SAID = "Too many open files"
-"""How the system's linker tells of it, in an ImportError without a number."""
+"""The words of the system linker, in an ImportError without a number."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def translate_verbs(cls: type[T]) -> type[T]:
-    """Wrap the public methods that a class states itself; an async twin runs the method that is wrapped already."""
+    """Wrap the public methods that a class defines itself. An async twin runs a method that is wrapped already."""
     for name, stated in list(vars(cls).items()):
         if name.startswith("_"):
             continue

@@ -1,61 +1,48 @@
-"""A home of memories: opened once, handing out one handle per scope."""
+"""Home of memories: opened once, it hands out one handle per scope."""
 
 from __future__ import annotations
 
-import getpass
-import importlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from backstory.aio import in_thread
+from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
-from backstory.handle import MemoryHandle
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.learning.next_summary import SummaryLimits
-from backstory.ledger.learning.observing import CallsOnly, Observer
-from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.retention import Retention
-from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.updater import Updater
+from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt, read_commits
-from backstory.ledger.threads.due import Timing
-from backstory.operations.context import blocks_of
-from backstory.operations.scope_base import HomeServices
-from backstory.outbox.faults import Faults, ModelFaults
+from backstory.memory import MemoryHandle
+from backstory.operations.services import HomeServices, ScopeServices
+from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
-from backstory.projections.document.projector import DocumentProjector
-from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.scope_counts import count_scope
 from backstory.projections.index.builder import IndexProgress
-from backstory.projections.index.index import Indexes
-from backstory.projections.search.services import SearchServices
-from backstory.projections.turns import TurnFollowers, TurnLogs
 from backstory.results import ScopeSummary
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
-    from backstory.ledger.extraction.signals import Signals
 
 __all__ = ["Backstory"]
 
 _SMALL_BYTES = 1 << 16
 _RECENT = 256
-"""So many scopes stay in memory although nobody holds them: a host asks for the same ones again and again."""
+"""How many scopes stay in memory without a handle on them: a host asks for the same ones again and again."""
 
 
 @runtime_checkable
 class Closes(Protocol):
-    """What has connections to close."""
+    """An object with connections to close."""
 
     def close(self) -> None:
         """Close them."""
@@ -63,14 +50,18 @@ class Closes(Protocol):
 
 @translate_verbs
 class Backstory:
-    """Memories below one home folder; a context manager. Open one with `Backstory.open`."""
+    """The memories of one home folder. Open one with `Backstory.open`; it is a context manager.
+
+    `home` is the folder, `config` the configuration with the origin of each value, `store` the engine that keeps the
+    logs. Every method that does I/O has an async twin with an `a` before its name.
+    """
 
     def __init__(
         self,
         home: Path,
         loaded: Loaded,
         store: EventStore,
-        engine: HomeServices,
+        services: HomeServices,
         *,
         clock: Clock,
         salts: Salts,
@@ -82,7 +73,7 @@ class Backstory:
         self.home = home
         self.config = loaded
         self.store = store
-        self._services = engine
+        self._services = services
         self._clock = clock
         self._salts = salts
         self._listeners = listeners
@@ -94,10 +85,7 @@ class Backstory:
         self._mutex = threading.Lock()
         register(self)
 
-    def renew(self) -> None:
-        """Begin anew in a forked child: no thread of the parent that held the lock, or was closing, is there."""
-        self._mutex = threading.Lock()
-        self._closing = self._services.closed.is_set()
+    # Opening and closing.
 
     @classmethod
     def open(
@@ -115,155 +103,205 @@ class Backstory:
         progress: IndexProgress | None = None,
         **settings: object,
     ) -> Self:
-        """Open a home, which need not exist yet.
+        """Open a home. Its folder need not exist yet.
 
-        `config` is a YAML file or a mapping, `settings` are single keys; `model` is a model's name, an OpenAI client, a
-        LangChain chat model, a function, or None: then configuration and environment say. Without any model recording
-        and reading work, and nothing is tried. With `background` what is recorded is learned from by itself, unless
-        `enabled` is off or `mode` is `tool`. `callbacks` are told of each call of the model and each update, without
-        content: see `backstory.otel.Observer`.
+        Without a model recording and reading work, and nothing is extracted.
+
+        Args:
+            home: The folder; as configured unless given, else `~/.backstory`.
+            config: A YAML file, or a mapping of keys.
+            model: A model's name, an OpenAI client, a LangChain chat model or a function; as configured unless given.
+            background: Extract what is recorded in the background, unless `enabled` is off or `mode` is `tool`.
+            clock: The source of time.
+            salts: The source of the salts that commits carry.
+            listeners: Get each commit, after it is durable.
+            callbacks: Observe calls of the model and updates, without content.
+            actor: Who changes memory by hand; the operating system's user unless given.
+            progress: Gets the progress while an index is built.
+            **settings: Single configuration keys.
+
+        Returns:
+            The home.
 
         Raises:
-            ConfigError: an unknown key, a value outside its range, an engine that is not there or is none, a callback
-                that is no Observer.
+            ConfigError: A key is unknown, a value is outside its range, the store cannot be opened, or a callback is no
+                Observer.
         """
-        from backstory.config.embedder_factory import as_embedder
         from backstory.config.loading import base_folder, load_settings
-        from backstory.config.model_factory import as_model
         from backstory.config.store_factory import open_store
-        from backstory.otel import watchers
+        from backstory.otel import observers_of
 
         loaded = load_settings(config, settings)
         stated = loaded.settings
-        observers = watchers(callbacks)
+        observers = observers_of(callbacks)
         clock = clock or SystemClock()
-        patterns = Path(stated.patterns_dir) if stated.patterns_dir else None
-        if patterns is not None and (background or model is not None):
-            # What is wrong with them is said here and now, not by a worker some day.
-            _signals(patterns)
+        if stated.patterns_dir and (background or model is not None):
+            # An error in them is raised here, not by a worker later.
+            signals_of(stated)
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
-        asked = as_model(model, stated)
-        embedder = as_embedder(stated)
-
-        def asking(prompts: Path | None, watched_by: Sequence[Observer]) -> Updater:
-            return Updater(
-                clock=clock,
-                max_attempts=stated.max_attempts,
-                min_gap=stated.min_seconds_between_calls,
-                observers=watched_by,
-                prompts=prompts,
-                patterns=patterns,
-                prompt_max_tokens=stated.prompt_max_tokens,
-            )
-
-        templates = Path(stated.prompts_dir) if stated.prompts_dir else None
-        place = _documents(folder)
-        faults = Faults(place, clock)
-        updater = asking(templates, [*observers, ModelFaults(faults)])
-        summarizer = Summarizer(
-            updater.model_caller,
-            SummaryLimits(stated.summary_min_turns, stated.summary_min_tokens, stated.summary_max_chars),
-            prompts=templates,
-            prompt_max_tokens=stated.prompt_max_tokens,
-        )
-        timing = Timing(stated.debounce_seconds, stated.max_wait_seconds)
-        days = stated.transcript_retention_days
-        retention = None if days is None else Retention(days, clock)
-        producer = None
-        if asked is not None and background and stated.enabled and stated.mode == "middleware":
-            producer = Producer(
-                updater,
-                asked,
-                timing=timing,
-                clock=clock,
-                workers=stated.workers,
-                retention=retention,
-                summarizer=summarizer,
-                signals=_signals(patterns),
-            )
-            # A child forked while another thread loads what `record` needs would wait for that for ever.
-            importlib.import_module("backstory.ledger.messages")
-            producer.start()
-        index = Indexes(store, folder, progress=progress)
-        followers = TurnFollowers(store)
-        searches = SearchServices(
-            place,
-            embedder,
+        services = assemble(
+            stated,
+            folder,
+            store,
+            model=model,
             background=background,
-            top_k=stated.search_top_k,
-            min_similarity=stated.search_min_similarity,
-            followers=followers,
+            clock=clock,
+            observers=observers,
+            actor=actor,
+            progress=progress,
         )
-        witness = None
-        if stated.witness:
-            from backstory.witness.witness import Witness
+        owned = services.model if services.model is not model and isinstance(services.model, Closes) else None
+        return cls(folder, loaded, store, services, clock=clock, salts=salts, listeners=listeners, owned=owned)
 
-            witness = Witness(stated.witness, store, place, faults, clock)
-        projector = DocumentProjector(
-            store, place, lambda scope, moment: index(scope).memories_when(moment), index=index
-        )
-        engine = HomeServices(
-            updater=updater,
-            summarizer=summarizer,
-            asking=lambda prompts: asking(prompts or templates, [CallsOnly(observer) for observer in observers]),
-            timing=timing,
-            model=asked,
-            models=lambda given: as_model(given, stated),
-            producer=producer,
-            retention=retention,
-            document=place,
-            projector=projector,
-            heat=UsageTracker(place, clock),
-            faults=faults,
-            waiting=Outbox(faults),
-            blocks=blocks_of(stated, None if asked is None else asked.name),
-            index=index,
-            searches=searches,
-            turns=TurnLogs(store, followers),
-            witness=witness,
-            closed=threading.Event(),
-            queue_max_depth=stated.queue_max_depth,
-            enabled=stated.enabled,
-            actor=actor or _who(),
-        )
-        owned = asked if asked is not model and isinstance(asked, Closes) else None
-        return cls(folder, loaded, store, engine, clock=clock, salts=salts, listeners=listeners, owned=owned)
+    def warm(self, timeout: float | None = None) -> str:
+        """Wait until the vocabulary that counts the tokens of a block is loaded.
 
-    @property
-    def model(self) -> str | None:
-        """The name of the model that learns from what is said; None where none is configured."""
-        return None if self._services.model is None else self._services.model.name
+        Args:
+            timeout: In seconds; None waits as long as it takes.
 
-    @property
-    def faults(self) -> Faults:
-        """What failed in each memory, and how often, while an agent went on."""
-        return self._services.faults
+        Returns:
+            What counts by then, for example `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
+        """
+        self._services.must_be_open()
+        return self._services.blocks.tokens.wait(timeout).name
 
-    @property
-    def waiting(self) -> Outbox:
-        """Deliveries that memory failed to take; see `FailSafeMemory`."""
-        return self._services.waiting
+    def flush(self, timeout: float | None = None) -> bool:
+        """Run everything that is pending in the memories in use, for a host that is about to end.
+
+        Calls of the model follow each other without a gap. What is left of the time is given to the witness; whether it
+        took the heads does not change the result. `MemoryHandle.flush` covers a single memory and its memory.json.
+
+        Args:
+            timeout: In seconds; `shutdown_flush_timeout_seconds` unless given.
+
+        Returns:
+            True when nothing due is left.
+        """
+        self._services.must_be_open()
+        producer = self._services.producer
+        limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
+        end = time.monotonic() + limit
+        done = producer is None or producer.drain(limit)
+        if self._services.witness is not None:
+            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
+        return done
+
+    def close(self) -> None:
+        """Run what is pending within `shutdown_flush_timeout_seconds`, then close; the rest stays pending on disk.
+
+        Every memory.json is exact then. Closing again does nothing. Handles that are left raise UsageError.
+        """
+        with self._mutex:
+            if self._closing:
+                return
+            self._closing = True
+        services = self._services
+        timeout = self.config.settings.shutdown_flush_timeout_seconds
+        end = time.monotonic() + timeout
+        # Before the workers end, since it is to be extracted too; an outage must not take all of their time.
+        services.outbox.close(timeout / 2)
+        if services.producer is not None:
+            services.producer.close(max(0.0, end - time.monotonic()))
+        services.closed.set()
+        services.updater.stop()
+        services.searches.close()
+        services.projector.close()
+        if services.witness is not None:
+            services.witness.sender.close(max(0.0, end - time.monotonic()))
+        services.heat.close()
+        services.faults.close()
+        services.index.close()
+        self.store.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Memories.
 
     def memory(self, user_id: str | None = None, agent_name: str | None = None) -> MemoryHandle:
-        """Return the memory of a user and an agent, either of which may be absent; both absent is the global one.
+        """Return the memory of a user and an agent.
+
+        Args:
+            user_id: Any text; None for the global memory.
+            agent_name: Letters, digits and hyphens, 64 at most; None for the user's own memory.
+
+        Returns:
+            A handle on the memory, which need not exist yet.
 
         Raises:
-            ScopeError: a name that cannot be one, or no user where configuration requires one.
-            UsageError: the home was closed.
+            ScopeError: A name is invalid, or there is no user where `strict_user_scope` is on.
+            UsageError: The home is closed.
         """
         self._services.must_be_open()
         scope = Scope.of(user_id, agent_name)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
         fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
-        return MemoryHandle(self._writer(scope), self._services, fallback, lambda: self._agents_of(scope))
 
-    def _agents_of(self, scope: Scope) -> list[Writer]:
-        return [self._writer(owner) for owner in self.owners() if owner.user == scope.user and owner.agent is not None]
+        def agents() -> list[Writer]:
+            return [self._writer(one) for one in self.owners() if one.user == scope.user and one.agent is not None]
+
+        services = self._services
+        return MemoryHandle(ScopeServices(self._writer(scope), services, fallback, agents, services.actor))
+
+    def scopes(self) -> tuple[ScopeSummary, ...]:
+        """Return a summary of every scope of the home.
+
+        Returns:
+            User, agent, last commit and number of facts of each.
+        """
+        return tuple(self._summary(owner, f"{folder}/{LEDGER}".lstrip("/")) for folder, owner in self._found().items())
+
+    def owners(self) -> tuple[Scope, ...]:
+        """Return every scope of the home, also those whose logs are damaged.
+
+        Returns:
+            The scopes, in the order of their folders.
+        """
+        return tuple(self._found().values())
+
+    def renew(self) -> None:
+        """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
+        self._mutex = threading.Lock()
+        self._closing = self._services.closed.is_set()
+
+    # Async twins.
+
+    awarm = in_thread(warm)
+    aflush = in_thread(flush)
+    aclose = in_thread(close)
+    ascopes = in_thread(scopes)
+    aowners = in_thread(owners)
+
+    # Its state.
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that extracts; None where none is configured."""
+        return None if self._services.model is None else self._services.model.name
+
+    @property
+    def faults(self) -> Faults:
+        """What failed in each memory while an agent went on, with counts."""
+        return self._services.faults
+
+    @property
+    def outbox(self) -> Outbox:
+        """Deliveries that could not be recorded and are tried again; see `FailSafeMemory`."""
+        return self._services.outbox
+
+    # Writers.
 
     def _writer(self, scope: Scope) -> Writer:
-        """Return the one writer of a scope, as long as anybody holds it or it was asked for lately."""
+        """Return the one writer of a scope. It stays as long as it is in use or was asked for lately."""
         with self._mutex:
             writer = self._writers.get(scope)
             known = writer is not None
@@ -278,7 +316,7 @@ class Backstory:
             try:
                 self._services.producer.watch(writer)
             except BaseException:
-                # Whoever asks for it next has to try again, or what is pending in it would wait for good.
+                # The next caller has to try again, or what is pending in it would wait for good.
                 with self._mutex:
                     self._writers.pop(scope, None)
                     self._recent.pop(scope, None)
@@ -312,33 +350,19 @@ class Backstory:
         self._services.heat.purge(scope, self._writers.get(scope))
         self._services.faults.purge(scope)
 
-    def warm(self, timeout: float | None = None) -> str:
-        """Wait until the vocabulary that counts a block's tokens is loaded, for so many seconds at most.
-
-        Returns what counts by then, as `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
-        """
-        self._services.must_be_open()
-        return self._services.blocks.tokens.wait(timeout).name
-
-    def scopes(self) -> tuple[ScopeSummary, ...]:
-        """Return every scope of the home: whose it is, its last seq, and how many facts it has."""
-        return tuple(self._summary(owner, f"{folder}/{LEDGER}".lstrip("/")) for folder, owner in self._found().items())
+    # Finding scopes.
 
     def _summary(self, scope: Scope, stream: str) -> ScopeSummary:
-        """There may be any number of scopes, most of them small: what is read for a summary is not kept."""
+        """Summarise a scope. There may be any number of them, most of them small, so nothing that is read is kept."""
         counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
         if counts is None:
-            # It has an index to ask, or it is not the scope's log at all: a writer says whose it is.
+            # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
             memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
             counts = memory.seq, len(memory.facts)
         return ScopeSummary(scope.user, scope.agent, *counts)
 
-    def owners(self) -> tuple[Scope, ...]:
-        """Return whose memories the home holds, also those whose logs are damaged."""
-        return tuple(self._found().values())
-
     def _found(self) -> dict[str, Scope]:
-        """The scopes of the home by their folders, in order."""
+        """Return the scopes of the home by their folders, in order."""
         self._services.must_be_open()
         found: dict[str, Scope] = {}
         damaged: dict[str, CorruptLogError] = {}
@@ -359,80 +383,10 @@ class Backstory:
         return {folder: found[folder] for folder in sorted(found)}
 
     def _owner(self, stream: str, folder: str) -> Scope | None:
-        """The first commit says whose a stream is, where its folder's name is cut too short to say it.
+        """Return the scope that a stream's first commit names, where the folder's name is cut short.
 
-        A log that was copied to a place of no scope, or of another one, is not that scope's.
+        A log that was copied to the folder of another scope, or of none, has no owner.
         """
         first = next(read_commits(self.store, stream), None)
         owner = None if first is None else Scope(first.cause.user, first.cause.agent)
         return owner if owner is not None and owner.folder == folder else None
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Have all that is pending in the memories in use learned from now, for a host that is about to end.
-
-        True when nothing due is left within so many seconds, `shutdown_flush_timeout_seconds` unless given; calls of
-        the model follow each other without a gap. Of a single memory, and of its memory.json, its own `flush` tells.
-        What is left of the time is given to the witness; whether it took the heads does not change the result.
-        """
-        self._services.must_be_open()
-        producer = self._services.producer
-        limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
-        end = time.monotonic() + limit
-        done = producer is None or producer.drain(limit)
-        if self._services.witness is not None:
-            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
-        return done
-
-    def close(self) -> None:
-        """Learn from what is pending, within `shutdown_flush_timeout_seconds`; the rest stays pending on disk.
-
-        Every memory.json is exact then. Closing again does nothing; handles that are left say that the home is closed.
-        """
-        with self._mutex:
-            if self._closing:
-                return
-            self._closing = True
-        timeout = self.config.settings.shutdown_flush_timeout_seconds
-        end = time.monotonic() + timeout
-        # Before the workers end, as it is to be learned from; what hangs here must not take all of their time.
-        self._services.waiting.close(timeout / 2)
-        producer = self._services.producer
-        if producer is not None:
-            producer.close(max(0.0, end - time.monotonic()))
-        self._services.closed.set()
-        self._services.updater.stop()
-        self._services.searches.close()
-        self._services.projector.close()
-        if self._services.witness is not None:
-            self._services.witness.sender.close(max(0.0, end - time.monotonic()))
-        self._services.heat.close()
-        self._services.faults.close()
-        self._services.index.close()
-        self.store.close()
-        if self._owned is not None:
-            self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _signals(patterns: Path | None) -> Signals:
-    from backstory.ledger.extraction.signals import load_signals
-
-    return load_signals(patterns)
-
-
-def _documents(folder: Path) -> Callable[[Scope], Path]:
-    return lambda scope: folder / scope.folder / "memory.json"
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"

@@ -1,4 +1,4 @@
-"""Learning as OpenTelemetry sees it: a span for each call of a model, and counters of what became of each update.
+"""OpenTelemetry observer: a span for each call of a model, and counters for updates, candidates and turns.
 
 Spans and metrics of calls follow the conventions for generative AI. No attribute holds content.
 """
@@ -29,7 +29,7 @@ __all__ = [
     "OpenTelemetryObserver",
     "Refusal",
     "UpdateSettled",
-    "watchers",
+    "observers_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -37,15 +37,15 @@ _log = logging.getLogger(__name__)
 _OPERATION = "chat"
 _SECONDS = tuple(0.01 * 2**n for n in range(14))
 _TOKENS = tuple(4**n for n in range(14))
-"""Both as the conventions advise: up to 82 seconds, up to 67 million tokens."""
+"""Bucket bounds as the conventions advise: up to 82 seconds, up to 67 million tokens."""
 
 _Attributes = dict[str, str | int | list[str]]
 
 
 class OpenTelemetryObserver(Observer):
-    """Tells OpenTelemetry; without providers it uses those that the host has set up, once it has.
+    """Reports to OpenTelemetry, with the host's providers unless others are given.
 
-    A call's span is current while the model is asked, so what an instrumented client adds lies below it.
+    A call's span is current while the model is asked, so spans of an instrumented client are its children.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class OpenTelemetryObserver(Observer):
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise ConfigError("OpenTelemetryObserver needs opentelemetry-api: pip install 'backstory[otel]'") from error
-        from backstory import __version__
+        from backstory.version import __version__
 
         self._tracer = trace.get_tracer("backstory", __version__, tracer_provider)
         self._instrument(metrics.get_meter("backstory", __version__, meter_provider))
         self._open: dict[int, tuple[Span, Token[Context]]] = {}
-        """Spans of calls under way, by the identity of what each was started with, which lives as long as its call."""
+        """Spans of calls that are under way, by the identity of their `CallStarted`, which lives as long."""
 
     def _instrument(self, meter: Meter) -> None:
         self._duration = meter.create_histogram(
@@ -160,20 +160,20 @@ def _about(call: CallStarted) -> _Attributes:
 
 
 def _came_back(ended: CallEnded) -> _Attributes:
-    told = {
+    attributes = {
         "gen_ai.response.model": ended.model,
         "gen_ai.usage.input_tokens": ended.tokens_in,
         "gen_ai.usage.output_tokens": ended.tokens_out,
         "error.type": ended.error_type,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def watchers(callbacks: Iterable[Observer]) -> tuple[Observer, ...]:
-    """Return all who are told of a home's learning: a host's callbacks and, unless it is among them, OpenTelemetry.
+def observers_of(callbacks: Iterable[Observer]) -> tuple[Observer, ...]:
+    """Return the observers of a home: the host's callbacks and, unless it is among them, OpenTelemetry.
 
     Raises:
-        ConfigError: a callback is no Observer.
+        ConfigError: A callback is no Observer.
     """
     given = tuple(callbacks)
     for callback in given:
@@ -188,9 +188,9 @@ def watchers(callbacks: Iterable[Observer]) -> tuple[Observer, ...]:
 
 
 class HostTelemetry(Observer):
-    """Joins OpenTelemetry once the host uses it, and costs nothing before.
+    """Reports to OpenTelemetry once the host uses it, and costs nothing before.
 
-    A host that has set up a provider has imported opentelemetry: so nothing is imported here that is not there already.
+    A host that has set up a provider has imported opentelemetry, so this imports nothing that is not loaded already.
     """
 
     def __init__(self) -> None:
@@ -214,8 +214,8 @@ class HostTelemetry(Observer):
             if self._joined is None and sys.modules.get("opentelemetry.trace") is not None:
                 try:
                     self._joined = OpenTelemetryObserver()
-                except Exception as error:  # noqa: BLE001 a host's broken install must not be told of at every call
-                    _log.warning("OpenTelemetry is there but cannot be used, so it is told nothing: %s", error)
+                except Exception as error:  # noqa: BLE001 a host's broken install is logged once, not at every call
+                    _log.warning("OpenTelemetry is there but cannot be used, so nothing is reported to it: %s", error)
                     self._joined = _NOBODY
             return self._joined or _NOBODY
 

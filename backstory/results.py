@@ -1,4 +1,4 @@
-"""What the doors answer with, where no read model already has the shape."""
+"""Results of the Python API, the command line and the servers, where no read model has the shape already."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ __all__ = [
 
 
 class RecordResult(msgspec.Struct, frozen=True):
-    """What became of a delivery.
+    """How many turns of a delivery were recorded.
 
-    `turns` are new, `skipped` were known already or filtered out. `superseded` stand no longer, since the delivery
-    edits or replaces them; `MemoryHandle.restore` brings them back. `backlog`: too much is due.
+    `turns` are new, `skipped` were recorded before or filtered out. `superseded` stand no longer, since the delivery
+    edits or replaces them; `MemoryHandle.restore` brings them back. `backlog` is true when more threads are due than
+    `queue_max_depth`.
     """
 
     threads: int
@@ -49,17 +50,17 @@ class RecordResult(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The turns of a thread that stand again; they are learned from with the next update."""
+    """The turns of a thread that stand again. The next update extracts them."""
 
     thread: str
     restored: tuple[SupersededTurn, ...]
 
 
 class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Updates made, how many of them failed, and the seqs of their commits.
+    """The number of updates made, how many of them failed, and the numbers of their commits.
 
-    `summaries` are the seqs of the commits in which a long thread was summed up, `summaries_failed` counts those in
-    which that came to nothing; neither is an update.
+    `summaries` are the commits that hold a summary of a long thread, `summaries_failed` counts summaries that failed.
+    Neither is an update.
     """
 
     updates: int
@@ -70,7 +71,7 @@ class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PendingThread(msgspec.Struct, frozen=True):
-    """Turns that wait; `due_in` is in seconds, 0 when overdue, None when quiet: they go along with the next update."""
+    """Pending turns. `due_in` is in seconds, 0 when overdue; None where they wait for other turns to be due."""
 
     thread: str
     turns: int
@@ -78,7 +79,7 @@ class PendingThread(msgspec.Struct, frozen=True):
 
 
 class ParkedThread(msgspec.Struct, frozen=True):
-    """Turns whose update failed; they wait for a retry or a discard."""
+    """Turns whose update failed. They wait for `retry` or `discard`."""
 
     thread: str
     turns: int
@@ -88,11 +89,11 @@ class ParkedThread(msgspec.Struct, frozen=True):
 
 
 class FaultCount(msgspec.Struct, frozen=True):
-    """How often memory failed an agent in one way.
+    """A count of one kind of fault of memory.
 
-    `doing` is what it was about to do (record, inject, search, tool, extract, witness), `kind` the class of the error,
-    `first` and `last` are times as the logs spell them. `detail` is the last one's own words where they cannot hold
-    content.
+    `doing` is the operation that failed (record, inject, search, tool, extract, witness), `kind` the class of the
+    error, `first` and `last` are times in ISO 8601. `detail` is the message of the last one, unless it could
+    hold content.
     """
 
     doing: str
@@ -104,7 +105,7 @@ class FaultCount(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where a scope stands; sizes in bytes; `model` is None where none is configured; `faults` of the last 7 days."""
+    """The state of a scope. Sizes are in bytes; `model` is None where none is configured; `faults` are of 7 days."""
 
     seq: int
     hash: str
@@ -123,7 +124,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):
-    """One thread; `last` is the time of its last turn."""
+    """A thread, with its number of turns. `last` is the time of its last turn."""
 
     thread: str
     turns: int
@@ -132,14 +133,14 @@ class ThreadSummary(msgspec.Struct, frozen=True):
 
 
 class FactChange(msgspec.Struct, frozen=True):
-    """A change made by hand, and the fact as it is after it, or as it was removed."""
+    """The commit of a change by hand, and the fact after it, or as it was when removed."""
 
     commit: int
     fact: Fact
 
 
 class PolicyResult(msgspec.Struct, frozen=True):
-    """The policy in force; `commit` where it has just been changed; `configured`: what configuration asks for."""
+    """The policy in force, and the configured one. `commit` is the commit that changed it, if this call did."""
 
     policy: Policy
     configured: Policy
@@ -147,7 +148,7 @@ class PolicyResult(msgspec.Struct, frozen=True):
 
 
 class ScopeSummary(msgspec.Struct, frozen=True):
-    """One scope of a home."""
+    """A scope of a home, with its last commit and its number of facts."""
 
     user: str | None
     agent: str | None
@@ -156,7 +157,7 @@ class ScopeSummary(msgspec.Struct, frozen=True):
 
 
 class SignedHead(msgspec.Struct, frozen=True):
-    """The head of a ledger, and the signed note over it; see docs/log-format.md."""
+    """The head of a ledger, and the signed note about it. docs/log-format.md describes the note."""
 
     seq: int
     hash: str
@@ -164,7 +165,7 @@ class SignedHead(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """Today against what would be, and how many facts there would be."""
+    """Memory today against memory under another policy. `facts` is the number of facts there would be."""
 
     added: tuple[Fact, ...]
     removed: tuple[Fact, ...]
@@ -179,11 +180,11 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class Reextracted(msgspec.Struct, frozen=True):
-    """Memory as it is against what it would be with other answers, both as of commit `until`, and what both cost.
+    """Memory against what it would be with other answers, both as of commit `until`, and what both cost.
 
-    `facts` are those there would be; `complete` is false where a cap on spending was reached before the last commit.
-    `recorded` and `again` count the updates of the threads that were asked. `notes` says in words what could not be
-    asked again, and what was not used.
+    `facts` is the number of facts there would be. `complete` is false where a cap was reached before the last commit.
+    `recorded` and `again` count the updates of the threads that were asked. `notes` names what could not be asked again
+    and what was not used.
     """
 
     added: tuple[Fact, ...]
@@ -199,9 +200,9 @@ class Reextracted(msgspec.Struct, frozen=True):
 
 
 class ErasedContent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Content that was erased, or would be: where it stood, and what it was.
+    """The place and the kind of content that is erased, or would be.
 
-    `what`: fact, section, candidate, failure, proposal, turn. `fact` or `section` names the one it was about, if any.
+    `what` is fact, section, candidate, failure, proposal or turn. `fact` or `section` names what it is about.
     """
 
     stream: str
@@ -212,7 +213,7 @@ class ErasedContent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What an erasure took, and what shares its evidence and stays; `commit` is None where nothing was written."""
+    """The content erased, and what shares its evidence and stays. `commit` is None where nothing was written."""
 
     redacted: tuple[ErasedContent, ...]
     also: tuple[Sharing, ...]

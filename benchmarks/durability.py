@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
+from backstory.memory import MemoryHandle
 from benchmarks.rows import Row, in_turn, times
 
 __all__ = ["durability"]

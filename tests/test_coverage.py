@@ -10,13 +10,13 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import ModelRejectedError, NoModelError, NotFoundError
 from backstory.ledger.core.events import Event, Redacted, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.threads.coverage import Coverage, Parked, is_quiet, opening
 from backstory.ledger.threads.transcript import Thread, Transcript
+from backstory.memory import MemoryHandle
 
 AT = "2026-03-01T12:00:00.000000Z"
 BROKEN = "I would rather not."

@@ -18,7 +18,7 @@ from store.sealing import as_file, by_hand, erase
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.operations.maintenance import doctor
+from backstory.maintenance import doctor
 from backstory.projections.integrity.remedies import REMEDIES, Check
 
 MODEL = {"OPENAI_API_KEY": "none"}
@@ -389,7 +389,7 @@ def test_of_a_large_home_a_part_is_verified_and_it_says_so(home: Home, monkeypat
 
 
 def test_of_many_memories_a_thousand_are_looked_at_and_it_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.operations.maintenance._FOLDERS", 1)
+    monkeypatch.setattr("backstory.maintenance._FOLDERS", 1)
     with open_home(home.path) as bs:
         for name in ("bob", "eve", "zoe"):
             bs.memory(name).add_fact("sings")

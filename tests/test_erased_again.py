@@ -11,9 +11,9 @@ import orjson
 import pytest
 from fakes import FakeClock, ScriptedModel, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.erasure.digest import sealing
+from backstory.memory import MemoryHandle
 
 SECRET = {"role": "user", "content": "my PIN is 1234"}
 TALK = [

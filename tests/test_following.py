@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_home import resealed
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, seal
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, StoreError
@@ -25,6 +24,7 @@ from backstory.ledger.core.events import Fact, FactAdded, Redacted, Turn, TurnRe
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.memory import MemoryHandle
 from backstory.projections.search.corpus import Turns
 from backstory.projections.turns import (
     NewTurns,
@@ -173,7 +173,7 @@ def test_a_home_follows_each_transcript_once(bs: Backstory, memory: MemoryHandle
     say(memory, "tea")
     assert memory.search("tea", within="turns")
     assert memory.turns.count() == 1
-    search = bs._services.searches.of(memory._own)
+    search = bs._services.searches.of(memory._services.own)
     assert search._follower is memory._turn_log._follower
 
 
@@ -637,7 +637,7 @@ def test_while_words_are_taken_out_nobody_holds_them(
     bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(memory, "plain", "secret")
-    log, search = memory._turn_log, bs._services.searches.of(memory._own)
+    log, search = memory._turn_log, bs._services.searches.of(memory._services.own)
     assert memory.turns.count() == len(memory.search("secret plain", within="turns")) == 2
     held: list[object] = []
     redact = JsonlStore.redact
@@ -695,7 +695,7 @@ def test_a_board_that_was_interrupted_is_made_anew(
 def test_a_search_that_is_closed_holds_no_words(bs: Backstory, memory: MemoryHandle) -> None:
     say(memory, "I like tea")
     assert memory.search("tea", within="turns")
-    search = bs._services.searches.of(memory._own)
+    search = bs._services.searches.of(memory._services.own)
     search.close()
     assert not search._follower._held._turns
     assert memory.search("tea", within="turns")

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, StoreError, UsageError
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.writer import Writer
+from backstory.memory import MemoryHandle
+from backstory.operations import learning
 from backstory.results import Forgotten
 
 REPLY = {
@@ -398,14 +400,14 @@ def test_giving_up_a_failed_update_does_not_say_again_what_was_erased_meanwhile(
         memory = bs.memory("ada")
         memory.record("t", exchange("tea"))
         memory.extract()
-        parked = memory._parked
+        parked = learning._parked
 
-        def read_and_forgotten(thread: str | None) -> object:
-            found = parked(thread)
+        def read_and_forgotten(writer: Writer, thread: str | None) -> object:
+            found = parked(writer, thread)
             memory.forget(matching="xylophone")
             return found
 
-        monkeypatch.setattr(memory, "_parked", read_and_forgotten)
+        monkeypatch.setattr(learning, "_parked", read_and_forgotten)
         memory.discard("t")
         assert memory.verify().ok
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"xylophone" in path.read_bytes()]

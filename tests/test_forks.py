@@ -525,7 +525,7 @@ def test_a_child_forked_while_its_parent_closes_a_home_closes_it_for_itself(tmp_
     home = open_home(tmp_path, ScriptedModel(reply("User likes tea"), repeat=True), background=True)
     gate = Gate("")
     closing = threading.Thread(target=home.close)
-    home._services.waiting.close = lambda timeout: bool(gate(None))  # type: ignore[method-assign,arg-type]
+    home._services.outbox.close = lambda timeout: bool(gate(None))  # type: ignore[method-assign,arg-type]
     closing.start()
     assert gate.entered.wait(PATIENCE)
 

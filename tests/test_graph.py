@@ -16,7 +16,6 @@ from fakes import FakeClock, open_home
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -24,6 +23,7 @@ from backstory.ledger.core.events import Fact, FactAdded, NewFact, Redacted, Tur
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 from backstory.projections.graph import (
     Choice,
     Edge,
@@ -369,7 +369,7 @@ def test_of_a_thread_what_was_learned_from_it_and_what_became_of_that_is_drawn(s
 
 def test_a_limit_of_nothing_is_refused(memory: MemoryHandle) -> None:
     for call in (memory.graph, memory.letters):
-        with pytest.raises(UsageError, match="limit is 0"):
+        with pytest.raises(UsageError, match="got 0"):
             call(limit=0)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import Access, FactRemoved
@@ -21,7 +20,8 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.store.locks import FileLocks
-from backstory.operations.maintenance import doctor
+from backstory.maintenance import doctor
+from backstory.memory import MemoryHandle
 from backstory.projections.document.usage import UsageTracker
 
 DAY = 86_400.0
@@ -295,9 +295,9 @@ def test_whoever_keeps_its_lock_is_not_waited_for_long(
 ) -> None:
     heat = UsageTracker(bs._services.document, clock, patience=0.01)
     others = FileLocks(1, SystemClock())
-    heat.touch(memory._own, ["fact_2_0"])
+    heat.touch(memory._services.own, ["fact_2_0"])
     with others.held(str(file(home).with_name("access.lock"))):
-        heat.flush(memory._own)
+        heat.flush(memory._services.own)
         assert not file(home).exists()
     heat.close()
     assert stored(home) == {"fact_2_0": 1.0}
@@ -358,7 +358,7 @@ def test_an_erasure_in_the_middle_of_a_writing_is_noticed(
     bs: Backstory, memory: MemoryHandle, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.touch("fact_2_0", "fact_2_1")
-    writer = memory._own
+    writer = memory._services.own
     standing = writer.reader.standing()
     answers = iter([standing])
     current = writer.reader.standing

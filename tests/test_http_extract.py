@@ -21,10 +21,10 @@ from extraction.misbehaving import (
 )
 from fakes import PATIENCE, FakeClock, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.memory import MemoryHandle
 
 KEY = "sk-secret-0123456789"
 

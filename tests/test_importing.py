@@ -12,11 +12,11 @@ import pytest
 import yaml
 from fakes import FakeClock, open_home
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import CandidateRejected, Fact, FactAdded, NewFact, Unread
 from backstory.ledger.importing import read_document
+from backstory.memory import MemoryHandle
 
 T0 = "2026-01-01T00:00:00Z"
 
@@ -147,7 +147,7 @@ def test_every_import_is_one_commit_that_can_be_reverted(memory: MemoryHandle, r
     listed = tmp_path / "list.json"
     listed.write_text('["Runs"]')
     document = {"user": {"topOfMind": {"summary": "Tea."}}, "facts": [{"content": "Swims", "confidence": 0.9}]}
-    for number, given in enumerate(([*"xyz"], document, memory.export(), listed, str(root), ["Has a cat"])):
+    for number, given in enumerate(([*"xyz"], document, memory.document(), listed, str(root), ["Has a cat"])):
         memory.import_document(given, replace=number == 5)
         assert memory.head().seq == 3 + 2 * number
         memory.revert("HEAD")

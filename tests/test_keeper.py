@@ -173,7 +173,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = memory._services.projector._work.thread
+    thread = memory._services.home.projector._work.thread
     assert thread is not None
     del memory
     gc.collect()

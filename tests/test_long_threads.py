@@ -77,7 +77,7 @@ class Life:
         self.chance = random.Random(0)  # noqa: S311 the same in every run
         model = ScriptedModel(self._answer, repeat=True)
         self.memory = open_home(home, model, clock=self.clock, summary_min_turns=4, max_attempts=1).memory("ada")
-        self.writer = self.memory._writer
+        self.writer = self.memory._services.writer
         self.said = 0
 
     def _answer(self, prompt: Prompt) -> str:
@@ -319,7 +319,7 @@ def test_where_the_old_part_is_erased_only_the_end_is_read(tmp_path):
     memory.clear()
     clock.advance(86_400)
     memory.record("t", exchange("tea"), mode="append")
-    memory._writer.expire(clock.now() - timedelta(seconds=600))
+    memory._services.writer.expire(clock.now() - timedelta(seconds=600))
     assert len(memory.transcript("t")) == 2
     index_of(tmp_path).catch_up()
     store = Counted(tmp_path)

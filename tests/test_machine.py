@@ -319,12 +319,13 @@ class LedgerMachine(RuleBasedStateMachine):
         assert waits == (what in ("rollback", "say"))
 
     def ask(self, model: Meddler, thread: str) -> Extracted:
-        engine = self.memory._services
-        self.memory._services = msgspec.structs.replace(engine, model=model)
+        services = self.memory._services
+        home = msgspec.structs.replace(services.home, model=model)
+        self.memory._services = msgspec.structs.replace(services, home=home)
         try:
             return self.memory.extract(thread=thread)
         finally:
-            self.memory._services = engine
+            self.memory._services = services
 
     @rule(text=TEXTS, confidence=st.sampled_from([0.1, 0.9]))
     def add(self, text: str, confidence: float) -> None:
@@ -365,7 +366,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(data=st.data(), force=st.booleans())
     @precondition(lambda self: self.memory.head().seq > 1)
     def revert_and_back(self, data: st.DataObject, force: bool) -> None:
-        self.memory._writer.put_policy_in_force()
+        self.memory._services.writer.put_policy_in_force()
         before = self.live()
         seq = data.draw(st.integers(2, self.memory.head().seq))
         plan = self.memory.revert(seq, dry_run=True, force=force)

@@ -168,8 +168,8 @@ def test_a_turn_that_two_updates_cover_is_found(tmp_path: Path, monkeypatch: pyt
     with opened(tmp_path / "shared", model, background=True) as bs:
         talked(bs, talks, threads=1)
         memory, thread = bs.memory(talks[0].user), talks[0].thread
-        monkeypatch.setattr(memory._writer, "_is_covered", lambda cause: False)
-        memory._writer.commit(
+        monkeypatch.setattr(memory._services.writer, "_is_covered", lambda cause: False)
+        memory._services.writer.commit(
             FailUpdate(at="", reason="discarded", detail="", attempts=1, basis=memory.head().seq),
             Cause(kind="extraction", thread=thread, turns=TurnRange(1, 2)),
         )

@@ -14,8 +14,6 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, exchange, open_home, reply
 from stuck import LOGS, Stuck, held, returned, stuck_writers
 
-from backstory.aio import AsyncTwins
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Draft, Head, seal
 from backstory.ledger.core.errors import CorruptLogError
@@ -23,6 +21,7 @@ from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.memory import MemoryHandle
 from backstory.metagpt import Turns
 from backstory.witness.signing import new_key
 
@@ -34,7 +33,6 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "context": lambda memory: memory.context("tea", thread="t").text,
     "diff": lambda memory: memory.diff(1, "2030-01-01"),
     "document": lambda memory: (memory.document(), memory.document(2)),
-    "export": lambda memory: memory.export(),
     "fact": lambda memory: memory.fact(memory.facts()[0].id),
     "fact_id": lambda memory: memory.fact_id(memory.facts()[0].id),
     "facts": lambda memory: memory.facts(),
@@ -100,7 +98,6 @@ def twins(kind: type) -> set[str]:
 
 def test_every_public_name_of_a_handle_is_a_read_or_a_write() -> None:
     assert public(MemoryHandle) - twins(MemoryHandle) == {*READS, *WRITES}
-    assert twins(MemoryHandle) == twins(AsyncTwins)
     assert public(Turns) - twins(Turns) == {*TURN_READS, *TURN_WRITES}
 
 
@@ -135,7 +132,7 @@ def home(written: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypa
 
 def writes(memory: MemoryHandle) -> list[Callable[[], object]]:
     """Writers that come to wait for the ledger's lock and for the transcript's, with no mutex in their hands."""
-    with memory._own.state():
+    with memory._services.own.state():
         pass
     return [
         lambda: memory.add_fact("Has a dog"),
@@ -146,7 +143,7 @@ def writes(memory: MemoryHandle) -> list[Callable[[], object]]:
 def forgetting(stuck: Stuck, memory: MemoryHandle) -> None:
     """A writer that waits, with the mutex of all writers in its hands."""
     stuck.begin(lambda: memory.forget(matching="rye"))
-    mutex = memory._own._mutex
+    mutex = memory._services.own._mutex
     for _ in range(int(PATIENCE / 0.001)):
         if not mutex.acquire(blocking=False):
             return
@@ -267,7 +264,7 @@ def next_line(store: JsonlStore, text: str) -> bytes:
     head = store.head(f"{ADA.folder}/ledger")
     fact = NewFact(place="facts/0", content=text, confidence=0.9)
     with open_home(store.home) as bs:
-        writer = bs.memory("ada")._own
+        writer = bs.memory("ada")._services.own
         writer.memory(durable=False)
         cause, at, events = writer._decided(
             AddFact(at="", fact=fact), Cause(kind="manual"), "2026-03-02T12:00:00.000000Z"

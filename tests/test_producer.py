@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import (
     ConfigError,
@@ -35,6 +34,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.threads.due import Timing, answered
+from backstory.memory import MemoryHandle
 
 ACK = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "Anything else?"}]
 
@@ -1197,7 +1197,7 @@ def test_a_clear_while_a_worker_waits_for_the_model(home):
     assert memory.flush(PATIENCE) is True
     assert texts(memory) == []
     assert memory.status().pending == ()
-    assert len(memory._services.model.prompts) == 1
+    assert len(memory._services.home.model.prompts) == 1
 
 
 def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
@@ -1217,7 +1217,7 @@ def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
     gate.opened.set()
     assert memory.flush(PATIENCE) is True
     assert texts(memory) == ["Likes green tea"]
-    prompts = memory._services.model.prompts
+    prompts = memory._services.home.model.prompts
     assert len(prompts) == 3
     assert "Lives in Oslo" in prompts[1].user
     assert "Lives in Oslo" not in prompts[2].user

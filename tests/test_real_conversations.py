@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, ScriptedModel, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.extraction.recorded import read_replies
+from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
 from backstory.projections.what_if.what_if import decide_again
 from backstory.results import TurnView, WhatIf
@@ -108,7 +108,7 @@ def found(memory: MemoryHandle, content: str) -> str:
 
 def again(memory: MemoryHandle, policy: dict[str, PolicyValue]) -> bytes:
     """The memory.json that there would be."""
-    return render(decide_again(memory._commits(memory._writer), policy))
+    return render(decide_again(memory._services.commits(memory._services.writer), policy))
 
 
 def on_disk(home: Path) -> bytes:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import ConfigError, ModelUnavailableError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.observing import CallStarted, Observer, UpdateSettled
+from backstory.memory import MemoryHandle
 from backstory.projections.what_if.reextract import UpdateCounts
 
 DOWN = ModelUnavailableError("the server is down")

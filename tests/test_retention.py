@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError
 from backstory.ledger.core.events import Erased, Redacted, Section, SummaryUpdated
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.log.writer import Writer
+from backstory.memory import MemoryHandle
 
 DAY = 86_400.0
 

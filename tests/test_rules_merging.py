@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, CandidateRejected, FactRemoved, SummaryUpdated, UpdateFailed
 from backstory.ledger.core.policy import Policy, PolicyValue
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 
 @pytest.fixture

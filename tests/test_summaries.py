@@ -111,8 +111,10 @@ def test_recorded_replies_never_lead_to_summaries(tmp_path):
     talk = Talk(tmp_path, turns=40, summary_min_turns=2)
     result = talk.memory.extract([RecordedReply("t", reply("a fact"))])
     assert (result.updates, result.summaries) == (1, ())
-    summarizer = talk.memory._services.summarizer
-    assert summarizer.run(talk.memory._writer, "t", RecordedReply("t", '{"summary": "No."}'), anyway=True) == ()
+    services = talk.memory._services
+    assert (
+        services.home.summarizer.run(services.writer, "t", RecordedReply("t", '{"summary": "No."}'), anyway=True) == ()
+    )
     assert (talk.asked, talk.spans) == ([], [])
 
 
@@ -404,7 +406,7 @@ def test_a_clear_removes_summaries_and_old_turns_are_never_summed_up_again(tmp_p
 def test_an_import_leaves_summaries_alone(tmp_path):
     talk = Talk(tmp_path, turns=4, summary_min_turns=2)
     talk.extract()
-    talk.memory.import_document(talk.memory.export(), replace=True)
+    talk.memory.import_document(talk.memory.document(), replace=True)
     talk.memory.import_document({"version": "1.0", "facts": []}, replace=True)
     assert talk.spans == [(1, 1, 2), (1, 3, 4)]
 
@@ -589,7 +591,8 @@ def test_a_summary_whose_sources_are_others_by_now_is_discarded(tmp_path):
     command = Summarize(
         at="", thread="t", level=2, turns=TurnRange(1, 4), basis=talk.live.seq, text="Never.", sources=stale
     )
-    commit = talk.memory._writer.commit(command, Cause(kind="summary", thread="t", summarized=TurnRange(1, 4), level=2))
+    cause = Cause(kind="summary", thread="t", summarized=TurnRange(1, 4), level=2)
+    commit = talk.memory._services.writer.commit(command, cause)
     assert (commit.events[0].reason, commit.cause.summarized, commit.cause.level) == ("basis", None, 0)
 
 
@@ -628,7 +631,7 @@ def test_a_transcript_that_became_shorter_overtakes_a_call(tmp_path, monkeypatch
     talk.learn()
 
     def busy(prompt: object) -> str:
-        with talk.memory._writer.state() as state:
+        with talk.memory._services.writer.state() as state:
             thread = state.transcript.threads["t"]
         monkeypatch.setattr(thread, "turns", thread.turns[:2])
         raise ModelUnavailableError("busy")

@@ -157,14 +157,14 @@ def test_with_turns_whose_time_has_come_their_summaries_go(tmp_path):
     talk.say("word5")
     talk.say("word6")
     talk.extract()
-    commit = talk.memory._writer.expire(talk.clock.now() - timedelta(days=9))
+    commit = talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9))
     assert commit is not None
     assert {event.what for event in commit.events} == {"expired"}
     assert sections(commit.events) == {"thread/1/1-2/t", "thread/1/3-4/t"}
     assert talk.spans == [(1, 5, 6)]
     assert gone(talk, "word1", "word4")
     assert "redaction" not in talk.live.barriers
-    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is None
+    assert talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9)) is None
 
 
 def test_with_expired_turns_what_was_merged_from_them_goes(tmp_path):
@@ -175,7 +175,7 @@ def test_with_expired_turns_what_was_merged_from_them_goes(tmp_path):
         talk.say(f"word{n}")
     talk.extract()
     assert talk.spans == [(2, 1, 20)]
-    commit = talk.memory._writer.expire(talk.clock.now() - timedelta(days=9))
+    commit = talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9))
     assert commit is not None
     assert "redaction" not in talk.live.barriers
     assert talk.spans == [(1, n, n + 1) for n in range(3, 21, 2)]
@@ -202,7 +202,7 @@ ERASURES: list[Callable[[Talk], object]] = [
     lambda talk: talk.memory.forget(matching="word1"),
     lambda talk: talk.memory.forget(thread_id="t"),
     lambda talk: talk.memory.forget(everything=True),
-    lambda talk: talk.memory._writer.expire(talk.clock.now() + timedelta(days=1)),
+    lambda talk: talk.memory._services.writer.expire(talk.clock.now() + timedelta(days=1)),
 ]
 
 
@@ -279,7 +279,7 @@ def test_with_turns_whose_time_has_come_go_failed_summaries_that_quote_them(tmp_
     talk.extract()
     assert not gone(talk, "word1")
     talk.clock.advance(10 * 86_400)
-    commit = talk.memory._writer.expire(talk.clock.now() - timedelta(days=9))
+    commit = talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9))
     assert commit is not None
     assert {event.what for event in commit.events} == {"expired"}
     assert gone(talk, "word1", "refused: word1")
@@ -294,7 +294,7 @@ def test_with_turns_whose_time_has_come_failures_of_other_threads_stay(tmp_path)
     for _ in range(2):
         talk.say("elsewhere", thread="u")
     talk.extract()
-    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    assert talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9)) is not None
     failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
     assert [event.detail for event in failures] == ["no quota"]
 
@@ -308,7 +308,7 @@ def test_a_failure_stays_that_came_before_the_turns_whose_time_has_come_were_sai
     talk.say()
     talk.extract()
     talk.clock.advance(10 * 86_400)
-    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    assert talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9)) is not None
     assert [turn.content for turn in talk.turns] == ["word1", "word2"]
     failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
     assert [event.detail for event in failures] == ["no", "no quota"]
@@ -322,7 +322,7 @@ def test_a_failure_that_parks_waiting_turns_stays_although_an_older_turn_goes(tm
     talk.say()
     talk.extract()
     talk.clock.advance(10 * 86_400)
-    assert talk.memory._writer.expire(talk.clock.now() - timedelta(days=9)) is not None
+    assert talk.memory._services.writer.expire(talk.clock.now() - timedelta(days=9)) is not None
     assert [turn.content for turn in talk.turns] == ["word3", "word4"]
     failures = [event for commit in talk.commits for event in commit.events if isinstance(event, UpdateFailed)]
     assert [event.detail for event in failures] == ["no: word3."]
@@ -348,7 +348,7 @@ def test_a_merging_that_an_erasure_overtook_keeps_nothing(tmp_path):
     talk.learn()
 
     def meanwhile(prompt: Prompt) -> str:
-        talk.memory._writer.expire(talk.clock.now() - timedelta(seconds=18.5))
+        talk.memory._services.writer.expire(talk.clock.now() - timedelta(seconds=18.5))
         return quoting(prompt)
 
     talk.mergings = meanwhile

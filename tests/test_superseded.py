@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from one_thread import Conversation, chat, says
 
 from backstory import Backstory
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Prompt
@@ -20,7 +19,8 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_dedup import Arrival
-from backstory.operations.maintenance import doctor
+from backstory.maintenance import doctor
+from backstory.memory import MemoryHandle
 from backstory.projections.turns.superseded import superseded_turns
 
 TALK = [

@@ -373,8 +373,8 @@ def test_a_host_that_gives_the_observer_itself_is_told_once(tmp_path, backend, m
 
 
 def test_a_host_with_callbacks_of_its_own_keeps_opentelemetry(tmp_path):
-    watchers = telemetry.watchers([telemetry.Observer()])
-    assert [type(watcher) for watcher in watchers] == [telemetry.Observer, HostTelemetry]
+    observers = telemetry.observers_of([telemetry.Observer()])
+    assert [type(observer) for observer in observers] == [telemetry.Observer, HostTelemetry]
 
 
 # The page

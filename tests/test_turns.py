@@ -104,9 +104,9 @@ def test_the_newest_come_last_and_zero_is_all(turns):
     turns.add_batch([says(letter) for letter in "abcd"])
     assert texts(turns.get(2)) == ["c", "d"]
     assert texts(turns.get(9)) == texts(turns.get(0)) == list("abcd")
-    with pytest.raises(UsageError, match="k is -1"):
+    with pytest.raises(UsageError, match="got -1"):
         turns.get(-1)
-    with pytest.raises(UsageError, match="k is -2"):
+    with pytest.raises(UsageError, match="got -2"):
         turns.find_news([], k=-2)
 
 
@@ -327,7 +327,7 @@ def test_a_bound_shows_the_newest_and_the_transcript_keeps_all(turns):
         view.delete(says("0", "m0"))
     assert view.clear() == 9
     assert turns.count() == 0
-    with pytest.raises(UsageError, match="bound is -1"):
+    with pytest.raises(UsageError, match="got -1"):
         turns.view(bound=-1)
 
 
@@ -667,18 +667,6 @@ def test_a_child_of_this_process_reads_although_somebody_was_reading(memory, tur
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert texts(turns.get()) == ["a", "b"]
-
-
-def test_every_operation_has_an_async_twin():
-    ours = {
-        name
-        for name, member in inspect.getmembers(Turns, inspect.isfunction)
-        if not name.startswith("_") and not inspect.iscoroutinefunction(member)
-    }
-    twins = {name for name in dir(Turns) if inspect.iscoroutinefunction(getattr(Turns, name))}
-    assert twins == {f"a{name}" for name in ours - {"of", "view"}}
-    for name in ours - {"of", "view"}:
-        assert inspect.signature(getattr(Turns, name)) == inspect.signature(getattr(Turns, f"a{name}"))
 
 
 def test_the_async_twins_do_what_their_namesakes_do(turns):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.commands import AddFact, Clear, Command, Revert
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError, StoreError
@@ -35,6 +34,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer, read_commits
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.text.tokens import estimate_tokens
+from backstory.memory import MemoryHandle
 
 BUSY = ModelUnavailableError("busy")
 

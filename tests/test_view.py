@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, ModelRejectedError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.memory import MemoryHandle
 from backstory.projections.index.index import ScopeIndex
 
 ADA = Scope("ada")

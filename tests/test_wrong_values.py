@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from backstory.checks import commit_or_time, messages_in, span, time, whole
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 HUGE = 10**30
 ENDLESS = 10**5000
@@ -54,51 +54,55 @@ NO_TIME = (5.5, b"2026", True, [], "soon", "", "2026-13-01", math.nan)
 NO_MESSAGES = (5, 1.5, b"hello", {"role": "user", "content": "hi"}, {}, SimpleNamespace(role="user", content="hi"))
 
 HANDLE: list[Call] = [
-    *calls("search", (None, *NO_TEXT), "query is .*; it is a text"),
-    *calls("search", (*NO_COUNT, 0), "top_k is .* whole number", "top_k", "tea"),
-    *calls("search", NO_TEXT, "thread is .*; it is a text", "thread", "tea"),
-    *calls("search", (*NO_TIME, 5, HUGE), "since is .* no time: .*ISO 8601", "since", "tea"),
-    *calls("search", (*NO_TIME, 5, HUGE), "until is .* no time: .*ISO 8601", "until", "tea"),
+    *calls("search", (None, *NO_TEXT), "query must be a string, got"),
+    *calls("search", (*NO_COUNT, 0), "top_k must be a whole number", "top_k", "tea"),
+    *calls("search", NO_TEXT, "thread must be a string, got", "thread", "tea"),
+    *calls("search", (*NO_TIME, 5, HUGE), "since must be a time in ISO 8601", "since", "tea"),
+    *calls("search", (*NO_TIME, 5, HUGE), "until must be a time in ISO 8601", "until", "tea"),
     *calls(
-        "search", ("x", math.nan, True, 1.5, -2, [], ENDLESS), "min_similarity is .* -1 to 1", "min_similarity", "a"
+        "search",
+        ("x", math.nan, True, 1.5, -2, [], ENDLESS),
+        "min_similarity must be a number from -1 to 1",
+        "min_similarity",
+        "a",
     ),
     *calls("search", (5, "hobby", []), "category", "category", "tea"),
     *calls("search", (5, None, []), "facts or turns", "within", "tea"),
-    *calls("context", NO_MESSAGES, "give a list of messages"),
-    *calls("context", NO_TEXT, "thread is .*; it is a text", "thread"),
-    *calls("context", (*NO_COUNT, 0), "max_tokens is .* whole number of tokens", "max_tokens"),
-    *calls("graph", NO_TEXT, "fact is .*; it is a text", "fact"),
-    *calls("graph", NO_TEXT, "thread is .*; it is a text", "thread"),
-    *calls("graph", (*NO_COUNT, 0, None), "limit is .* whole number", "limit"),
-    *calls("graph", (*NO_TIME, HUGE, ENDLESS, -1), "(commit|since is)", "since"),
-    *calls("letters", NO_TEXT, "thread is .*; it is a text", "thread"),
-    *calls("letters", (*NO_COUNT, 0, None), "limit is .* whole number", "limit"),
-    *calls("letters", (*NO_TIME, HUGE, 1), "(commit|since is)", "since"),
+    *calls("context", NO_MESSAGES, "must be a list of messages"),
+    *calls("context", NO_TEXT, "thread must be a string, got", "thread"),
+    *calls("context", (*NO_COUNT, 0), "max_tokens must be a whole number of tokens", "max_tokens"),
+    *calls("graph", NO_TEXT, "fact must be a string, got", "fact"),
+    *calls("graph", NO_TEXT, "thread must be a string, got", "thread"),
+    *calls("graph", (*NO_COUNT, 0, None), "limit must be a whole number", "limit"),
+    *calls("graph", (*NO_TIME, HUGE, ENDLESS, -1), "(commit|since must be)", "since"),
+    *calls("letters", NO_TEXT, "thread must be a string, got", "thread"),
+    *calls("letters", (*NO_COUNT, 0, None), "limit must be a whole number", "limit"),
+    *calls("letters", (*NO_TIME, HUGE, 1), "(commit|since must be)", "since"),
 ]
 
 TURNS: list[Call] = [
-    *calls("get", (None, *NO_COUNT), "k is .* newest turns"),
-    *calls("get_by_position", (None, "1", 1.5, math.nan, True, [], HUGE), "position is .* whole number"),
-    *calls("get_by_id", (None, *NO_TEXT), "turn_id is .*; it is a text"),
-    *calls("get_by_role", (None, *NO_TEXT), "role is .*; it is a text"),
-    *calls("get_by_content", (None, *NO_TEXT), "content is .*; it is a text"),
-    *calls("try_remember", (None, *NO_TEXT), "keyword is .*; it is a text"),
-    *calls("get_by_actions", (None, 5, b"x", {}, 1.5, int), "actions is .* list of names"),
-    *calls("addressed_to", (None, *NO_TEXT), "name is .*; it is a text"),
-    *calls("find_news", (None, "hello", *NO_MESSAGES), "give a list of messages"),
-    *calls("find_news", (None, *NO_COUNT), "k is .* newest turns", "k", []),
-    *calls("add_batch", (None, "hello", *NO_MESSAGES), "give a list of messages"),
-    *calls("add_batch", NO_TEXT, "thread is .*; it is a text", "thread", exchange("tea")),
+    *calls("get", (None, *NO_COUNT), "k must be .* newest turns"),
+    *calls("get_by_position", (None, "1", 1.5, math.nan, True, [], HUGE), "position must be a whole number"),
+    *calls("get_by_id", (None, *NO_TEXT), "turn_id must be a string, got"),
+    *calls("get_by_role", (None, *NO_TEXT), "role must be a string, got"),
+    *calls("get_by_content", (None, *NO_TEXT), "content must be a string, got"),
+    *calls("try_remember", (None, *NO_TEXT), "keyword must be a string, got"),
+    *calls("get_by_actions", (None, 5, b"x", {}, 1.5, int), "actions must be a list of names"),
+    *calls("addressed_to", (None, *NO_TEXT), "name must be a string, got"),
+    *calls("find_news", (None, "hello", *NO_MESSAGES), "must be a list of messages"),
+    *calls("find_news", (None, *NO_COUNT), "k must be .* newest turns", "k", []),
+    *calls("add_batch", (None, "hello", *NO_MESSAGES), "must be a list of messages"),
+    *calls("add_batch", NO_TEXT, "thread must be a string, got", "thread", exchange("tea")),
     *calls("add", (None, 5, "hello"), "a message must be a dict"),
-    *calls("add", NO_TEXT, "thread is .*; it is a text", "thread", exchange("tea")[0]),
+    *calls("add", NO_TEXT, "thread must be a string, got", "thread", exchange("tea")[0]),
     *calls("delete", (None, 5, "hello"), "a message must be a dict"),
 ]
 
 VIEWS: list[Call] = [
-    *calls("view", NO_COUNT, "bound is .* newest turns", "bound"),
-    *calls("view", NO_TEXT, "thread is .*; it is a text", "thread"),
-    *calls("view", ("yes", 1, []), "ignore_id is .*; it is True or False", "ignore_id"),
-    *calls("of", (None, *NO_TEXT), "thread is .*; it is a text"),
+    *calls("view", NO_COUNT, "bound must be .* newest turns", "bound"),
+    *calls("view", NO_TEXT, "thread must be a string, got", "thread"),
+    *calls("view", ("yes", 1, []), "ignore_id must be True or False", "ignore_id"),
+    *calls("of", (None, *NO_TEXT), "thread must be a string, got"),
 ]
 
 
@@ -135,7 +139,7 @@ def test_every_wrong_value_of_the_turns_is_told(memory: MemoryHandle) -> None:
 
 @pytest.mark.parametrize("given", [None, "hello", *NO_MESSAGES])
 def test_what_is_no_list_of_messages_is_not_recorded(memory: MemoryHandle, given: object) -> None:
-    with pytest.raises(InputError, match="give a list of messages"):
+    with pytest.raises(InputError, match="must be a list of messages"):
         memory.record("t2", given)  # type: ignore[arg-type]
     assert [thread.thread for thread in memory.threads()] == ["t1"]
 
@@ -148,7 +152,7 @@ class Fields(BaseModel):
 
 
 def test_a_message_whose_fields_can_be_gone_through_is_no_list(memory: MemoryHandle) -> None:
-    with pytest.raises(InputError, match="one object alone: give a list of messages"):
+    with pytest.raises(InputError, match="list of messages, got a single object"):
         memory.record("t2", Fields())
     assert memory.record("t2", [Fields()]).turns == 1
 
@@ -221,7 +225,7 @@ def test_a_graph_begins_at_a_time_however_it_is_given(tmp_path: Path) -> None:
 def test_whatever_a_moment_is_it_is_spelled_as_its_text_is_or_told(moment: date) -> None:
     read = parse_moment(moment.isoformat())
     if read is None:
-        with pytest.raises(UsageError, match="no time"):
+        with pytest.raises(UsageError, match="must be a time"):
             time("since", moment)
     else:
         assert time("since", moment) == spell_moment(read)
@@ -232,7 +236,7 @@ def test_a_whole_number_is_returned_or_told(value: int) -> None:
     if 1 <= value < 10**18:
         assert whole("k", value, 1) == value
     else:
-        with pytest.raises(UsageError, match="k is "):
+        with pytest.raises(UsageError, match="k must be "):
             whole("k", value, 1)
 
 
@@ -247,7 +251,7 @@ def test_a_whole_number_is_returned_or_told(value: int) -> None:
 )
 @pytest.mark.parametrize("within", ["facts", "turns"])
 def test_a_span_with_nothing_in_it_is_wrong_use(memory: MemoryHandle, since, until, within) -> None:
-    with pytest.raises(UsageError, match="until be later than since"):
+    with pytest.raises(UsageError, match="until must be later than since"):
         memory.search("tea", since=since, until=until, within=within)
 
 

@@ -194,7 +194,7 @@ class Wanderer:
             case 3 | 4 | 5:
                 self.memory.forget(matching=self.chance.choice(["zebra", "oslo", "runs", "c"]))
             case 6:
-                self.memory._writer.expire(self.clock.now() - timedelta(days=30))
+                self.memory._services.writer.expire(self.clock.now() - timedelta(days=30))
             case _:
                 self.memory.forget(self.fact(), with_evidence=self.chance.random() < 0.3)
 

@@ -17,10 +17,10 @@ from typing import TypeAlias
 import msgspec
 
 from backstory.cli.pages.page import page
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NoModelError, StoreError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.memory import MemoryHandle
 
 __all__ = ["Step", "Summary", "play"]
 

@@ -188,7 +188,7 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
     Raises:
         ConfigError: A setting is not KEY=VALUE, the key is unknown, or the value has the wrong type.
     """
-    from backstory.operations.scope_base import known_policy
+    from backstory.operations.services import known_policy
 
     kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     changes: dict[str, PolicyValue] = {}

@@ -14,9 +14,9 @@ import typer
 from backstory.cli.pages.page import Page, page, write_json, write_message
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
     from backstory.home import Backstory
-    from backstory.operations.scope_base import Progress
+    from backstory.memory import MemoryHandle
+    from backstory.operations.services import Progress
 
 __all__ = ["Session", "indexing_progress", "progress", "progress_of_total", "session_of"]
 

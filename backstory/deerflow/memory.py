@@ -9,13 +9,14 @@ from typing import Self
 
 import msgspec
 
-from backstory.handle import MemoryHandle
+from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.log.writer import Writer
-from backstory.operations.scope_base import live_fact
+from backstory.memory import MemoryHandle
+from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
@@ -31,6 +32,7 @@ Document = dict[str, object]
 """A memory document as plain objects."""
 
 
+@translate_verbs
 class HostedMemory(MemoryHandle):
     """A memory handle with the methods that DeerFlow needs.
 
@@ -43,9 +45,10 @@ class HostedMemory(MemoryHandle):
 
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
-        """Return a hosted handle for the memory of another handle."""
-        hosted = cls(memory._own, memory._services, None, memory._agents)  # noqa: SLF001 one handle to another
-        hosted._users = memory._fallback  # noqa: SLF001 likewise
+        """Return another handle on the same memory."""
+        services = memory._services  # noqa: SLF001 one handle to another
+        hosted = cls(services.alone())
+        hosted._users = services.fallback
         return hosted
 
     def plain(self) -> Document:
@@ -74,7 +77,7 @@ class HostedMemory(MemoryHandle):
             DuplicateFactError: Another fact has the same text.
         """
         if content is None and category is None and confidence is None:
-            live_fact(self._writer.memory(), fact_id)
+            live_fact(self._services.writer.memory(), fact_id)
             return
         try:
             self.edit_fact(fact_id, content, category, confidence)
@@ -93,8 +96,8 @@ class HostedMemory(MemoryHandle):
             InputError: It is not a document.
         """
         checked = _checked(document)
-        self._writer.put_policy_in_force()
-        memory = self._writer.memory()
+        self._services.writer.put_policy_in_force()
+        memory = self._services.writer.memory()
         facts = [_by_hand_below(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
         self.import_document({**checked.rest, **_sections(memory, checked.rest), "facts": facts}, replace=True)
 
@@ -105,7 +108,7 @@ class HostedMemory(MemoryHandle):
             thread: The conversation. Its last turns rank the facts, and its summaries are included.
             facts: Whether to include facts; an agent with search tools needs only the summaries.
         """
-        own, blocks = self._writer, self._services.blocks
+        own, blocks = self._services.writer, self._services.home.blocks
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
@@ -113,19 +116,19 @@ class HostedMemory(MemoryHandle):
         context = blocks.block(
             own.scope,
             self._sharing(memory),
-            self._services.searches.of(own).likeness(memory, words) if words else {},
+            self._services.home.searches.of(own).likeness(memory, words) if words else {},
             summaries=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
         )
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
         if newly:
-            self._services.heat.touch(own, newly)
+            self._services.home.heat.touch(own, newly)
         if context.text:
             blocks.tokens.begin()
         return _without_tags(context)
 
     def _shown(self) -> Memory:
-        return self._sharing(self._writer.memory())
+        return self._sharing(self._services.writer.memory())
 
     def _sharing(self, memory: Memory) -> Memory:
         """Return a memory with the user's sections in place of its own empty ones."""
@@ -144,7 +147,7 @@ class HostedMemory(MemoryHandle):
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []
-        with self._writer.reader.state() as state:
+        with self._services.writer.reader.state() as state:
             known = state.transcript.threads.get(thread)
             for turn in () if known is None else known.walk_back():
                 said.append({"role": turn.role, "content": turn.content})

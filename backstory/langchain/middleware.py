@@ -16,7 +16,6 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from backstory import checks
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.langchain.closing import Closing
 from backstory.langchain.identity import Identity, MemoryScope
@@ -27,6 +26,7 @@ from backstory.langchain.threads import run_in_thread
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     def __init__(
         self,
-        memory: Backstory | str | Path | None = None,
+        home: Backstory | str | Path | None = None,
         *,
         scope: MemoryScope = "user",
         user_id: str | None = None,
@@ -64,7 +64,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         """Use an open home, or open one.
 
         Args:
-            memory: An open Backstory, which the caller closes, or the folder of a home, which `close` or the end of the
+            home: An open Backstory, which the caller closes, or the folder of a home, which `close` or the end of the
                 process closes. Default: the home that the configuration names.
             scope: "user" for one memory per user, "global" for one memory of all users.
             user_id: The user of runs that name none.
@@ -91,31 +91,31 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         self._identity = Identity(scope, user_id, agent_name)
         self._max_tokens = max_tokens
         self._closing = None
-        if isinstance(memory, Backstory):
+        if isinstance(home, Backstory):
             if model is not None or config is not None or settings:
-                raise UsageError("the memory is open already: give model, config and settings to Backstory.open")
-            self.memory = memory
-        elif memory is None or isinstance(memory, str | Path):
+                raise UsageError("the home is open already: give model, config and settings to Backstory.open")
+            self.backstory = home
+        elif home is None or isinstance(home, str | Path):
             opening: Callable[..., Backstory] = Backstory.open
-            self.memory = opening(memory, config=config, model=model, mode=mode, **settings)
-            self._closing = Closing(self.memory)
+            self.backstory = opening(home, config=config, model=model, mode=mode, **settings)
+            self._closing = Closing(self.backstory)
             weakref.finalize(self, self._closing.in_background).atexit = False
         else:
-            raise UsageError(f"memory must be a Backstory or the folder of a home, got {type(memory).__name__}")
-        stated = self.memory.config.settings
+            raise UsageError(f"home must be a Backstory or the folder of a home, got {type(home).__name__}")
+        stated = self.backstory.config.settings
         if scope == "global" and stated.strict_user_scope:
             raise ScopeError('strict_user_scope is on and forbids a shared memory: leave out scope="global"')
         self._by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self._by_tools
-        self._fail_safe = FailSafeMemory(self.memory)
+        self._fail_safe = FailSafeMemory(self.backstory)
         self._recorder = Recorder(self._fail_safe)
         if self._by_tools and stated.enabled:
             self.tools = memory_tools(self._fail_safe, self._opens)
-        if self._records and stated.enabled and self.memory.model is None:
+        if self._records and stated.enabled and self.backstory.model is None:
             _log.warning(
                 "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
                 "OPENAI_API_KEY, or give BackstoryMiddleware a model=, such as the agent's own",
-                self.memory.home,
+                self.backstory.home,
             )
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
@@ -132,7 +132,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             try:
                 run = self._recorder.begin(who, state, Run.within(state, self.name), config)
             except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
-                self.memory.faults.note(who.scope, "record", error)
+                self.backstory.faults.note(who.scope, "record", error)
                 run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
         return run.put(state, self.name)
 
@@ -164,7 +164,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         try:
             return self._recorder.end(run, state).put(state, self.name)
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
-            self.memory.faults.note(run.scope, "record", error)
+            self.backstory.faults.note(run.scope, "record", error)
             return None
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
@@ -177,7 +177,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         talk = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
-            memory = self.memory.memory(run.user, run.agent)
+            memory = self.backstory.memory(run.user, run.agent)
             thread = run.thread or None
             return memory.context(talk, self._max_tokens, thread=thread, facts=not self._by_tools).text
 
@@ -197,7 +197,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         run = self._run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
-        return run.scope, lambda: self.memory.memory(run.user, run.agent).by(actor, run.thread or None)
+        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(actor, run.thread or None)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
@@ -208,7 +208,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         if self._closing is not None:
             self._closing.now()
         else:
-            self._fail_safe.flush(self.memory.config.settings.shutdown_flush_timeout_seconds)
+            self._fail_safe.flush(self.backstory.config.settings.shutdown_flush_timeout_seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -13,11 +13,11 @@ import orjson
 from langchain.tools import ToolRuntime, tool
 from langchain_core.tools import BaseTool
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import Json, safe_json
 from backstory.ledger.core.scope import Scope
+from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.history.audit import Why
 from backstory.projections.search.results import Hit

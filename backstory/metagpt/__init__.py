@@ -1,9 +1,8 @@
-"""`memory.turns`: the turns of a memory as MetaGPT's agents use their Memory, over a transcript that keeps them."""
+"""MetaGPT's Memory over a transcript: `memory.turns`. May import the ledger, projections and `results`."""
 
 from __future__ import annotations
 
 from backstory.metagpt.access import TurnAccess
-from backstory.metagpt.changes import DEFAULT_THREAD
-from backstory.metagpt.twins import Turns
+from backstory.metagpt.turns import DEFAULT_THREAD, Turns
 
 __all__ = ["DEFAULT_THREAD", "TurnAccess", "Turns"]

@@ -1,4 +1,4 @@
-"""What a memory's turns are reached through, and how a message or an action that is asked for is spelled there."""
+"""Access to the turns of a memory, and the spelling of messages and actions there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Asked", "TurnAccess", "action_name", "asked_about", "thread_of"]
 
 
 class TurnAccess(msgspec.Struct, frozen=True):
-    """The read model, and the two things that can be done to a transcript: to record turns and to take them back."""
+    """The read model of turns, and the two changes a transcript allows: recording and withdrawing."""
 
     log: TurnLog
     record: Callable[[str, Sequence[object]], RecordResult]
-    """Takes messages that are new, of one thread."""
+    """Records messages of one thread that are all new."""
     withdraw: Callable[[str, Collection[int]], tuple[int, ...]]
-    """Takes back turns of a thread by their ordinals; tells which of them stood."""
+    """Withdraws turns of a thread by their ordinals; returns those that stood."""
     must_be_open: Callable[[], None]
 
 
@@ -35,7 +35,7 @@ def asked_about(message: object) -> Asked:
     """Read a message as it would be kept.
 
     Raises:
-        InputError: it is no message.
+        InputError: It is no message.
     """
     from backstory.ledger.messages import keep, read_message
 
@@ -51,7 +51,7 @@ def thread_of(message: object) -> str | None:
     if isinstance(message, TurnView):
         return message.thread or None
     named = message.get("thread_id") if isinstance(message, Mapping) else getattr(message, "thread_id", None)
-    # What else it may be is for whoever records it to refuse or to spell.
+    # Recording refuses or spells whatever else it is.
     return None if named is None or named == "" else str(named)
 
 

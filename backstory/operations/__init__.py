@@ -1,1 +1,1 @@
-"""Operations: what the methods of a memory do. May import the ledger, projections, `config`, `outbox` and `witness`."""
+"""Operations on a memory, as functions. May import the ledger, projections, `outbox` and `witness`."""

@@ -1,6 +1,6 @@
-"""One memory by itself, apart from the user's that an agent reads until it has its own: for hosts with documents.
+"""Document access: one memory by itself, for hosts that hand whole documents back or kept memory elsewhere before.
 
-Such a host hands whole documents back, and may have kept memory in a way of its own before.
+It never shows the user's memory, which an agent otherwise reads until it has one of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import Candidate, NewFact
-from backstory.operations.scope_base import ScopeBase
+from backstory.operations.services import ScopeServices
 from backstory.projections.document.document import Document, document_of
 
 __all__ = ["DocumentAccess"]
@@ -22,12 +23,16 @@ _BY_ITSELF = ("genesis", "policy")
 """Kinds of commit that no use of a memory leads to."""
 
 
-class DocumentAccess(ScopeBase):
-    """What a host's own bookkeeping needs of a memory; get it from a handle."""
+@translate_verbs
+class DocumentAccess:
+    """What a host's own bookkeeping needs of a memory; get it from `MemoryHandle.own`."""
+
+    def __init__(self, services: ScopeServices) -> None:
+        self._services = services
 
     def document(self) -> Document:
         """Return the document of this memory alone."""
-        return document_of(self._writer.memory())
+        return document_of(self._services.writer.memory())
 
     def save(self, candidates: Sequence[Candidate]) -> Document:
         """Take in what a host changed in a document, in one commit, and return the document as it is then.
@@ -36,7 +41,7 @@ class DocumentAccess(ScopeBase):
         """
         if candidates:
             command = SaveDocument(at="", candidates=tuple(candidates))
-            self._writer.commit(command, self._cause("import", action="save"))
+            self._services.writer.commit(command, self._services.cause("import", action="save"))
         return self.document()
 
     def take_over(self, candidates: Sequence[Candidate], origin: str, *, late: bool = False) -> Commit | None:
@@ -46,25 +51,25 @@ class DocumentAccess(ScopeBase):
         cleared or erased meanwhile stays so. A fact that is less sure than our threshold was sure enough for the other
         program: it comes as if a person had entered it.
         """
-        cause = self._cause("import", action="home", origin=origin)
+        cause = self._services.cause("import", action="home", origin=origin)
         while True:
-            self._writer.put_policy_in_force()
-            memory = self._writer.memory()
+            self._services.writer.put_policy_in_force()
+            memory = self._services.writer.memory()
             if self.taken_over(late=late):
                 return None
             try:
                 sure = tuple([_insisted(one, memory.policy.fact_confidence_threshold) for one in candidates])
-                return self._writer.commit(ImportDocument(at="", candidates=sure, basis=memory.seq), cause)
+                return self._services.writer.commit(ImportDocument(at="", candidates=sure, basis=memory.seq), cause)
             except ConflictError:
-                # Somebody wrote in between: the next look tells whether it was this.
+                # Another process wrote in between, perhaps this very import: look again.
                 continue
 
     def taken_over(self, *, late: bool = False) -> bool:
         """Whether `take_over` would find that there is nothing for it to do."""
-        if self._writer.memory().seq == 0:
+        if self._services.writer.memory().seq == 0:
             return False
         speaks = _settles_it_late if late else _settles_it
-        return any(speaks(commit.cause) for commit in self._commits(self._writer))
+        return any(speaks(commit.cause) for commit in self._services.commits(self._services.writer))
 
 
 def _insisted(candidate: Candidate, threshold: float) -> Candidate:

@@ -1,27 +1,32 @@
-"""Taking in what is kept of a conversation: it is durable then, and somebody knows that there is more to learn from."""
+"""Recording: what is kept of a conversation becomes durable, and the producer learns that there is more to extract."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, get_args
 
-from backstory.ledger.core.errors import InputError, LockTimeoutError, UsageError
+import msgspec
+
+from backstory.checks import Unreadable, kept_of, messages_in
+from backstory.descriptors import translate_verbs
+from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
 from backstory.ledger.threads.turn_dedup import Mode
-from backstory.operations.scope_base import ScopeBase
+from backstory.operations.services import ScopeServices
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.ledger.messages import KeepHidden, Kept, Message
+    from backstory.ledger.messages import KeepHidden, Kept
 
-__all__ = ["Intake", "Unreadable", "kept_of"]
-
-Unreadable = Callable[[int, InputError], None]
-"""Told of a message nobody can read: its index, and what is wrong with it."""
+__all__ = ["Intake", "record"]
 
 
-class Intake(ScopeBase):
-    """The part of a handle that takes in what was read before; get it from `MemoryHandle.intake`."""
+@translate_verbs
+class Intake:
+    """Takes in messages that were read before, for callers that had to wait; get it from `MemoryHandle.intake`."""
+
+    def __init__(self, services: ScopeServices) -> None:
+        self._services = services
 
     def take_in(
         self,
@@ -34,73 +39,70 @@ class Intake(ScopeBase):
     ) -> RecordResult:
         """Record what is new of it, as `MemoryHandle.record` does once it has read a delivery.
 
-        `sent_before` says that it may have been recorded already: whatever the end of the thread shares is known.
+        Args:
+            thread: The conversation's id.
+            kept: The messages as `backstory.ledger.messages.keep` returns them.
+            mode: As for `MemoryHandle.record`.
+            immediate: As for `MemoryHandle.record`.
+            sent_before: The messages may have been recorded already: what they share with the thread's end is known.
+
+        Returns:
+            What became of the delivery.
 
         Raises:
-            UsageError: the thread has no name, or too long a one; the home was closed.
+            UsageError: The thread has no name, or one that is too long; the home is closed.
         """
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
-            raise UsageError(f"a thread is named by a text of 1 to {MAX_NAME} characters: give the conversation's id")
-        self._services.must_be_open()
-        if not self._services.enabled:
+            raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
+        home = self._services.home
+        home.must_be_open()
+        if not home.enabled:
             return RecordResult(1, 0, len(kept))
         backlog = False
         try:
-            recorded = self._writer.record(safe_text(thread), kept, mode=mode, sent_before=sent_before)
+            recorded = self._services.writer.record(safe_text(thread), kept, mode=mode, sent_before=sent_before)
         except LockTimeoutError:
-            # To look what is to be learned from would wait for the same lock once more.
+            # To look for what is pending would wait for the same lock once more.
             raise
         except BaseException:
-            # A delivery that failed half-way has left turns behind that are to be learned from.
+            # A delivery that failed half-way leaves turns behind that are pending.
             self._notice(thread, immediate=immediate)
             raise
         self._notice(thread, immediate=immediate)
-        if self._services.producer is not None:
-            limit = self._services.queue_max_depth
-            backlog = 0 < limit < self._services.producer.depth()
+        if home.producer is not None:
+            backlog = 0 < home.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
 
     def _notice(self, thread: str, *, immediate: bool) -> None:
-        if self._services.producer is not None:
-            self._services.producer.notice(self._writer, safe_text(thread), immediate=immediate)
+        if self._services.home.producer is not None:
+            self._services.home.producer.notice(self._services.writer, safe_text(thread), immediate=immediate)
 
     def wait_until_free(self) -> None:
-        """Wait until nobody else keeps the transcript locked; whoever reads memory meanwhile does not wait along.
+        """Wait until no other process locks the transcript. Readers of memory do not wait along.
 
         Raises:
-            StoreError, LockTimeoutError: as the store.
+            StoreError: The store cannot be used.
+            LockTimeoutError: Another process keeps the lock for too long.
         """
-        with self._writer.store.locked(self._writer.transcript_stream):
+        writer = self._services.writer
+        with writer.store.locked(writer.transcript_stream):
             return
 
 
-def kept_of(
-    sent: Iterable[object], keep_hidden: KeepHidden | None = None, on_unreadable: Unreadable | None = None
-) -> list[Kept]:
-    """Return what is kept of messages as a host sends them.
-
-    `on_unreadable` gets the index of each message that cannot be read, and the error; without it the error is raised.
-
-    Raises:
-        InputError: a message cannot be read, and there is nobody to tell.
-    """
-    from backstory.ledger.messages import keep
-
-    # One after the other: of many messages only what is kept of each is there at a time.
-    return keep(_read(sent, keep_hidden, on_unreadable))
-
-
-def _read(
-    sent: Iterable[object], keep_hidden: KeepHidden | None, on_unreadable: Unreadable | None
-) -> Iterator[Message]:
-    from backstory.ledger.messages import read_message
-
-    for index, message in enumerate(sent):
-        try:
-            read = read_message(message, keep_hidden)
-        except InputError as error:
-            if on_unreadable is None:
-                raise
-            on_unreadable(index, error)
-        else:
-            yield read
+def record(
+    intake: Intake,
+    thread: str,
+    messages: Iterable[object],
+    *,
+    mode: Mode,
+    immediate: bool,
+    keep_hidden: KeepHidden | None,
+    on_unreadable: Unreadable | None,
+) -> RecordResult:
+    """Read messages and take in what is kept of them; see `MemoryHandle.record`."""
+    if mode not in get_args(Mode):
+        raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
+    sent = messages_in(messages)
+    kept = kept_of(sent, keep_hidden, on_unreadable)
+    taken = intake.take_in(thread, kept, mode=mode, immediate=immediate)
+    return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))

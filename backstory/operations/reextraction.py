@@ -1,4 +1,4 @@
-"""Asking a model again over what was said: what would memory be with another model, or another prompt?"""
+"""Reextraction: what memory would be if another model, or other prompts, had answered."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
+from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.writer import Writer, read_commits
-from backstory.operations.scope_base import Progress, ScopeBase
+from backstory.ledger.log.writer import read_commits
+from backstory.operations.services import Progress, ScopeServices, must_know, some_model
 from backstory.projections.history.history import diff
 from backstory.projections.what_if.call_budget import BudgetedModel
 from backstory.projections.what_if.reextract import RecordedLedger, RecordedTurns, Rerun, ask_again
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.extraction.recorded import RecordedReply
 
-__all__ = ["Reextraction"]
+__all__ = ["reextract"]
 
 _MOST_NAMED = 10
 
@@ -47,88 +47,61 @@ class _Replies:
         return sum(len(left) for name, left in self._of.items() if thread in (None, name))
 
 
-class Reextraction(ScopeBase):
-    """The part of a handle that asks again, and writes nothing."""
-
-    def reextract(
-        self,
-        model: ModelLike | None = None,
-        prompts: str | Path | None = None,
-        *,
-        thread: str | None = None,
-        replies: Sequence[RecordedReply] | None = None,
-        max_calls: int | None = None,
-        max_tokens: int | None = None,
-        progress: Progress | None = None,
-    ) -> Reextracted:
-        """Ask a model again over the recorded words, and compare: today against what memory would be.
-
-        Each recorded update, of one thread with `thread`, is asked again on the memory that the new answers have led to
-        so far, also where it failed; everything else is decided again, as for `what_if`. What is pending is not asked
-        about. What was erased cannot be: there the recorded answer stands, and `notes` says where. Nothing is written.
-
-        `model` is what `Backstory.open` takes, else the home's own; `prompts` a folder of templates in the place of
-        those configured. With `replies`, recorded answers take the model's place: a thread's next update gets its next
-        reply, and where there is none left the recorded answer stands. After `max_calls` calls, failed ones included,
-        or before a call that would exceed `max_tokens` tokens, it stops: both memories are compared as of the commit
-        before the one to be asked about next.
-
-        Raises:
-            NoModelError: there is no model and no replies.
-            NotFoundError: there is no such thread.
-            UsageError: a cap below nothing, or a model and replies together.
-            ConfigError: the folder of templates is not there, or one of them cannot be read.
-        """
-        for name, cap in (("max_calls", max_calls), ("max_tokens", max_tokens)):
-            if cap is not None and cap < 0:
-                raise UsageError(f"{name} is {cap}; it is 0 or more")
-        if model is not None and replies is not None:
-            raise UsageError("a model and recorded replies were given: leave one of them out")
-        writer = self._reading()
-        _must_know(writer, thread)
-        updater = self._asking(prompts)
-        logs = self._logs(writer)
-        turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
-        ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
-        if replies is not None:
-            answers = _Replies(replies)
-            found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
-            return _result(found, unused=answers.unused(thread))
-        with self._asked(model) as chosen:
-            meter = BudgetedModel(chosen, max_calls=max_calls, max_tokens=max_tokens)
-            found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)
-        cost = {"calls": meter.calls, "tokens_in": meter.tokens_in, "tokens_out": meter.tokens_out}
-        now = msgspec.structs.replace(found.now, **cost)
-        # An update that was given up half-way, for want of money, has left no failure behind.
-        last_error = found.last_error or ("" if found.complete or now.updates else meter.last_error)
-        return _result(msgspec.structs.replace(found, now=now, last_error=last_error))
-
-    def _asking(self, prompts: str | Path | None) -> Updater:
-        if prompts is not None and not Path(prompts).is_dir():
-            raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
-        return self._services.asking(None if prompts is None else Path(prompts))
-
-    @contextmanager
-    def _asked(self, given: ModelLike | None) -> Iterator[Model]:
-        """Choose the model to ask; what was opened for it is closed again."""
-        chosen = self._services.model if given is None else self._services.models(given)
-        if chosen is None:
-            raise NoModelError(
-                "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "
-                "like, model_name; or give recorded replies"
-            )
-        try:
-            yield chosen
-        finally:
-            close = getattr(chosen, "close", None)
-            if isinstance(given, str) and callable(close):
-                close()
+def reextract(
+    services: ScopeServices,
+    model: ModelLike | None,
+    prompts: str | Path | None,
+    *,
+    thread: str | None,
+    replies: Sequence[RecordedReply] | None,
+    max_calls: int | None,
+    max_tokens: int | None,
+    progress: Progress | None,
+) -> Reextracted:
+    """Ask a model again over the recorded transcript; see `MemoryHandle.reextract`."""
+    for name, cap in (("max_calls", max_calls), ("max_tokens", max_tokens)):
+        if cap is not None and cap < 0:
+            raise UsageError(f"{name} must be at least 0, got {cap}")
+    if model is not None and replies is not None:
+        raise UsageError("a model and recorded replies were given: leave one of them out")
+    writer = services.reading()
+    if thread is not None:
+        must_know(writer, thread)
+    updater = _asking(services, prompts)
+    logs = services.logs(writer)
+    turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
+    ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
+    if replies is not None:
+        answers = _Replies(replies)
+        found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
+        return _result(found, unused=answers.unused(thread))
+    with _asked(services, model) as chosen:
+        meter = BudgetedModel(chosen, max_calls=max_calls, max_tokens=max_tokens)
+        found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)
+    cost = {"calls": meter.calls, "tokens_in": meter.tokens_in, "tokens_out": meter.tokens_out}
+    now = msgspec.structs.replace(found.now, **cost)
+    # An update that the budget cut short has left no failure behind.
+    last_error = found.last_error or ("" if found.complete or now.updates else meter.last_error)
+    return _result(msgspec.structs.replace(found, now=now, last_error=last_error))
 
 
-def _must_know(writer: Writer, thread: str | None) -> None:
-    with writer.reader.state() as state:
-        if thread is not None and thread not in state.transcript.threads:
-            raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
+def _asking(services: ScopeServices, prompts: str | Path | None) -> Updater:
+    if prompts is not None and not Path(prompts).is_dir():
+        raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
+    return services.home.asking(None if prompts is None else Path(prompts))
+
+
+@contextmanager
+def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
+    """Choose the model to ask; what was opened for it is closed again."""
+    home = services.home
+    chosen = some_model(home.model if given is None else home.models(given))
+    try:
+        yield chosen
+    finally:
+        close = getattr(chosen, "close", None)
+        if isinstance(given, str) and callable(close):
+            close()
 
 
 def _result(found: Rerun, *, unused: int = 0) -> Reextracted:

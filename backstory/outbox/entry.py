@@ -4,22 +4,52 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from backstory.checks import Unreadable, kept_of
 from backstory.ledger.core.scope import Scope
-from backstory.operations.recording import kept_of
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
     from backstory.ledger.messages import KeepHidden, Kept
 
-__all__ = ["OutboxEntry"]
+__all__ = ["Intake", "OutboxEntry", "Records"]
 
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""
+
+
+class Intake(Protocol):
+    """Takes in messages that were read before; see `MemoryHandle.intake`."""
+
+    def take_in(
+        self, thread: str, kept: Sequence[Kept], *, immediate: bool = False, sent_before: bool = False
+    ) -> RecordResult:
+        """Record what is new of them."""
+
+    def wait_until_free(self) -> None:
+        """Wait until no other process locks the transcript."""
+
+
+class Records(Protocol):
+    """A memory handle, as far as the outbox needs one."""
+
+    @property
+    def intake(self) -> Intake:
+        """Where an entry that was read is taken in."""
+
+    def record(
+        self,
+        thread: str,
+        messages: Sequence[object],
+        *,
+        immediate: bool = False,
+        keep_hidden: KeepHidden | None = None,
+        on_unreadable: Unreadable | None = None,
+    ) -> RecordResult:
+        """Record what is new of a conversation."""
 
 
 class OutboxEntry:
@@ -44,7 +74,7 @@ class OutboxEntry:
     def __init__(
         self,
         scope: Scope,
-        memory: Callable[[], MemoryHandle],
+        memory: Callable[[], Records],
         thread: str,
         messages: Sequence[object],
         *,

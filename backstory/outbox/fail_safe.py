@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -12,14 +12,12 @@ from backstory.checks import messages_in
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.entry import OutboxEntry
-from backstory.outbox.faults import scope_of
+from backstory.outbox.entry import OutboxEntry, Records
+from backstory.outbox.faults import Faults, HasScope, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
-    from backstory.home import Backstory
     from backstory.ledger.messages import KeepHidden
 
 __all__ = ["FailSafeMemory"]
@@ -35,6 +33,25 @@ class _Unread(msgspec.Struct, frozen=True):
 
     until: float
     kind: str
+
+
+class Memory(Records, HasScope, Protocol):
+    """A memory handle, as far as it is recorded in and counted."""
+
+
+class Home(Protocol):
+    """A home, as far as its memories are recorded in; see `Backstory`."""
+
+    @property
+    def faults(self) -> Faults:
+        """Where faults are counted."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where deliveries wait."""
+
+    def memory(self, user_id: str | None = None, agent_name: str | None = None) -> Memory:
+        """Open a memory."""
 
 
 class FailSafeMemory:
@@ -53,12 +70,12 @@ class FailSafeMemory:
     """
 
     def __init__(
-        self, bs: Backstory, *, outbox: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
+        self, bs: Home, *, outbox: Outbox | None = None, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
         self._bs = bs
         self._faults = bs.faults
         self._elapsed = elapsed
-        self._outbox = outbox or bs.waiting
+        self._outbox = outbox or bs.outbox
         self._unread: dict[Scope, _Unread] = {}
         self._mutex = ForkLock()
 
@@ -69,7 +86,7 @@ class FailSafeMemory:
 
     def record(
         self,
-        memory: MemoryHandle | Scope,
+        memory: Memory | Scope,
         thread: str,
         messages: Sequence[object],
         *,
@@ -111,11 +128,11 @@ class FailSafeMemory:
         )
         return self._outbox.hand_over(entry)
 
-    def _opening(self, memory: MemoryHandle | Scope) -> Callable[[], MemoryHandle]:
+    def _opening(self, memory: Memory | Scope) -> Callable[[], Memory]:
         bs = self._bs
         return (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory
 
-    def guarded(self, memory: MemoryHandle | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
+    def guarded(self, memory: HasScope | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Return the result of a call that reads memory.
 
         A memory that was slow to fail is not read for the next 30 seconds.

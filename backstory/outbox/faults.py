@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -29,10 +29,7 @@ from backstory.ledger.log.store.files import lock_beside, put_in_place, read_jso
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
-if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
-
-__all__ = ["Faults", "ModelFaults", "scope_of"]
+__all__ = ["Faults", "HasScope", "ModelFaults", "scope_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +46,14 @@ _VERSION = 1
 
 _Key = tuple[str, str]
 _Counts = dict[_Key, FaultCount]
+
+
+class HasScope(Protocol):
+    """A memory, as far as faults are concerned."""
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -102,7 +107,7 @@ class Faults:
         self._states: OrderedDict[Scope, _State] = OrderedDict()
         register(self)
 
-    def note(self, memory: MemoryHandle | Scope, doing: str, error: BaseException) -> None:
+    def note(self, memory: HasScope | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the last success.
 
         Args:
@@ -120,7 +125,7 @@ class Faults:
             # Only the traceback explains an unexpected error.
             self._tell(scope, doing, kind, said, None if ours else error)
 
-    def count(self, memory: MemoryHandle | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
+    def count(self, memory: HasScope | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
         """Count a fault without an error object.
 
         Args:
@@ -144,7 +149,7 @@ class Faults:
             self._tell(scope, *key, detail)
         return first
 
-    def recovered(self, memory: MemoryHandle | Scope, doing: str, *, still: Collection[str] = ()) -> None:
+    def recovered(self, memory: HasScope | Scope, doing: str, *, still: Collection[str] = ()) -> None:
         """Note a success, so that the next fault is logged again, except for the kinds in `still`."""
         # Without a fault, the usual case, this takes no lock.
         state = self._states.get(scope_of(memory))
@@ -152,14 +157,14 @@ class Faults:
             with self._mutex:
                 state.told = {(done, kind) for done, kind in state.told if done != doing or kind in still}
 
-    def of(self, memory: MemoryHandle | Scope) -> tuple[FaultCount, ...]:
+    def of(self, memory: HasScope | Scope) -> tuple[FaultCount, ...]:
         """Return the faults of a scope, from all processes, newest first."""
         scope = scope_of(memory)
         with self._mutex:
             state = self._states.get(scope)
             return self._newest(self._stored(scope), () if state is None else state.fresh.values())
 
-    def flush(self, memory: MemoryHandle | Scope) -> None:
+    def flush(self, memory: HasScope | Scope) -> None:
         """Write the pending counts of a scope."""
         scope = scope_of(memory)
         with self._mutex:
@@ -175,7 +180,7 @@ class Faults:
         self._locks.close()
         self._purging.close()
 
-    def purge(self, memory: MemoryHandle | Scope) -> None:
+    def purge(self, memory: HasScope | Scope) -> None:
         """Delete the counts of a scope, and its faults.json.
 
         Raises:
@@ -293,7 +298,7 @@ class ModelFaults(Observer):
             self._told.add(kind)
 
 
-def scope_of(memory: MemoryHandle | Scope) -> Scope:
+def scope_of(memory: HasScope | Scope) -> Scope:
     """Return the scope of a memory."""
     return memory if isinstance(memory, Scope) else memory.scope
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from backstory.cli.app import app
 from backstory.cli.demo import _environment
 from backstory.config.loading import load_settings
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
+from backstory.memory import MemoryHandle
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +171,7 @@ def test_verbs_inside_a_verb_do_not_say_everything_twice(monkeypatch: pytest.Mon
 
 
 def test_a_story_that_ends_badly_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.handle.MemoryHandle.facts", lambda _: ())
+    monkeypatch.setattr("backstory.memory.MemoryHandle.facts", lambda _: ())
     summary = json.loads(demo("--json", "demo", code=1).stdout)
     assert not summary["ok"]
 

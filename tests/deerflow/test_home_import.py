@@ -209,7 +209,7 @@ def test_rules_that_were_set_before_the_first_use_are_no_use(bs, deer):
 
 def test_a_crash_after_the_first_line_of_the_ledger_does_not_lose_it(bs, deer):
     own = bs.memory("ada").own
-    own._writer.put_policy_in_force()
+    own._services.writer.put_policy_in_force()
     assert bs.memory("ada").head().seq == 1
     assert import_once(bs, deer, "ada", None) is True
 
@@ -249,15 +249,15 @@ def test_who_comes_second_between_reading_and_writing_writes_nothing(bs, deer):
     with open_home(deer / "backstory") as other:
         own = bs.memory("ada").own
         candidates = (*_first_candidates(deer),)
-        commit = own._writer.commit
+        commit = own._services.writer.commit
         came = []
 
         def late(command, cause):
             came.append(import_once(other, deer, "ada", None))
-            own._writer.commit = commit
+            own._services.writer.commit = commit
             return commit(command, cause)
 
-        own._writer.commit = late
+        own._services.writer.commit = late
         assert own.take_over(candidates, "theirs") is None
     assert came == [True]
     assert [entry.cause.origin for entry in bs.memory("ada").log()] == [str(deer), None]

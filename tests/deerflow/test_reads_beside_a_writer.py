@@ -51,7 +51,7 @@ def test_no_read_of_the_manager_waits_for_a_writer(
     bs = manager._hosting.home
     memory = bs.memory("ada")
     expected = READS[name](manager)
-    with memory._own.state():
+    with memory._services.own.state():
         pass
     writes = [
         lambda: memory.add_fact("Has a dog"),

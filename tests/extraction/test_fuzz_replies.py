@@ -65,19 +65,19 @@ def test_all_ugly_replies_to_one_memory_on_disk_leave_it_whole(tmp_path: Path) -
         memory.add_fact("Ada is a person's own words", confidence=0.2)
         for ugly in UGLY:
             memory.record(ugly.name, exchange("tea"))
-            before = memory.export()
+            before = memory.document()
             done = memory.extract([RecordedReply(ugly.name, ugly.text)])
             assert (done.updates, done.failed) == (1, int(ugly.places is None)), ugly.name
             if ugly.places is None:
-                assert memory.export() == before, ugly.name
+                assert memory.document() == before, ugly.name
         status = memory.status()
         assert [parked.thread for parked in status.parked] == [ugly.name for ugly in UGLY if ugly.places is None]
         assert status.pending == ()
         assert memory.verify().ok
-        document = memory.export()
+        document = memory.document()
     with open_home(tmp_path) as bs:
         memory = bs.memory(user_id="ada")
-        assert memory.export() == document
+        assert memory.document() == document
         assert memory.verify().problems == ()
 
 

@@ -13,7 +13,6 @@ from fakes import open_home
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import ReplyError
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
@@ -34,6 +33,7 @@ from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.extraction.reply import read_reply
+from backstory.memory import MemoryHandle
 
 LISTS = (
     "newFacts",

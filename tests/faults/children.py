@@ -17,9 +17,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Commit
+from backstory.memory import MemoryHandle
 
 PATIENCE = 60.0
 USER = "ada"

@@ -20,10 +20,10 @@ from faults.logs import verify_bytes
 from faults.sizes import PATIENT, bytes_below, chance, sized
 from store.sealing import offsets
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document
 from backstory.projections.integrity.verify import Verification
 

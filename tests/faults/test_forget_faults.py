@@ -20,9 +20,9 @@ from faults.processes import child
 from faults.sizes import LONG, PATIENT, bytes_below, chance, sized
 from faults.test_kill import acknowledged, verified
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 USER = "ada"
 SECRET = "Zanzibar"  # noqa: S105 a place, not a password

@@ -20,8 +20,8 @@ from faults.logs import Scope
 from faults.power import Power
 from faults.sizes import PATIENT, chance, sized
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.extraction.model import Prompt
+from backstory.memory import MemoryHandle
 
 pytestmark = [pytest.mark.slow, PATIENT]
 

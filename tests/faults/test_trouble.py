@@ -25,10 +25,10 @@ from faults.logs import Scope
 from faults.sizes import cannot
 from store.test_jsonl_faults import Disk
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 
 USER = "ada"
 

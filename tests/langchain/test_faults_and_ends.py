@@ -20,11 +20,11 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from backstory import Backstory
-from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
+from backstory.memory import MemoryHandle
 
 ADA = Scope("ada")
 
@@ -91,7 +91,7 @@ def test_a_store_that_another_process_has_locked_keeps_an_agent_waiting_once(tmp
                 assert ask(mine, text) == f"echo: {text}"
             assert tried.count(threading.main_thread()) == 1
         assert all("Oslo" in system for system in model.systems)
-        assert bs.waiting.flush(PATIENCE)
+        assert bs.outbox.flush(PATIENCE)
         assert said(bs) == [
             line for text in ("before", *"abc") for line in (f"user: {text}", f"assistant: echo: {text}")
         ]
@@ -180,14 +180,14 @@ def test_one_line_opens_the_home_that_configuration_names(tmp_path, monkeypatch)
     monkeypatch.setenv("BACKSTORY_HOME", str(tmp_path / "configured"))
     with BackstoryMiddleware() as middleware:
         ask(create_agent(Scripted(), middleware=[middleware]), "hi")
-        assert middleware.memory.home == tmp_path / "configured"
+        assert middleware.backstory.home == tmp_path / "configured"
     with Backstory.open(tmp_path / "configured") as bs:
         assert said(bs) == ["user: hi", "assistant: echo: hi"]
 
 
 def test_settings_reach_the_home_that_is_opened(tmp_path):
     with BackstoryMiddleware(tmp_path, mode="tool", max_facts=20, config={"debounce_seconds": 5}) as middleware:
-        stated = middleware.memory.config.settings
+        stated = middleware.backstory.config.settings
         assert (stated.mode, stated.max_facts, stated.debounce_seconds) == ("tool", 20, 5)
 
 
@@ -203,7 +203,7 @@ def test_a_home_that_nobody_needs_any_more_is_closed_without_a_wait(tmp_path):
     middleware = BackstoryMiddleware(
         tmp_path, model=ScriptedModel(gate), debounce_seconds=0, summary_min_turns=0, min_seconds_between_calls=0
     )
-    home = middleware.memory
+    home = middleware.backstory
     ask(create_agent(Scripted(), middleware=[middleware]), "I like tea")
     assert gate.entered.wait(PATIENCE)
     before = set(threading.enumerate())
@@ -224,8 +224,8 @@ def test_a_forked_child_leaves_the_home_to_its_parent(tmp_path, monkeypatch):
     with monkeypatch.context() as child:
         child.setattr("os.getpid", lambda: -1)
         middleware.close()
-    assert middleware.memory.memory("ada").facts() == ()
-    middleware.memory.close()
+    assert middleware.backstory.memory("ada").facts() == ()
+    middleware.backstory.close()
 
 
 ENDS = """

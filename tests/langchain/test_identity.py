@@ -144,13 +144,13 @@ def test_long_thread_names_stay_apart_and_short_ones_as_they_are():
 
 def test_wrong_arguments_are_told_in_words(bs, tmp_path):
     for arguments, told in [
-        ({"memory": 3}, "memory must be .* got int"),
-        ({"memory": bs, "model": "gpt"}, "open already"),
-        ({"memory": bs, "max_facts": 10}, "open already"),
-        ({"memory": bs, "scope": "everyone"}, "must be user or global"),
-        ({"memory": bs, "mode": "both"}, "must be middleware or tool"),
-        ({"memory": bs, "max_tokens": 0}, "max_tokens is 0"),
-        ({"memory": bs, "max_tokens": "many"}, "max_tokens is 'many'"),
+        ({"home": 3}, "home must be .* got int"),
+        ({"home": bs, "model": "gpt"}, "open already"),
+        ({"home": bs, "max_facts": 10}, "open already"),
+        ({"home": bs, "scope": "everyone"}, "must be user or global"),
+        ({"home": bs, "mode": "both"}, "must be middleware or tool"),
+        ({"home": bs, "max_tokens": 0}, "at least 1, got 0"),
+        ({"home": bs, "max_tokens": "many"}, "got 'many'"),
     ]:
         with pytest.raises(UsageError, match=told):
             BackstoryMiddleware(**arguments)

@@ -11,7 +11,7 @@ from stuck import returned, stuck_writers
 def test_the_block_is_injected_while_writers_are_stuck(bs, monkeypatch):
     memory = bs.memory("ada")
     memory.add_fact("Ada lives in Oslo")
-    with memory._own.state():
+    with memory._services.own.state():
         pass
     model = Scripted()
     reading = agent(bs, model, memory={"record": False})

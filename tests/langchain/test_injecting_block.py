@@ -17,9 +17,9 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from backstory.handle import MemoryHandle
 from backstory.langchain import BackstoryMiddleware
 from backstory.langchain.system_message import with_block
+from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 
 

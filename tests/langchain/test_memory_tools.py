@@ -103,8 +103,8 @@ def test_an_agent_is_named_as_its_memory_before_its_graph(bs):
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        ("memory_add", {"content": "  "}, "no text"),
-        ("memory_add", {"content": "x", "category": "gossip"}, "no category"),
+        ("memory_add", {"content": "  "}, "fact is empty"),
+        ("memory_add", {"content": "x", "category": "gossip"}, "category must be"),
         ("memory_add", {"content": "x", "confidence": 7}, "from 0 to 1"),
         ("memory_add", {"content": "Ada lives in Oslo"}, "duplicate"),
         ("memory_update", {"fact_id": "fact_9_9", "content": "x"}, "no live fact"),

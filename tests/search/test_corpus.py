@@ -11,13 +11,13 @@ from fakes import FakeClock, exchange, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.handle import MemoryHandle
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.memory import MemoryHandle
 from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry
 from backstory.projections.search.lexical.index import Entry
 

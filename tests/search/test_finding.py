@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fakes import open_home
 
-from backstory.handle import MemoryHandle
 from backstory.ledger.messages import Message
+from backstory.memory import MemoryHandle
 from backstory.projections.search.lexical.index import Entry
 from backstory.projections.search.vectors.passages import passages
 

@@ -165,4 +165,4 @@ def export(ctx: typer.Context) -> None:
 
     session = session_of(ctx)
     with session.memory() as memory:
-        session.answer(memory.export(), lambda _, document: write_json(document, indented=True))
+        session.answer(memory.document(), lambda _, document: write_json(document, indented=True))

@@ -12,10 +12,10 @@ from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import ExtractedIn
-    from backstory.handle import MemoryHandle
     from backstory.home import Backstory
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.threads.turn_dedup import Mode
+    from backstory.memory import MemoryHandle
     from backstory.results import Extracted
 
 __all__ = ["discard", "extract", "record", "retry", "status", "threads", "turns"]

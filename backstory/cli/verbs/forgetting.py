@@ -11,7 +11,7 @@ from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
-    from backstory.handle import MemoryHandle
+    from backstory.memory import MemoryHandle
     from backstory.results import Forgotten
 
 __all__ = ["forget"]

@@ -10,8 +10,8 @@ import typer
 from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
-    from backstory.handle import MemoryHandle
     from backstory.home import Backstory
+    from backstory.memory import MemoryHandle
 
 __all__ = ["diff", "log", "show", "what_if", "why", "why_not"]
 

@@ -24,7 +24,7 @@ def doctor(ctx: typer.Context) -> None:
     Example: backstory --user ada doctor
     """
     from backstory.ledger.core.scope import Scope
-    from backstory.operations.maintenance import doctor as examine
+    from backstory.maintenance import doctor as examine
 
     session = session_of(ctx)
     session.check_home()
@@ -47,7 +47,7 @@ def repair(
     Example: backstory --user ada repair --dry-run
     """
     from backstory.ledger.core.scope import Scope
-    from backstory.operations.maintenance import repair_scope
+    from backstory.maintenance import repair_scope
 
     session = session_of(ctx)
     with session.opened() as bs:

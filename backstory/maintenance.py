@@ -1,4 +1,4 @@
-"""Is this set-up in order, and what can be mended? For `doctor` and `repair`; neither asks a model or the network."""
+"""Checks of a set-up and its memories, and their repair. Neither asks a model or the network."""
 
 from __future__ import annotations
 

@@ -1,0 +1,166 @@
+"""Assembly of a home: makes the services that all of its memories share, as the settings ask for them."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.next_summary import SummaryLimits
+from backstory.ledger.learning.observing import CallsOnly, Observer
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.retention import Retention
+from backstory.ledger.learning.summarizer import Summarizer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.threads.due import Timing
+from backstory.operations.context import blocks_of
+from backstory.operations.services import HomeServices
+from backstory.outbox.faults import Faults, ModelFaults
+from backstory.outbox.outbox import Outbox
+from backstory.projections.document.projector import DocumentProjector
+from backstory.projections.document.usage import UsageTracker
+from backstory.projections.index.builder import IndexProgress
+from backstory.projections.index.index import Indexes
+from backstory.projections.search.services import SearchServices
+from backstory.projections.turns import TurnFollowers, TurnLogs
+
+if TYPE_CHECKING:
+    from backstory.config.model_factory import ModelLike
+    from backstory.config.settings import Settings
+    from backstory.ledger.extraction.signals import Signals
+
+__all__ = ["assemble", "signals_of"]
+
+
+def assemble(
+    settings: Settings,
+    folder: Path,
+    store: EventStore,
+    *,
+    model: ModelLike | None,
+    background: bool,
+    clock: Clock,
+    observers: Sequence[Observer],
+    actor: str | None,
+    progress: IndexProgress | None,
+) -> HomeServices:
+    """Make the services of a home; see `Backstory.open`.
+
+    Raises:
+        ConfigError: A model, an embedder or a witness cannot be made as configured.
+    """
+    from backstory.config.embedder_factory import as_embedder
+    from backstory.config.model_factory import as_model
+
+    def document(scope: Scope) -> Path:
+        return folder / scope.folder / "memory.json"
+
+    def updater_with(prompts: Path | None, observed_by: Sequence[Observer]) -> Updater:
+        return Updater(
+            clock=clock,
+            max_attempts=settings.max_attempts,
+            min_gap=settings.min_seconds_between_calls,
+            observers=observed_by,
+            prompts=prompts,
+            patterns=_path(settings.patterns_dir),
+            prompt_max_tokens=settings.prompt_max_tokens,
+        )
+
+    chosen = as_model(model, settings)
+    embedder = as_embedder(settings)
+    templates = _path(settings.prompts_dir)
+    faults = Faults(document, clock)
+    updater = updater_with(templates, [*observers, ModelFaults(faults)])
+    summarizer = Summarizer(
+        updater.model_caller,
+        SummaryLimits(settings.summary_min_turns, settings.summary_min_tokens, settings.summary_max_chars),
+        prompts=templates,
+        prompt_max_tokens=settings.prompt_max_tokens,
+    )
+    timing = Timing(settings.debounce_seconds, settings.max_wait_seconds)
+    days = settings.transcript_retention_days
+    retention = None if days is None else Retention(days, clock)
+    producer = None
+    if chosen is not None and background and settings.enabled and settings.mode == "middleware":
+        producer = Producer(
+            updater,
+            chosen,
+            timing=timing,
+            clock=clock,
+            workers=settings.workers,
+            retention=retention,
+            summarizer=summarizer,
+            signals=signals_of(settings),
+        )
+        # A child forked while another thread loads what `record` needs would wait for that for ever.
+        importlib.import_module("backstory.ledger.messages")
+        producer.start()
+    index = Indexes(store, folder, progress=progress)
+    followers = TurnFollowers(store)
+    searches = SearchServices(
+        document,
+        embedder,
+        background=background,
+        top_k=settings.search_top_k,
+        min_similarity=settings.search_min_similarity,
+        followers=followers,
+    )
+    witness = None
+    if settings.witness:
+        from backstory.witness.witness import Witness
+
+        witness = Witness(settings.witness, store, document, faults, clock)
+    return HomeServices(
+        updater=updater,
+        summarizer=summarizer,
+        asking=lambda prompts: updater_with(prompts or templates, [CallsOnly(observer) for observer in observers]),
+        timing=timing,
+        model=chosen,
+        models=lambda given: as_model(given, settings),
+        producer=producer,
+        retention=retention,
+        document=document,
+        projector=DocumentProjector(
+            store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
+        ),
+        heat=UsageTracker(document, clock),
+        faults=faults,
+        outbox=Outbox(faults),
+        blocks=blocks_of(settings, None if chosen is None else chosen.name),
+        index=index,
+        searches=searches,
+        turns=TurnLogs(store, followers),
+        witness=witness,
+        closed=threading.Event(),
+        queue_max_depth=settings.queue_max_depth,
+        enabled=settings.enabled,
+        actor=actor or _current_user(),
+    )
+
+
+def signals_of(settings: Settings) -> Signals:
+    """Load the signal patterns, the packaged ones or those of `patterns_dir`.
+
+    Raises:
+        ConfigError: The folder is missing, or a file in it cannot be used.
+    """
+    from backstory.ledger.extraction.signals import load_signals
+
+    return load_signals(_path(settings.patterns_dir))
+
+
+def _path(folder: str | None) -> Path | None:
+    return Path(folder) if folder else None
+
+
+def _current_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

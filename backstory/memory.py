@@ -1,0 +1,970 @@
+"""Memory handle: the memory of one user and agent, with all of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory import checks
+from backstory.aio import in_thread
+from backstory.checks import Unreadable, When
+from backstory.descriptors import translate_verbs
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.ledger.threads.turn_dedup import Mode
+from backstory.metagpt import TurnAccess, Turns
+from backstory.operations import (
+    changing,
+    context,
+    conversations,
+    forgetting,
+    graph,
+    history,
+    learning,
+    recording,
+    reextraction,
+    search,
+    status,
+    verification,
+)
+from backstory.operations.document_access import DocumentAccess
+from backstory.operations.learning import Recorded
+from backstory.operations.recording import Intake
+from backstory.operations.search import Within
+from backstory.operations.services import Progress, ScopeServices
+from backstory.projections.context import Context
+from backstory.projections.document.document import Document, document_of
+from backstory.projections.history.audit import Refusal, Why, why, why_not
+from backstory.projections.history.history import Diff, LogEntry, diff
+from backstory.projections.history.preview import UndoResult
+from backstory.projections.integrity.verify import Verification
+from backstory.projections.search.results import Found
+from backstory.projections.search.services import Embedded
+from backstory.projections.turns import TurnLog
+from backstory.results import (
+    Extracted,
+    FactChange,
+    Forgotten,
+    PolicyResult,
+    RecordResult,
+    Reextracted,
+    Restored,
+    SignedHead,
+    Status,
+    SupersededTurn,
+    ThreadSummary,
+    TurnView,
+    WhatIf,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.config.model_factory import ModelLike
+    from backstory.ledger.extraction.recorded import RecordedReply
+    from backstory.ledger.messages import KeepHidden
+    from backstory.projections.graph import Graph, MessageFlow
+
+__all__ = ["MemoryHandle"]
+
+
+@translate_verbs
+class MemoryHandle:
+    """The memory of one user and agent; get it from `Backstory.memory`.
+
+    Every method reads the newest state, commits of other processes included. Every method raises StoreError,
+    LockTimeoutError or CorruptLogError where the store cannot be used, and UsageError once the home is closed. Every
+    method that does I/O has an async twin with an `a` before its name.
+    """
+
+    def __init__(self, services: ScopeServices) -> None:
+        self._services = services
+
+    # Whose memory it is.
+
+    @property
+    def scope(self) -> Scope:
+        """The user and the agent whose memory this is."""
+        return self._services.scope
+
+    def by(self, actor: str, thread: str | None = None) -> MemoryHandle:
+        """Return the same memory for another actor: changes made through it are recorded as this actor's.
+
+        Args:
+            actor: Who changes the memory, for example `agent:lead`.
+            thread: The conversation in which the changes are made; `why` and `log` show it, and forgetting it erases
+                them.
+
+        Returns:
+            Another handle on the same memory.
+
+        Raises:
+            UsageError: A value is no text, or the actor is empty.
+        """
+        named = clip(checks.text("actor", actor).strip(), MAX_NAME)
+        if not named:
+            raise UsageError("the actor is empty: say who changes the memory")
+        conversation = None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None
+        return MemoryHandle(msgspec.structs.replace(self._services, actor=named, conversation=conversation))
+
+    # Recording.
+
+    def record(
+        self,
+        thread: str,
+        messages: Iterable[object],
+        *,
+        mode: Mode = "conversation",
+        immediate: bool = False,
+        keep_hidden: KeepHidden | None = None,
+        on_unreadable: Unreadable | None = None,
+    ) -> RecordResult:
+        """Record what is new of a conversation. It is durable on return and is extracted after the debounce.
+
+        With `enabled: false` nothing is kept, and every message counts as skipped.
+
+        Args:
+            thread: The conversation's id, 1 to 512 characters.
+            messages: Dicts, LangChain or OpenAI messages: the whole conversation, or what is new of it.
+            mode: `conversation` finds out what is new; with `append` all messages are new; with `replace` they are the
+                whole conversation as it stands now, and turns that they leave out stand no longer.
+            immediate: Skip the debounce, for words that the agent is about to lose.
+            keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
+            on_unreadable: Gets the index in `messages` and the error of a message that cannot be read; the message is
+                skipped.
+
+        Returns:
+            How many turns are new, skipped and superseded.
+
+        Raises:
+            InputError: `messages` is no list, or one cannot be read and there is no `on_unreadable`. Nothing is
+                recorded.
+            UsageError: The thread or the mode cannot be one.
+        """
+        return recording.record(
+            self.intake,
+            thread,
+            messages,
+            mode=mode,
+            immediate=immediate,
+            keep_hidden=keep_hidden,
+            on_unreadable=on_unreadable,
+        )
+
+    def threads(self) -> tuple[ThreadSummary, ...]:
+        """Return the recorded conversations.
+
+        Returns:
+            One summary per thread, in the order of their first turns.
+        """
+        return conversations.threads(self._services.writer)
+
+    def transcript(self, thread: str) -> tuple[TurnView, ...]:
+        """Return the turns of a thread that stand, in order.
+
+        Args:
+            thread: The conversation's id.
+
+        Returns:
+            The turns, oldest first.
+
+        Raises:
+            NotFoundError: There is no such thread.
+        """
+        return conversations.transcript(self._services.writer, thread)
+
+    def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
+        """Return the summaries of a long thread.
+
+        Args:
+            thread: The conversation's id.
+
+        Returns:
+            The summaries without overlap, oldest turns first; none covers the newest turns yet.
+
+        Raises:
+            NotFoundError: There is no such thread.
+        """
+        return conversations.summaries(self._services.writer, thread)
+
+    def superseded(self, thread: str) -> tuple[SupersededTurn, ...]:
+        """Return the turns of a thread that no longer stand and can be restored.
+
+        Args:
+            thread: The conversation's id.
+
+        Returns:
+            The turns, oldest first.
+
+        Raises:
+            NotFoundError: There is no such thread.
+        """
+        return conversations.superseded(self._services.writer, thread)
+
+    def restore(self, thread: str, turns: Sequence[str | int] | None = None) -> Restored:
+        """Restore superseded turns: they stand again, in their place, and are pending.
+
+        Args:
+            thread: The conversation's id.
+            turns: Ids or ordinals, as `superseded` shows them; of several turns with one id the last. None: the turns
+                that a delivery superseded without proof that it was the whole conversation.
+
+        Returns:
+            The turns that stand again.
+
+        Raises:
+            NotFoundError: There is no such thread; or a named turn is not superseded, is erased, or a later text stands
+                under its id. Nothing is restored then.
+        """
+        return conversations.restore(self._services, thread, turns)
+
+    @property
+    def turns(self) -> Turns:
+        """The recorded turns, with the operations of MetaGPT's Memory. They are read when they are asked for."""
+        return Turns(TurnAccess(self._turn_log, self._append, self._withdraw, self._services.home.must_be_open))
+
+    # Extracting.
+
+    def extract(
+        self,
+        replies: Sequence[Recorded] | None = None,
+        *,
+        thread: str | None = None,
+        backdate: bool = False,
+        on_skipped: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
+    ) -> Extracted:
+        """Run every pending update now, then summarise threads that are long enough.
+
+        Args:
+            replies: Recorded answers that take the model's place: a thread's pending turns make one update with its
+                next reply. Recorded answers never lead to summaries.
+            thread: Only this conversation.
+            backdate: Date commits by the last turn they cover, for a backfill.
+            on_skipped: Gets a line for each reply whose thread has nothing pending.
+            progress: Gets the number of threads, or replies, that are done.
+
+        Returns:
+            The updates made, how many of them failed, and their commits.
+
+        Raises:
+            NoModelError: There is no model and there are no replies.
+            NotFoundError: There is no such thread.
+        """
+        if replies is None:
+            return learning.extract(self._services, thread=thread, backdate=backdate, progress=progress)
+        return learning.answer(
+            self._services, replies, thread=thread, backdate=backdate, on_skipped=on_skipped, progress=progress
+        )
+
+    def retry(self, thread: str | None = None, *, replies: Sequence[Recorded] | None = None) -> Extracted:
+        """Run parked updates again.
+
+        Args:
+            thread: Only this conversation.
+            replies: Recorded answers that take the model's place.
+
+        Returns:
+            The updates made, how many of them failed, and their commits.
+
+        Raises:
+            NoModelError: There is no model and there are no replies.
+            NotFoundError: There is no such thread.
+        """
+        return learning.retry(self._services, thread, replies)
+
+    def discard(self, thread: str) -> Extracted:
+        """Give up a thread's parked updates: a commit covers their turns without learning from them.
+
+        Args:
+            thread: The conversation's id.
+
+        Returns:
+            The commits.
+
+        Raises:
+            NotFoundError: There is no such thread, or nothing of it is parked.
+        """
+        return learning.discard(self._services, thread)
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Run what is due now and bring memory.json up to date.
+
+        What is left of the time is given to the witness; whether it took the heads does not change the result: see
+        `status`.
+
+        Args:
+            timeout: In seconds.
+
+        Returns:
+            True when nothing due is left and memory.json is exact. Where it cannot be written, a log message gives the
+            reason.
+        """
+        return learning.flush(self._services, timeout)
+
+    def status(self) -> Status:
+        """Return where the memory stands: its head, what is pending or parked, and recent faults.
+
+        Returns:
+            The status; sizes are in bytes, times to wait in seconds.
+        """
+        return status.status(self._services)
+
+    # Reading.
+
+    def document(self, at: int | str | None = None) -> Document:
+        """Return the content of memory.json, now or at an earlier moment.
+
+        Args:
+            at: The number of a commit, or a time in ISO 8601; None for now.
+
+        Returns:
+            The document, in DeerFlow's shape.
+
+        Raises:
+            UsageError: `at` is neither a commit's number nor a time.
+            NotFoundError: The ledger has no such commit.
+        """
+        return document_of(self._services.memory(at))
+
+    def reload(self) -> Document:
+        """Return the document afresh from the log and update memory.json.
+
+        Where another process locks the ledger, memory.json follows with the next commit or flush.
+
+        Returns:
+            The document.
+        """
+        writer = self._services.reading()
+        self._services.home.projector.flush_if_free(writer)
+        return document_of(writer.memory())
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Return the live facts.
+
+        Returns:
+            The facts, oldest first.
+        """
+        return tuple(self._services.memory().in_order())
+
+    def fact(self, fact_id: str) -> Fact:
+        """Return a live fact.
+
+        Args:
+            fact_id: Its id, or a unique beginning of it. The id of a fact that is gone is no beginning of another.
+
+        Returns:
+            The fact.
+
+        Raises:
+            NotFoundError: No live fact's id begins so.
+            UsageError: Several do.
+        """
+        return history.fact(self._services, fact_id)
+
+    def fact_id(self, prefix: str) -> str:
+        """Return the full id of a fact, live or gone.
+
+        Args:
+            prefix: An id, or a unique beginning of one. A complete id is never a beginning of another.
+
+        Returns:
+            The id.
+
+        Raises:
+            NotFoundError: There is and was no such fact.
+            UsageError: Several ids begin so.
+        """
+        return self._services.fact_id(self._services.reading(), prefix)
+
+    def search(
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        category: str | None = None,
+        within: Within = "facts",
+        thread: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        min_similarity: float | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """Search live facts or standing turns, by words and by meaning.
+
+        Args:
+            query: What to look for.
+            top_k: How many hits at most; as configured unless given.
+            category: Only facts of this category.
+            within: `facts` or `turns`.
+            thread: Only turns of this conversation, or facts learned from it.
+            since: Only from this time on: ISO 8601, a datetime or a date.
+            until: Only before this time.
+            min_similarity: The cosine, -1 to 1, that a hit by meaning alone needs; as configured unless given.
+            explain: Say of each hit why it has its rank.
+
+        Returns:
+            The hits, the best first.
+
+        Raises:
+            UsageError: A value cannot be one of its kind, or nothing lies between `since` and `until`.
+            NotFoundError: There is no such thread and, within facts, no live fact from it.
+        """
+        return search.search(
+            self._services,
+            query,
+            top_k=top_k,
+            category=category,
+            within=within,
+            thread=thread,
+            since=since,
+            until=until,
+            min_similarity=min_similarity,
+            explain=explain,
+        )
+
+    def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
+        """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
+
+        Args:
+            timeout: In seconds; what is not embedded by then is left for later.
+            progress: Gets how many of how many are done.
+
+        Returns:
+            How many were embedded, and how many are left.
+
+        Raises:
+            UsageError: `timeout` is no number from 0 on.
+            NoModelError: There is no embedding model.
+            ModelError: The model gave no usable answer.
+        """
+        return search.embed(self._services, timeout=timeout, progress=progress)
+
+    def context(
+        self,
+        messages: str | Iterable[object] | None = None,
+        max_tokens: int | None = None,
+        *,
+        thread: str | None = None,
+        facts: bool = True,
+    ) -> Context:
+        """Return the block of memory to put before a model.
+
+        The first block of a process is counted by an estimate while the vocabulary loads, unless `Backstory.warm` was
+        waited for.
+
+        Args:
+            messages: What the conversation is about, as messages or a text: it ranks the facts. None ranks them by
+                confidence.
+            max_tokens: The text never has more; `max_injection_tokens` unless given.
+            thread: Add the summaries of this conversation.
+            facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
+
+        Returns:
+            The text, its tokens and how they were counted, and the ids of its facts.
+
+        Raises:
+            InputError: `messages` is no list, or one of the last cannot be read.
+            UsageError: `max_tokens` is no number above 0, or `thread` is no text.
+        """
+        return context.context(self._services, messages, max_tokens, thread=thread, facts=facts)
+
+    def touch(self, *fact_ids: str) -> int:
+        """Count live facts as used: with `fact_eviction_policy: hybrid`, facts in use stay longer.
+
+        Args:
+            *fact_ids: Ids of facts that a host has put in a prompt.
+
+        Returns:
+            How many of them are live.
+        """
+        return self._services.home.heat.touch(self._services.reading(), fact_ids)
+
+    # Explaining.
+
+    def log(
+        self, *, limit: int | None = None, fact: str | None = None, thread: str | None = None, since: str | None = None
+    ) -> tuple[LogEntry, ...]:
+        """Return the commits.
+
+        Args:
+            limit: How many at most.
+            fact: Only commits about this fact; a unique beginning of its id is enough.
+            thread: Only commits about this conversation.
+            since: Only from this time, or this commit's number, on.
+
+        Returns:
+            The entries, newest first.
+
+        Raises:
+            NotFoundError: There is and was no such fact.
+            UsageError: `since` is neither a commit's number nor a time.
+        """
+        return history.log(self._services, limit=limit, fact=fact, thread=thread, since=since)
+
+    def why(self, fact_id: str) -> Why:
+        """Explain where a fact came from, down to the turns it was learned from.
+
+        Args:
+            fact_id: The id of a fact, live or gone, or a unique beginning of it.
+
+        Returns:
+            The fact, the commit that added it, its evidence and its history.
+
+        Raises:
+            NotFoundError: There is and was no such fact.
+            UsageError: Several ids begin so.
+        """
+        reading = self._services.reading()
+        return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+
+    def why_not(self, text: str) -> tuple[Refusal, ...]:
+        """Find refused candidates and removed facts that are like a text.
+
+        Args:
+            text: What is missing from memory.
+
+        Returns:
+            The refusals and removals with their rules, the best match first.
+        """
+        writer = self._services.reading()
+        return why_not(self._services.commits(writer), writer.memory(), text)
+
+    def diff(self, a: int | str, b: int | str) -> Diff:
+        """Compare memory at two moments.
+
+        Args:
+            a: The number of a commit, or a time in ISO 8601.
+            b: Likewise; what memory at `b` has and memory at `a` has not is added.
+
+        Returns:
+            The facts added, removed and revised, and the sections that differ.
+
+        Raises:
+            UsageError: One is neither a commit's number nor a time.
+            NotFoundError: The ledger has no such commit.
+        """
+        return diff(self._services.memory(a), self._services.memory(b))
+
+    def graph(
+        self,
+        *,
+        thread: str | None = None,
+        fact: str | None = None,
+        since: int | When | None = None,
+        limit: int = 200,
+    ) -> Graph:
+        """Return the graph of facts, the updates and threads they came from, and what superseded what.
+
+        Args:
+            thread: Only what was learned from this conversation, and what became of it.
+            fact: Only this fact, its sources and its successors; a unique beginning of its id is enough.
+            since: Only updates from this commit or time on.
+            limit: How many updates at most, the newest first.
+
+        Returns:
+            The graph, which can draw itself; `left_out` counts the updates beyond `limit`.
+
+        Raises:
+            NotFoundError: There is no such thread or fact.
+            UsageError: Several ids begin so, or a value cannot be one of its kind.
+        """
+        return graph.graph(self._services, thread=thread, fact=fact, since=since, limit=limit)
+
+    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
+        """Return who sent what to whom, over the turns that stand.
+
+        Args:
+            thread: Only this conversation.
+            since: Only turns from this time on.
+            limit: How many routes at most, those with the most turns first.
+
+        Returns:
+            A count for each route, which can draw itself; `left_out` counts the routes beyond `limit`.
+
+        Raises:
+            NotFoundError: There is no such thread.
+            UsageError: `since` is no time, or a value cannot be one of its kind.
+        """
+        return graph.message_flow(self._services, thread=thread, since=since, limit=limit)
+
+    # What would be.
+
+    def what_if(
+        self, /, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue
+    ) -> WhatIf:
+        """Decide the whole history again under another policy, and compare. Nothing is written.
+
+        Args:
+            until: Leave out later commits than this one, on both sides.
+            progress: Gets the number of commits that are done.
+            **policy: The policy keys to change, with their values.
+
+        Returns:
+            Memory today against what it would be.
+
+        Raises:
+            ConfigError: A policy key is unknown, or a value is outside its range.
+            NotFoundError: The ledger has no commit `until`.
+        """
+        return history.what_if(self._services, policy, until=until, progress=progress)
+
+    def reextract(
+        self,
+        model: ModelLike | None = None,
+        prompts: str | Path | None = None,
+        *,
+        thread: str | None = None,
+        replies: Sequence[RecordedReply] | None = None,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reextracted:
+        """Ask a model again over the recorded transcript, and compare. Nothing is written.
+
+        Each recorded update is asked again on the memory that the new answers have led to so far, failed ones included;
+        everything else is decided again, as for `what_if`. Pending turns are left out. Where the words are erased the
+        recorded answer stands, and `notes` lists those commits.
+
+        Args:
+            model: What `Backstory.open` takes; the home's own unless given.
+            prompts: A folder of templates in place of those configured.
+            thread: Ask again about this conversation only.
+            replies: Recorded answers that take the model's place: a thread's next update gets its next reply, and the
+                recorded answer stands where none is left.
+            max_calls: Stop after this number of calls, failed ones included.
+            max_tokens: Stop before a call that would exceed this number of tokens.
+            progress: Gets the number of commits that are done.
+
+        Returns:
+            Memory against what it would be, both as of the last commit reached, and what both cost.
+
+        Raises:
+            NoModelError: There is no model and there are no replies.
+            NotFoundError: There is no such thread.
+            UsageError: A cap is below 0, or a model and replies are both given.
+            ConfigError: The folder of templates is missing, or one of them cannot be read.
+        """
+        return reextraction.reextract(
+            self._services,
+            model,
+            prompts,
+            thread=thread,
+            replies=replies,
+            max_calls=max_calls,
+            max_tokens=max_tokens,
+            progress=progress,
+        )
+
+    # Undoing.
+
+    def revert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
+        """Undo what is still in force of one update; what it superseded lives again.
+
+        Args:
+            seq: The number of a commit, or `HEAD` for the last.
+            dry_run: Write nothing.
+            force: Undo in spite of conflicts with later work.
+
+        Returns:
+            The events. Where later work conflicts nothing is written: `commit` is None, and `conflicts` gives the
+            reasons.
+
+        Raises:
+            NotFoundError: There is no such commit.
+            UsageError: It is the genesis, or no number.
+        """
+        return changing.revert(self._services, seq, dry_run=dry_run, force=force)
+
+    def rollback(self, to: int | str, *, dry_run: bool = False) -> UndoResult:
+        """Bring back the facts and sections of an earlier moment, under today's policy.
+
+        Args:
+            to: The number of a commit, or a time in ISO 8601.
+            dry_run: Write nothing.
+
+        Returns:
+            The events, and the commit.
+
+        Raises:
+            NotFoundError: The ledger has no such commit.
+            UsageError: `to` is neither a commit's number nor a time.
+        """
+        return changing.rollback(self._services, to, dry_run=dry_run)
+
+    # Changing by hand.
+
+    def add_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
+        """Add a fact by hand. No model changes it from then on.
+
+        Args:
+            content: The fact.
+            category: preference, knowledge, context, behavior, goal or correction.
+            confidence: From 0 to 1.
+
+        Returns:
+            The commit and the fact.
+
+        Raises:
+            DuplicateFactError: A live fact says the same; the refusal is recorded.
+            CapError: There is no room for it; the refusal is recorded.
+            UsageError: The text is empty, the category unknown, or the confidence outside 0 to 1.
+        """
+        return changing.add_fact(self._services, content, category, confidence)
+
+    def edit_fact(
+        self, fact_id: str, content: str | None = None, category: str | None = None, confidence: float | None = None
+    ) -> FactChange:
+        """Change a fact by hand. No model changes it from then on.
+
+        Args:
+            fact_id: Its id, in full.
+            content: The new text.
+            category: The new category.
+            confidence: The new confidence, from 0 to 1.
+
+        Returns:
+            The commit and the fact as it is now.
+
+        Raises:
+            NotFoundError: There is no such live fact.
+            DuplicateFactError: Another fact says the same.
+            UsageError: There is nothing to change, or a value cannot be one of its kind.
+        """
+        return changing.edit_fact(self._services, fact_id, content, category, confidence)
+
+    def remove_fact(self, fact_id: str) -> FactChange:
+        """Remove a fact.
+
+        Args:
+            fact_id: Its id, in full.
+
+        Returns:
+            The commit and the fact as it was.
+
+        Raises:
+            NotFoundError: There is no such live fact.
+        """
+        return changing.remove_fact(self._services, fact_id)
+
+    def clear(self, *, all_agents: bool = False) -> Document:
+        """Empty the memory and keep its history. Turns recorded so far are not extracted again.
+
+        Args:
+            all_agents: Empty the memories of all the user's agents too, each in a commit of its own.
+
+        Returns:
+            The empty document.
+
+        Raises:
+            UsageError: `all_agents` is given for an agent's memory.
+        """
+        return changing.clear(self._services, all_agents=all_agents)
+
+    def import_document(self, document: object, *, replace: bool = False) -> Document:
+        """Import a memory in one commit. What is refused of it is recorded there, with the reason.
+
+        Args:
+            document: A document, a list of texts or facts, or the path of a JSON file or of a DeerFlow home, of which
+                this scope's part is taken.
+            replace: Put it in place of the memory, not beside it.
+
+        Returns:
+            The document as it is then.
+
+        Raises:
+            InputError: It is no memory, or holds nothing of this scope.
+        """
+        return changing.import_document(self._services, document, replace=replace)
+
+    def policy(self) -> PolicyResult:
+        """Return the policy.
+
+        Returns:
+            The policy in force, and the configured one.
+        """
+        memory = self._services.writer.memory()
+        return PolicyResult(memory.policy, memory.configured)
+
+    def set_policy(self, /, **changes: PolicyValue) -> PolicyResult:
+        """Change the policy. Facts that it does not allow leave memory in the same commit.
+
+        Ranges are the ledger's, which are wider than those of the configuration.
+
+        Args:
+            **changes: Policy keys with their values.
+
+        Returns:
+            The policy in force; `commit` is None where it was in force already.
+
+        Raises:
+            ConfigError: A key is unknown, or a value is outside its range.
+            CapError: More facts were entered by hand than `max_facts` would allow.
+        """
+        return changing.set_policy(self._services, changes)
+
+    # Erasing.
+
+    def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        matching: str | None = None,
+        everything: bool = False,
+        with_evidence: bool = False,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Erase content for good, from both logs and everything derived from them: one of four things at a time.
+
+        Words that nothing else uses go from sections and refusals, too.
+
+        Args:
+            fact_id: A fact, live or gone, by its full id.
+            thread_id: A conversation, and what was learned from it.
+            matching: Everything that holds this text, in any case and Unicode form.
+            everything: All of it; for a user, also what the user's agents remember.
+            with_evidence: With a fact, erase also the turns it was learned from.
+            dry_run: Write nothing.
+
+        Returns:
+            What is erased; `also` lists what was learned from the same turns and stays.
+
+        Raises:
+            UsageError: Not exactly one of the four is given, or the text is empty.
+            NotFoundError: There is nothing of that to erase.
+            StoreError: Deliveries in the outbox cannot be recorded, so they cannot be searched.
+        """
+        return forgetting.forget(
+            self._services,
+            fact_id,
+            thread_id=thread_id,
+            matching=matching,
+            everything=everything,
+            with_evidence=with_evidence,
+            dry_run=dry_run,
+        )
+
+    # Verifying.
+
+    def head(self) -> Head:
+        """Return the head of the ledger, to sign or pin elsewhere.
+
+        Returns:
+            The number and hash of the last commit.
+        """
+        writer = self._services.writer
+        return writer.store.durable_head(writer.ledger)
+
+    def sign_head(self, key: str) -> SignedHead:
+        """Sign the heads of both streams as a note, to keep elsewhere; see `verify`.
+
+        Args:
+            key: The private key, `PRIVATE+KEY+name+id+base64`; `backstory keygen` makes one.
+
+        Returns:
+            The ledger's head and the note, which states the transcript's head too.
+
+        Raises:
+            InputError: The key is none.
+            ConfigError: The extra [signing] is not installed.
+        """
+        return verification.sign_head(self._services, key)
+
+    def verify(
+        self, *, expect_head: str | None = None, note: str | None = None, key: str | None = None
+    ) -> Verification:
+        """Verify both hash chains, and memory.json and the index against them.
+
+        Where a witness file is configured, every head in it has to be in its chain.
+
+        Args:
+            expect_head: A hash that has to be in the ledger's chain.
+            note: A signed note over heads of this memory, which have to be in the chains.
+            key: The key that has to have signed the note, `name+id+base64`.
+
+        Returns:
+            What was checked, and the problems found.
+
+        Raises:
+            UsageError: A note is given without a key, or a key without a note.
+            InputError: The note or the key is none, or the note is about another memory.
+            ConfigError: The extra [signing] is not installed.
+        """
+        return verification.verify(self._services, expect_head=expect_head, note=note, key=key)
+
+    # For hosts.
+
+    @property
+    def intake(self) -> Intake:
+        """Takes in messages that were read before, for a host whose delivery had to wait."""
+        return Intake(self._services)
+
+    @property
+    def own(self) -> DocumentAccess:
+        """This memory alone, for a host that hands whole documents back or takes over another program's memory."""
+        return DocumentAccess(self._services.alone())
+
+    # Async twins.
+
+    arecord = in_thread(record)
+    athreads = in_thread(threads)
+    atranscript = in_thread(transcript)
+    asummaries = in_thread(summaries)
+    asuperseded = in_thread(superseded)
+    arestore = in_thread(restore)
+    aextract = in_thread(extract)
+    aretry = in_thread(retry)
+    adiscard = in_thread(discard)
+    aflush = in_thread(flush)
+    astatus = in_thread(status)
+    adocument = in_thread(document)
+    areload = in_thread(reload)
+    afacts = in_thread(facts)
+    afact = in_thread(fact)
+    afact_id = in_thread(fact_id)
+    asearch = in_thread(search)
+    aembed = in_thread(embed)
+    acontext = in_thread(context)
+    atouch = in_thread(touch)
+    alog = in_thread(log)
+    awhy = in_thread(why)
+    awhy_not = in_thread(why_not)
+    adiff = in_thread(diff)
+    agraph = in_thread(graph)
+    aletters = in_thread(letters)
+    awhat_if = in_thread(what_if)
+    areextract = in_thread(reextract)
+    arevert = in_thread(revert)
+    arollback = in_thread(rollback)
+    aadd_fact = in_thread(add_fact)
+    aedit_fact = in_thread(edit_fact)
+    aremove_fact = in_thread(remove_fact)
+    aclear = in_thread(clear)
+    aimport_document = in_thread(import_document)
+    apolicy = in_thread(policy)
+    aset_policy = in_thread(set_policy)
+    aforget = in_thread(forget)
+    ahead = in_thread(head)
+    asign_head = in_thread(sign_head)
+    averify = in_thread(verify)
+
+    # What `turns` works on.
+
+    @cached_property
+    def _turn_log(self) -> TurnLog:
+        return self._services.home.turns(self.scope)
+
+    def _append(self, thread: str, messages: Sequence[object]) -> RecordResult:
+        return self.record(thread, messages, mode="append")
+
+    def _withdraw(self, thread: str, ordinals: Collection[int]) -> tuple[int, ...]:
+        return self._services.writer.withdraw(thread, ordinals, actor=self._services.actor)

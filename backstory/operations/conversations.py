@@ -1,0 +1,77 @@
+"""Recorded conversations: which there are, what stands in them, and what can be restored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
+from backstory.ledger.log.backlog import count_turns
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.operations.services import ScopeServices, must_know
+from backstory.projections.turns.superseded import superseded_turns
+from backstory.results import Restored, SupersededTurn, ThreadSummary, TurnView
+
+__all__ = ["restore", "summaries", "superseded", "threads", "transcript"]
+
+
+def threads(writer: Writer) -> tuple[ThreadSummary, ...]:
+    """Return the conversations of a scope, in the order of their first turns."""
+    with writer.reader.state() as state:
+        return tuple(
+            ThreadSummary(
+                name,
+                len(thread.standing()),
+                thread.recorded_at[-1] if thread.recorded_at else "",
+                count_turns(thread, state.coverage.pending(thread)),
+            )
+            for name, thread in state.transcript.threads.items()
+        )
+
+
+def transcript(writer: Writer, thread: str) -> tuple[TurnView, ...]:
+    """Return the turns of a thread that stand, in order."""
+    must_know(writer, thread)
+    with writer.reader.state() as state:
+        turns = state.transcript.threads[thread].standing()
+    return tuple(
+        TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata, thread)
+        for t in turns
+    )
+
+
+def summaries(writer: Writer, thread: str) -> tuple[ThreadSummaryText, ...]:
+    """Return the summaries of a thread, oldest turns first."""
+    must_know(writer, thread)
+    return thread_summaries(writer.memory(), thread)
+
+
+def superseded(writer: Writer, thread: str) -> tuple[SupersededTurn, ...]:
+    """Return the turns of a thread that no longer stand and can be restored."""
+    must_know(writer, thread)
+    store, stream = writer.store, writer.transcript_stream
+    return superseded_turns(read_commits(store, stream, until=store.durable_head(stream)), thread)
+
+
+def restore(services: ScopeServices, thread: str, turns: Sequence[str | int] | None) -> Restored:
+    """Make superseded turns stand again; see `MemoryHandle.restore`."""
+    writer, producer = services.writer, services.home.producer
+    candidates = superseded(writer, thread)
+    chosen = [turn for turn in candidates if not turn.proven] if turns is None else _named(candidates, turns)
+    done = set(writer.restore(thread, [turn.n for turn in chosen], actor=services.actor))
+    if done and producer is not None:
+        producer.notice(writer, thread)
+    return Restored(thread, tuple(turn for turn in chosen if turn.n in done))
+
+
+def _named(candidates: Sequence[SupersededTurn], turns: Sequence[str | int]) -> list[SupersededTurn]:
+    by_id = {turn.id: turn for turn in candidates}
+    by_ordinal = {turn.n: turn for turn in candidates}
+    found = [by_ordinal.get(name) if isinstance(name, int) else by_id.get(name) for name in turns]
+    missing = [str(name) for name, turn in zip(turns, found, strict=True) if turn is None]
+    if missing:
+        raise NotFoundError(
+            f"{', '.join(missing)}: not among the superseded turns that can be restored; nothing was restored. "
+            "See `turns THREAD --superseded`"
+        )
+    return [turn for turn in dict.fromkeys(found) if turn is not None]

@@ -1,0 +1,258 @@
+"""Services of a home and of one scope: what the operations on a memory work with."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Model
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.retention import Retention
+from backstory.ledger.learning.summarizer import Summarizer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.threads.due import Timing
+from backstory.outbox.faults import Faults
+from backstory.projections.context import Blocks
+from backstory.projections.document.projector import DocumentProjector
+from backstory.projections.document.usage import UsageTracker
+from backstory.projections.history.replay import read_moment
+from backstory.projections.index.index import Indexes, ScopeIndex
+from backstory.projections.search.services import SearchServices
+from backstory.projections.turns import TurnLogs
+
+if TYPE_CHECKING:
+    from backstory.outbox.outbox import Outbox
+    from backstory.witness.witness import Witness
+
+__all__ = [
+    "HomeServices",
+    "Progress",
+    "ScopeServices",
+    "begun_fact",
+    "known_policy",
+    "live_fact",
+    "must_know",
+    "some_model",
+]
+
+_POLL_SECONDS = 0.05
+_COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
+"""An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
+
+Progress = Callable[[int], None]
+"""A callback that gets the number of finished steps of a long operation."""
+
+
+class HomeServices(msgspec.Struct, frozen=True):
+    """What all memories of a home share; there is one per opened home."""
+
+    updater: Updater
+    summarizer: Summarizer
+    asking: Callable[[Path | None], Updater]
+    """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
+    timing: Timing
+    model: Model | None
+    models: Callable[[object], Model | None]
+    """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
+    producer: Producer | None
+    retention: Retention | None
+    document: Callable[[Scope], Path]
+    projector: DocumentProjector
+    heat: UsageTracker
+    faults: Faults
+    outbox: Outbox
+    blocks: Blocks
+    index: Indexes
+    searches: SearchServices
+    turns: TurnLogs
+    witness: Witness | None
+    closed: threading.Event
+    queue_max_depth: int
+    enabled: bool
+    actor: str
+    """Who changes memory by hand where a handle names no other actor."""
+
+    def must_be_open(self) -> None:
+        """Refuse to work on a home that is closed.
+
+        Raises:
+            UsageError: The home is closed.
+        """
+        if self.closed.is_set():
+            raise UsageError("this home was closed: open it again with Backstory.open")
+
+
+def _no_agents() -> Sequence[Writer]:
+    return ()
+
+
+class ScopeServices(msgspec.Struct, frozen=True):
+    """One scope's writer, the home it belongs to, and who acts on it."""
+
+    own: Writer
+    """The scope's own writer; `writer` checks first that the home is open."""
+    home: HomeServices
+    fallback: Writer | None = None
+    """For an agent: the writer of the user's memory, which the agent reads until it has a memory of its own."""
+    agents: Callable[[], Sequence[Writer]] = _no_agents
+    """Returns the writers of all of the user's agents."""
+    actor: str = ""
+    conversation: str | None = None
+    """The thread in which changes are made by hand, if there is one."""
+
+    @property
+    def scope(self) -> Scope:
+        """The scope."""
+        return self.own.scope
+
+    @property
+    def writer(self) -> Writer:
+        """The scope's writer.
+
+        Raises:
+            UsageError: The home is closed.
+        """
+        self.home.must_be_open()
+        return self.own
+
+    def reading(self) -> Writer:
+        """Return the writer to read from: an agent without a memory of its own reads its user's."""
+        if self.fallback is not None and self.writer.memory().seq == 0:
+            return self.fallback
+        return self.writer
+
+    def alone(self) -> ScopeServices:
+        """Return the services of this scope alone, without the user's memory behind it."""
+        return msgspec.structs.replace(self, fallback=None)
+
+    def commits(self, writer: Writer) -> Iterator[Commit]:
+        """Yield all durable commits, oldest first, for operations that have to walk them."""
+        return read_commits(writer.store, writer.ledger, until=writer.store.durable_head(writer.ledger))
+
+    def logs(self, writer: Writer) -> ScopeIndex:
+        """Return the index of a scope's logs, which answers without walking them."""
+        return self.home.index(writer.scope)
+
+    def memory(self, at: int | str | None = None) -> Memory:
+        """Return memory now, or as it was at a commit or a time."""
+        writer = self.reading()
+        if at is None:
+            return writer.memory()
+        return self.logs(writer).memory_at(read_moment(at))
+
+    def fact_id(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
+        """Return the id of a fact, live or gone, by its id or, unless it must be `whole`, a unique beginning of it.
+
+        Raises:
+            NotFoundError: There is and was no such fact. A complete id never counts as a beginning.
+            UsageError: Several ids begin so.
+        """
+        exactly = whole or _COMPLETE_ID.fullmatch(fact_id) is not None
+        try:
+            found = self.logs(writer).find_fact(fact_id)
+        except UsageError:
+            if not exactly:
+                raise
+            found = ""
+        if exactly and found != fact_id:
+            raise NotFoundError(
+                f"there is and was no fact {fact_id}: give its id in full, as `fact list` and `log` show it"
+            )
+        return found
+
+    def cause(self, kind: str, **fields: object) -> Cause:
+        """Return the cause of a commit by this actor."""
+        thread = self.conversation if kind == "manual" else None
+        return msgspec.structs.replace(Cause(kind=kind, actor=self.actor, thread=thread), **fields)
+
+    @contextlib.contextmanager
+    def claimed(self, thread: str) -> Iterator[None]:
+        """Keep background workers and other processes off a thread; wait for one that works on it already."""
+        producer, writer = self.home.producer, self.writer
+        with contextlib.nullcontext() if producer is None else producer.claim(writer, thread):
+            while True:
+                with writer.store.lease(writer.ledger, thread) as mine:
+                    if mine:
+                        yield
+                        return
+                writer.clock.sleep(_POLL_SECONDS)
+
+
+def must_know(writer: Writer, thread: str) -> None:
+    """Refuse a thread that a scope does not have.
+
+    Raises:
+        NotFoundError: There is no such thread.
+    """
+    with writer.reader.state() as state:
+        if thread not in state.transcript.threads:
+            raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
+
+
+def some_model(model: Model | None) -> Model:
+    """Return a model that is there.
+
+    Raises:
+        NoModelError: It is None.
+    """
+    if model is None:
+        raise NoModelError(
+            "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "
+            "like, model_name; or give recorded replies"
+        )
+    return model
+
+
+def live_fact(memory: Memory, fact_id: str) -> Fact:
+    """Return a live fact by its whole id, which every change has to give.
+
+    Raises:
+        NotFoundError: There is no live fact with this id.
+    """
+    if fact_id not in memory.facts:
+        raise NotFoundError(
+            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` tells of one that "
+            "is gone"
+        )
+    return memory.facts[fact_id]
+
+
+def begun_fact(memory: Memory, fact_id: str) -> Fact:
+    """Return a live fact by its id or a unique beginning of it. A complete id never counts as a beginning.
+
+    Raises:
+        NotFoundError: No live fact's id begins so.
+        UsageError: Several do.
+    """
+    if fact_id in memory.facts or _COMPLETE_ID.fullmatch(fact_id):
+        return live_fact(memory, fact_id)
+    found = [fact for fact in memory.facts.values() if fact_id and fact.id.startswith(fact_id)]
+    if len(found) > 1:
+        raise UsageError(f"{fact_id} begins the ids of {len(found)} facts: say more")
+    return found[0] if found else live_fact(memory, fact_id)
+
+
+def known_policy(changes: Mapping[str, PolicyValue]) -> None:
+    """Refuse an unknown policy key.
+
+    Raises:
+        ConfigError: A key is unknown; the message names the nearest key, or all keys.
+    """
+    for key in sorted(set(changes) - set(POLICY_KEYS)):
+        near = get_close_matches(key, POLICY_KEYS, 1, 0.5)
+        meant = f"the nearest is {near[0]}" if near else f"they are {', '.join(POLICY_KEYS)}"
+        raise ConfigError(f"{key} is no policy key; {meant}")

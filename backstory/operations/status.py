@@ -1,0 +1,70 @@
+"""Status of one scope: its head, what is pending or parked, and what failed lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
+from backstory.ledger.log.backlog import WaitingThread
+from backstory.operations.services import ScopeServices
+from backstory.results import FaultCount, ParkedThread, PendingThread, Status
+
+__all__ = ["status"]
+
+
+def status(services: ScopeServices) -> Status:
+    """Return where a scope stands; see `MemoryHandle.status`."""
+    faults = services.home.faults.of(services.scope)
+    try:
+        return _status(services, faults)
+    except UnavailableError as error:
+        if faults:
+            # The faults help to explain why memory cannot be read.
+            error.args = (f"{error}; {_spelled(faults)}",)
+        raise
+
+
+def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
+    scope, writer, home = services.scope, services.writer, services.home
+    with writer.reader.backlog() as backlog:
+        view = backlog.view
+        waiting = backlog.waiting(home.timing)
+        memory, head, turns = view.memory, view.head, view.transcript.turn_count
+        threads = len(view.transcript.threads)
+    return Status(
+        seq=head.seq,
+        hash=head.hash,
+        facts=len(memory.facts),
+        pending=tuple(_pending(services, waiting)),
+        parked=tuple(
+            ParkedThread(one.thread, count, item.reason, item.attempts, item.detail)
+            for one in waiting
+            for item, count in one.parked
+        ),
+        turns=turns,
+        threads=threads,
+        ledger_bytes=writer.store.size(scope.stream(LEDGER)),
+        transcript_bytes=writer.store.size(scope.stream(TRANSCRIPT)),
+        store=str(writer.store),
+        model=None if home.model is None else home.model.name,
+        user=scope.user,
+        agent=scope.agent,
+        faults=faults,
+    )
+
+
+def _pending(services: ScopeServices, waiting: Iterable[WaitingThread]) -> Iterator[PendingThread]:
+    now = services.writer.clock.now()
+    # A clock that was set back delays no update beyond the debounce.
+    latest = now + timedelta(seconds=services.home.timing.debounce)
+    for one in waiting:
+        if one.turns:
+            due_in = None if one.due is None else max(0.0, round((min(one.due, latest) - now).total_seconds(), 3))
+            yield PendingThread(one.thread, one.turns, due_in)
+
+
+def _spelled(faults: Sequence[FaultCount]) -> str:
+    counts = ", ".join(f"{fault.count} x {fault.doing} ({fault.kind})" for fault in faults)
+    return f"memory failed since {min(fault.first for fault in faults)}: {counts}"

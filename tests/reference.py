@@ -1,0 +1,114 @@
+"""Generator of docs/reference.md: every public name, from signatures and docstrings. `make docs` runs it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+import backstory
+
+PAGE = Path(__file__).parent.parent / "docs/reference.md"
+
+INTRODUCTION = """# Reference
+
+`make docs` writes this page from the signatures and docstrings, and a test compares them. Every type on it can be
+imported from `backstory`. A method's docstring, as `help(MemoryHandle.record)` shows it, describes each parameter, the
+result and the errors.
+
+Every method that does I/O has an async twin with the same parameters and an `a` before its name, for example
+`await memory.arecord(…)`. Only `open`, `memory`, `renew`, `by`, `view` and `of` have
+none.
+"""
+
+OBJECTS = (
+    ("Backstory", "A home: `bs = Backstory.open(…)`"),
+    ("MemoryHandle", "A memory: `memory = bs.memory(…)`"),
+    ("Turns", "The turns of a memory: `memory.turns`"),
+)
+_SECTION = re.compile(r"    # (.+)\.")
+
+
+def first_sentence(docstring: str | None) -> str:
+    paragraph = " ".join((docstring or "").strip().split("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
+
+
+def signature(node: ast.FunctionDef) -> str:
+    """Spell the parameters of a method, without `self` or `cls`, and its result."""
+    given = node.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)
+    parts = [_parameter(arg, default) for arg, default in zip(positional, defaults, strict=True)][1:]
+    if given.vararg is not None:
+        parts.append(f"*{_parameter(given.vararg, None)}")
+    elif given.kwonlyargs:
+        parts.append("*")
+    parts += [_parameter(arg, default) for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    if given.kwarg is not None:
+        parts.append(f"**{_parameter(given.kwarg, None)}")
+    return f"{node.name}({', '.join(parts)}) -> {_text(node.returns)}"
+
+
+def _parameter(arg: ast.arg, default: ast.expr | None) -> str:
+    return f"{arg.arg}: {_text(arg.annotation)}" + ("" if default is None else f" = {_text(default)}")
+
+
+def _text(node: ast.expr | None) -> str:
+    return "" if node is None else ast.unparse(node).replace("'", '"')
+
+
+def methods(kind: type) -> Iterator[tuple[str | None, str]]:
+    """Yield the section comments of a class, each as a title, and a line for each public member."""
+    source = inspect.getsource(kind)
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    titles = {
+        number: found[1] for number, line in enumerate(source.splitlines(), 1) if (found := _SECTION.fullmatch(line))
+    }
+    for node in tree.body:
+        while titles and min(titles) < node.lineno:
+            yield titles.pop(min(titles)), ""
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            decorators = {_text(one) for one in node.decorator_list}
+            stated = f"{node.name}: {_text(node.returns)}" if "property" in decorators else signature(node)
+            yield None, f"- `{stated}`  \n  {first_sentence(ast.get_docstring(node))}"
+
+
+def page() -> str:
+    parts = [INTRODUCTION]
+    for name, title in OBJECTS:
+        kind = getattr(backstory, name)
+        parts.append(f"## {title}\n\n{first_sentence(kind.__doc__)}\n")
+        heading = ""
+        for section, line in methods(kind):
+            if section is not None:
+                heading = f"### {section}\n"
+            else:
+                # A section without a public member has no heading.
+                parts += [heading, line] if heading else [line]
+                heading = ""
+        parts.append("")
+    types = {name: getattr(backstory, name) for name in sorted(backstory.__all__)}
+    errors = [name for name, kind in types.items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    listed = {name for name, _ in OBJECTS}
+    parts.append("## Types\n\nResults are frozen; their fields are in parentheses.\n")
+    parts += [_type(name, kind) for name, kind in types.items() if name not in listed and name not in errors]
+    parts.append("\n## Errors\n\nEach line names the class that an error derives from.\n")
+    parts += [f"- `{name}({types[name].__base__.__name__})`: {first_sentence(types[name].__doc__)}" for name in errors]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts).replace("\n###", "\n\n###").replace("\n## ", "\n\n## ")) + "\n"
+
+
+def _type(name: str, kind: object) -> str:
+    if not isinstance(kind, type):
+        return f"- `{name}`: The version of the package."
+    fields = f"({', '.join(kind.__struct_fields__)})" if issubclass(kind, msgspec.Struct) else ""
+    return f"- `{name}{fields}`: {first_sentence(kind.__doc__)}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
