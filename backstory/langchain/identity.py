@@ -12,7 +12,7 @@ from backstory.ledger.core.errors import ScopeError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["Identity", "MemoryScope", "Who"]
+__all__ = ["Identity", "MemoryScope", "RunIdentity"]
 
 MemoryScope = Literal["user", "global"]
 
@@ -20,7 +20,7 @@ _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
 
 
-class Who(msgspec.Struct, frozen=True):
+class RunIdentity(msgspec.Struct, frozen=True):
     """The scope and the thread of a run; `thread` is None if the run has none."""
 
     scope: Scope
@@ -46,7 +46,7 @@ class Identity:
             Scope.of(self._user_id)
         Scope.of(None, self._agent_name)
 
-    def of(self, context: object, configurable: Mapping[str, object]) -> Who:
+    def of(self, context: object, configurable: Mapping[str, object]) -> RunIdentity:
         """Return the scope and the thread of a run.
 
         Args:
@@ -60,7 +60,7 @@ class Identity:
         thread = _first("thread_id", context, configurable)
         named = None if thread is None else bounded_name(thread)
         if self._scope == "global":
-            return Who(Scope.of(None, agent), named)
+            return RunIdentity(Scope.of(None, agent), named)
         user = (
             _first("user_id", context, configurable)
             or _text(_AUTHENTICATED, configurable.get(_AUTHENTICATED))
@@ -72,7 +72,7 @@ class Identity:
                 '(agent.invoke(…, context={"user_id": …})) or in the config ({"configurable": {"user_id": …}}); '
                 'for one memory of all users use BackstoryMiddleware(scope="global")'
             )
-        return Who(Scope.of(user, agent), named)
+        return RunIdentity(Scope.of(user, agent), named)
 
 
 def _first(name: str, context: object, configurable: Mapping[str, object]) -> str | None:

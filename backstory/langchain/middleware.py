@@ -174,12 +174,12 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         run = self._run(request.state, request.runtime.context, _config())
         # Other messages do not show the topic, and may be unreadable.
-        talk = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
+        spoken = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
             memory = self.backstory.memory(run.user, run.agent)
             thread = run.thread or None
-            return memory.context(talk, self._max_tokens, thread=thread, facts=not self._by_tools).text
+            return memory.context(spoken, self._max_tokens, thread=thread, facts=not self._by_tools).text
 
         text = self._fail_safe.guarded(run.scope, "inject", block, None)
         message = request.system_message if text is None else with_block(request.system_message, text)

@@ -19,7 +19,7 @@ from backstory.langchain.conversations import NOBODY, Conversation, Conversation
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
-    from backstory.langchain.identity import Who
+    from backstory.langchain.identity import RunIdentity
     from backstory.outbox.fail_safe import FailSafeMemory
 
 __all__ = ["Recorder"]
@@ -32,7 +32,7 @@ class Recorder:
         self._fail_safe = fail_safe
         self._conversations = Conversations()
 
-    def begin(self, who: Who, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
+    def begin(self, who: RunIdentity, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
         """Record the conversation at the begin of a run.
 
         Args:
@@ -44,67 +44,67 @@ class Recorder:
         Returns:
             The run, to be kept in the state.
         """
-        talk = Conversation(state.get("messages", []))
-        scope, user = who.scope, _owner(who.scope.user)
+        conversation = Conversation(state.get("messages", []))
+        scope, user = who.scope, _owner_digest(who.scope.user)
         if from_tool(config):
             return Run(who.thread or "", scope.user, scope.agent, records=False)
-        thread = who.thread or self._conversations.name(scope, talk)
+        thread = who.thread or self._conversations.name(scope, conversation)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
         # users, the owner of an unknown message cannot be known.
         shared = not kept and self._conversations.is_shared(thread, user)
         earlier = NOBODY if shared or (kept and before is None and is_node(config)) else None
-        owners = self._conversations.owners(thread, talk, known, user, earlier=earlier)
-        heard = self._conversations.heard(scope, thread, talk)
-        ids = [message.id or "" for message in talk.said]
+        owners = self._conversations.owners(thread, conversation, known, user, earlier=earlier)
+        heard = self._conversations.heard(scope, thread, conversation)
+        ids = [message.id or "" for message in conversation.said]
         if not kept:
-            ids[talk.asked :] = self._conversations.ids(scope, thread, talk)
+            ids[conversation.asked :] = self._conversations.ids(scope, thread, conversation)
         mine = [n for n, owner in enumerate(owners) if owner == user]
-        before_it = [talk.said[n] for n in mine if n < talk.asked]
-        question = [_under(talk.said[n], ids[n]) for n in mine if n >= talk.asked]
+        history = [conversation.said[n] for n in mine if n < conversation.asked]
+        question = [_with_id(conversation.said[n], ids[n]) for n in mine if n >= conversation.asked]
         if heard:
-            before_it = []
+            history = []
         run = Run(
             thread,
             scope.user,
             scope.agent,
-            owners=_by_user(talk, owners),
-            asked={talk.said[n].id or "": ids[n] for n in mine if n >= talk.asked},
-            said=len(talk.said),
-            began=talk.whole.hex(),
-            alone=talk.asked == 0,
+            owners=_by_user(conversation, owners),
+            asked={conversation.said[n].id or "": ids[n] for n in mine if n >= conversation.asked},
+            said=len(conversation.said),
+            began=conversation.whole.hex(),
+            alone=conversation.asked == 0,
         )
         if kept:
-            came = self._deliver(run, [*before_it, *question])
+            recorded = self._deliver(run, [*history, *question])
         else:
             # Ids are new in each run, so earlier messages are recognised by their text alone.
-            came = self._deliver(run, [_under(message, None) for message in before_it], sent_before=True)
-            came = self._deliver(run, question) and came
-        return run if came else msgspec.structs.replace(run, missed=True)
+            recorded = self._deliver(run, [_with_id(message, None) for message in history], sent_before=True)
+            recorded = self._deliver(run, question) and recorded
+        return run if recorded else msgspec.structs.replace(run, missed=True)
 
     def end(self, run: Run, state: RunState) -> Run:
         """Record the messages that a run added, and the question again, since its text may have changed."""
         if not run.records:
             return run
         messages = state.get("messages", [])
-        talk = Conversation(messages)
-        user, known = _owner(run.user), run.by_id()
-        owners = self._conversations.added(run.thread, talk, known, user)
+        conversation = Conversation(messages)
+        user, known = _owner_digest(run.user), run.by_id()
+        owners = self._conversations.added(run.thread, conversation, known, user)
         # The ids may have changed if another run got the same objects.
-        began = run.said if talk.upto(run.said).hex() == run.began else 0
+        began = run.said if conversation.upto(run.said).hex() == run.began else 0
         added = [
             message
-            for n, message in enumerate(talk.said)
+            for n, message in enumerate(conversation.said)
             if message.id in run.asked or (n >= began and message.id not in known)
         ]
-        lost = not known.keys() <= {message.id for message in talk.said}
-        delivered = [_under(message, run.asked.get(message.id or "", message.id)) for message in added]
+        lost = not known.keys() <= {message.id for message in conversation.said}
+        delivered = [_with_id(message, run.asked.get(message.id or "", message.id)) for message in added]
         answer = _structured(messages, state.get("structured_response"))
-        came = self._deliver(run, [*delivered, *answer], immediate=lost)
+        recorded = self._deliver(run, [*delivered, *answer], immediate=lost)
         alone = bytes.fromhex(run.began) if run.alone else None
-        self._conversations.answered(run.scope, run.thread, alone, talk, heard=came and not run.missed)
-        return msgspec.structs.replace(run, owners=_by_user(talk, owners))
+        self._conversations.answered(run.scope, run.thread, alone, conversation, heard=recorded and not run.missed)
+        return msgspec.structs.replace(run, owners=_by_user(conversation, owners))
 
     def _deliver(
         self, run: Run, messages: Sequence[object], *, immediate: bool = False, sent_before: bool = False
@@ -118,18 +118,18 @@ class Recorder:
         )
 
 
-def _owner(user: str | None) -> str:
+def _owner_digest(user: str | None) -> str:
     """Return a digest of a user: streams show the state, and it must not reveal the names of other users."""
     return "" if user is None else hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _under(message: BaseMessage, key: str | None) -> BaseMessage:
+def _with_id(message: BaseMessage, key: str | None) -> BaseMessage:
     return message if message.id == key else message.model_copy(update={"id": key})
 
 
-def _by_user(talk: Conversation, owners: Sequence[str]) -> dict[str, list[str]]:
+def _by_user(conversation: Conversation, owners: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for message, owner in zip(talk.said, owners, strict=True):
+    for message, owner in zip(conversation.said, owners, strict=True):
         if message.id:
             found.setdefault(owner, []).append(message.id)
     return found
