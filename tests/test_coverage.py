@@ -17,6 +17,7 @@ from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.threads.coverage import Coverage, Parked, is_quiet, opening
 from backstory.ledger.threads.transcript import Thread, Transcript
 from backstory.memory import MemoryHandle
+from backstory.operations import learning
 
 AT = "2026-03-01T12:00:00.000000Z"
 BROKEN = "I would rather not."
@@ -428,9 +429,9 @@ def test_what_was_learned_from_while_it_was_being_given_up_is_not_covered_twice(
     memory = open_home(tmp_path).memory()
     memory.record("t", exchange("tea", 1))
     memory.extract([RecordedReply("t", "no JSON")])
-    parked = memory._parked("t")
+    parked = learning._parked(memory._services.writer, "t")
     memory.retry(replies=[RecordedReply("t", reply("Ada likes tea"))])
-    monkeypatch.setattr(memory, "_parked", lambda thread: parked)
+    monkeypatch.setattr(learning, "_parked", lambda *_: parked)
     memory.discard("t")
     assert [entry.cause.turns is not None for entry in memory.log()] == [False, True, False, False]
     assert memory.verify().problems == ()

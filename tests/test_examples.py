@@ -277,7 +277,7 @@ def test_an_example_keeps_away_from_a_memory_that_is_there_already(example, tmp_
 
 def plugging_in() -> str:
     (section,) = re.findall(
-        r"^## Plug it in\n(.*?)^## ", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+        r"^## Add it to an agent\n(.*?)^## ", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
     )
     return section
 

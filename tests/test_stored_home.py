@@ -21,6 +21,13 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+def without_details(value: object) -> object:
+    """Leave out the sentences that explain, whose wording may change."""
+    if isinstance(value, dict):
+        return {key: without_details(each) for key, each in value.items() if key != "detail"}
+    return [without_details(each) for each in value] if isinstance(value, list) else value
+
+
 def answer(home: Path, *words: str) -> object:
     return json.loads(CliRunner().invoke(app, ["--home", str(home), "--json", *words]).stdout)
 
@@ -29,7 +36,7 @@ def answer(home: Path, *words: str) -> object:
 def test_it_answers_as_the_version_that_wrote_it(home: Path, asked: dict[str, object]) -> None:
     words = asked["asked"]
     assert isinstance(words, list)
-    assert answer(home, *words) == asked["answer"]
+    assert without_details(answer(home, *words)) == without_details(asked["answer"])
 
 
 def test_its_files_stay_as_they_were_while_it_is_read(home: Path) -> None:
@@ -47,7 +54,8 @@ def test_what_its_last_version_showed_it_would_revert_is_what_is_reverted(home: 
     assert done["commit"] is not None
     # Facts that come back carry the commit that brought them back, which a dry run cannot know.
     assert [event["type"] for event in done["events"]] == [event["type"] for event in shown["events"]]
-    assert (done["superseded"], done["conflicts"]) == (shown["superseded"], shown["conflicts"])
+    for key in ("superseded", "conflicts"):
+        assert without_details(done[key]) == without_details(shown[key])
     assert answer(home, "--user", "ada", "verify") == {"ok": True, "commits": 11, "turns": 10, "problems": []}
 
 

@@ -540,7 +540,8 @@ def ask(n):
 threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
 assert not wrong
-packaged._loading.acquire()
+holder = threading.Thread(target=packaged._loading.__enter__)
+holder.start(); holder.join()
 child = os.fork()
 if child == 0:
     signal.alarm(60)
