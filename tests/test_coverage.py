@@ -9,6 +9,7 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.handle import MemoryHandle
 from backstory.ledger.core.commit import Cause, Commit, Head
@@ -222,7 +223,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(2))
 @given(st.lists(steps, max_size=14))
 def test_every_standing_turn_is_covered_parked_or_pending_and_only_one_of_them(story):
     streams = Streams()

@@ -15,6 +15,7 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, exchange, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 from small_home import resealed
 
 from backstory.handle import MemoryHandle
@@ -758,7 +759,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=settings.default.max_examples // 4 + 5)
+@settings(max_examples=examples(1 / 4))
 @given(steps=STEPS)
 def test_following_ends_where_reading_anew_does(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

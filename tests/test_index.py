@@ -17,6 +17,7 @@ import pytest
 from fakes import CountingSalts, FakeClock, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import PATIENT, examples, sized
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, seal
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
@@ -265,7 +266,7 @@ def assert_right(index, home):
 
 @pytest.mark.slow
 @given(seeds=st.lists(st.integers(0, 1 << 30), min_size=1, max_size=25), data=st.data())
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=examples(1 / 4))
 def test_whatever_happened_the_index_says_what_the_logs_say(tmp_path_factory, seeds, data):
     home = tmp_path_factory.mktemp("home")
     with tiny_pages():
@@ -533,8 +534,9 @@ def flip(path, place, change=0xFF):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flips", [15, pytest.param(250, marks=[pytest.mark.slow])])
-def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny, flips):
+@PATIENT
+def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny):
+    flips = sized(15, 250)
     life = Life(tmp_path).live(45)
     life.learn("tea")
     index_of(tmp_path).catch_up()

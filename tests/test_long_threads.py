@@ -14,6 +14,7 @@ from fakes import CountingSalts, FakeClock, ScriptedModel, exchange, open_home, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from sizes import examples
 from test_coverage import recorded
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, sealed
@@ -205,7 +206,7 @@ def assert_alike(lazy: ScopeState, home: Path, clock: FakeClock, *, seed: int = 
     later=st.lists(st.integers(0, 1 << 30), max_size=6),
     data=st.data(),
 )
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=examples(1 / 2))
 def test_a_thread_that_an_index_opens_says_what_its_lines_say(tmp_path_factory, before, later, data):
     home = tmp_path_factory.mktemp("home")
     with small_blocks():

@@ -483,8 +483,5 @@ def place_of(event: Event) -> str | None:
 
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
-    max_examples=settings.default.max_examples if settings.default else 100,
-    stateful_step_count=60,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -40,6 +40,7 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 from pydantic import BaseModel, computed_field
+from sizes import sized
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import Kept, keep, read_message
@@ -808,16 +809,18 @@ def test_whatever_an_object_is_it_is_read_or_refused(messages, ends):
 
 # Much of it
 
+MANY = sized(1_000_000, 10_000_000)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "size"),
     [
-        (lambda: "茶" * 20_000_000, 40_000_000),
-        (lambda: "茶" * 20_000_000 + "\ud800", 40_000_000),
-        (lambda: [{"type": "text", "text": "x" * 50_000_000}], 50_000_000),
-        (lambda: [{"type": "text", "text": "hi"}, {"type": "image", "data": "A" * 50_000_000}], 50_000_000),
-        (lambda: [{"type": "text", "text": "x" * 50}] * 1_000_000, 50_000_000),
+        (lambda: "茶" * 2 * MANY, 4 * MANY),
+        (lambda: "茶" * 2 * MANY + "\ud800", 4 * MANY),
+        (lambda: [{"type": "text", "text": "x" * 5 * MANY}], 5 * MANY),
+        (lambda: [{"type": "text", "text": "hi"}, {"type": "image", "data": "A" * 5 * MANY}], 5 * MANY),
+        (lambda: [{"type": "text", "text": "x" * 50}] * (MANY // 10), 5 * MANY),
     ],
 )
 def test_much_content_takes_no_more_than_a_few_times_its_size(content, size):

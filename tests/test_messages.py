@@ -12,6 +12,7 @@ import pytest
 from fakes import open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME
@@ -182,20 +183,20 @@ def test_lone_surrogates_become_replacement_characters_everywhere():
 
 @pytest.mark.slow
 def test_fifty_megabytes_are_clipped_quickly_and_say_so():
-    began = time.perf_counter()
+    began = time.process_time()
     (found,) = kept(user("茶" * 50_000_000))
     assert len(found.content) == MAX_CONTENT
     assert found.content.endswith("characters cut]")
     assert found.content.startswith("茶茶茶")
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("unit", ["<memory", "<memory ", "</memory>", "<uploaded_files>", "<", "<memory>", "<memory/>"])
 @pytest.mark.parametrize("end", ["", "</memory>", "</", "</uploaded_files>x"])
 def test_a_text_full_of_half_open_tags_is_read_in_one_go(unit, end):
-    began = time.perf_counter()
+    began = time.process_time()
     texts(user(unit * (1_000_000 // len(unit)) + end))
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 # Uploads and our own memory
@@ -524,7 +525,7 @@ odd_messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=examples(2))
 @given(st.lists(odd_messages | json_values, max_size=4))
 def test_whatever_comes_in_is_read_or_refused(messages):
     read = []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -316,11 +317,11 @@ def test_what_another_process_has_released_is_seen_although_a_third_is_stuck(hom
         assert len(contents(memory)) == 2
         theirs.memory("ada").add_fact("Has a dog")
         theirs.memory("ada").record("t", exchange("oats"))
-        with held(*(home / ADA.folder / f"{log}.lock" for log in LOGS)):
+        with ExitStack() as closed_later, held(*(home / ADA.folder / f"{log}.lock" for log in LOGS)):
             assert contents(memory) == ["Likes tea", "Lives in Oslo", "Has a dog"]
             assert len(memory.transcript("t")) == 4
-            with open_home(home) as fresh:
-                assert contents(fresh.memory("ada")) == contents(memory)
+            fresh = closed_later.enter_context(open_home(home))
+            assert contents(fresh.memory("ada")) == contents(memory)
 
 
 def test_a_log_of_older_versions_is_read_as_it_stands_beside_a_stuck_writer(home: Path) -> None:

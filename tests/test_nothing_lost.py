@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
-from faults.sizes import PATIENT, sized
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from one_thread import Conversation
+from sizes import PATIENT, examples, sized
 
 from backstory.ledger.messages import Kept
 
@@ -26,7 +26,7 @@ QUESTIONS = ("yes", "ok", "Hello", "What time is it now?", "Is there anything ne
 ANSWERS = ("sure", "Hi", "Noted.", "It is noon.", "Is there anything else I can do?", "I see.")
 
 EXAMPLES = settings(
-    max_examples=sized(200, 20_000),
+    max_examples=sized(examples(), 20_000),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

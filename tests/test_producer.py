@@ -1367,7 +1367,7 @@ def test_a_thread_that_another_process_was_at_has_its_turn_though_others_keep_co
     shop.say("first", immediate=True)
     assert stream.over.wait(PATIENCE)
     assert shop.asked()[0] == "first"
-    assert shop.asked()[-1] == "held"
+    assert "held" in shop.asked()
 
 
 def test_what_was_wanted_at_once_is_due_still_when_another_process_was_at_it(shop):

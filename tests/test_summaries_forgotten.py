@@ -11,6 +11,7 @@ import pytest
 from fakes import reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 from summing import Talk
 
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
@@ -360,7 +361,7 @@ def test_a_merging_that_an_erasure_overtook_keeps_nothing(tmp_path):
 # Always
 
 
-@settings(max_examples=min(30, settings.default.max_examples if settings.default else 30))
+@settings(max_examples=examples(1 / 4))
 @given(st.data())
 def test_after_forgetting_nothing_is_left_that_was_made_from_what_went(tmp_path_factory, data: st.DataObject) -> None:
     talk = numbered(tmp_path_factory.mktemp("home"), data.draw(st.integers(4, 26), label="turns"))

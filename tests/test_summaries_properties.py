@@ -8,6 +8,7 @@ from itertools import pairwise
 from fakes import Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 from summing import Talk
 
 from backstory.ledger.core.errors import ModelRejectedError
@@ -82,7 +83,7 @@ def must_be_apart(memory: Memory) -> None:
         assert all(a.last < b.first for a, b in pairwise(found))
 
 
-@settings(max_examples=min(30, settings.default.max_examples if settings.default else 30))
+@settings(max_examples=examples(1 / 4))
 @given(steps, st.sampled_from([1, 2]))
 def test_summaries_are_apart_and_in_order_and_made_once_whatever_happens(
     tmp_path_factory, story: list[tuple[str, object, int]], group: int
@@ -108,7 +109,7 @@ def test_summaries_are_apart_and_in_order_and_made_once_whatever_happens(
     talk.bs.close()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(1 / 8))
 @given(st.integers(10, 33), st.data())
 def test_a_revert_gives_the_sections_before_the_summary(tmp_path_factory, turns: int, data: st.DataObject) -> None:
     talk = Talk(tmp_path_factory.mktemp("home"), turns=turns, summary_min_turns=1)

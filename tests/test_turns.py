@@ -17,6 +17,7 @@ from fakes import PATIENCE, FakeClock, exchange, open_home, reply
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from sizes import examples
 
 from backstory import Backstory
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
@@ -910,8 +911,6 @@ def told(turn: TurnView) -> tuple[str, str | None, str, str | None, tuple[str, .
 
 TestTurnsMachine = TurnsMachine.TestCase
 TestTurnsMachine.settings = settings(
-    max_examples=min(25, settings.default.max_examples if settings.default else 25),
-    stateful_step_count=20,
-    deadline=None,
+    max_examples=examples(1 / 4),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

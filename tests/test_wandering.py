@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from faults.sizes import PATIENT, sized
+from sizes import PATIENT, sized
 from wandering import Wanderer
 
 from backstory.ledger.core.events import PolicyChanged
@@ -41,6 +41,7 @@ def test_verify_is_silent_and_what_if_changes_nothing(tmp_path: Path, first: int
 
 def must_hold(wanderer: Wanderer, seed: int) -> None:
     memory = wanderer.memory
+    memory.flush()  # the document is written in the background
     found = memory.verify()
     assert found.ok, found.problems
     live = replay(wanderer.backstory.store, memory.scope)

@@ -21,7 +21,7 @@ from extraction.misbehaving import (
     failure,
     json_response,
 )
-from faults.sizes import cannot
+from sizes import cannot
 
 from backstory.config.embedder_factory import EndpointEmbedder, as_embedder
 from backstory.config.loading import Settings

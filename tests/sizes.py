@@ -1,4 +1,4 @@
-"""How long the fault tests run: short in every test run, long in `make torture`; and where their chance comes from."""
+"""Sizes of long tests: one case of each kind in `make test`, all in `make torture`; seeds and skips of fault tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 LONG = os.environ.get("TORTURE", "") not in ("", "0")
-"""Read once, as the tests are collected: the environment that a test sees is emptied of settings."""
+"""Whether this is `make torture`. Read once at collection: tests see an environment without settings."""
 
 REQUIRED = os.environ.get("BACKSTORY_REQUIRE") == "all"
 
@@ -19,8 +20,13 @@ def sized(short: int, long: int) -> int:
     return long if LONG else short
 
 
-PATIENT = pytest.mark.timeout(sized(120, 3600))
-"""For tests whose long form takes longer than any other test may."""
+def examples(share: float = 1) -> int:
+    """How many examples Hypothesis tries: a share of what the profile in force says, and at least five."""
+    return max(5, round(settings().max_examples * share))
+
+
+PATIENT = pytest.mark.timeout(sized(300, 3600))
+"""Marks tests whose long form takes longer than any other test may."""
 
 
 def chance(default: int) -> random.Random:
