@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TESTS := $(BIN)/pytest -n auto --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test torture lint quick bench clean
+.PHONY: help demo check test torture planted lint quick bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -40,6 +40,9 @@ test: lint  ## all of it
 
 torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples of each property, 100,000 replies: hours
 	TORTURE=1 $(TESTS)
+
+planted: $(READY)  ## put small bugs into a copy, one at a time, and see that the tests notice each
+	$(BIN)/python -m benchmarks.planted
 
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run

@@ -10,13 +10,15 @@ import types
 import unittest
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
 
 settings.register_profile("quick", max_examples=15, stateful_step_count=20, deadline=None)
 settings.register_profile("full", max_examples=40, stateful_step_count=30, deadline=None)
 settings.register_profile("torture", max_examples=250, stateful_step_count=60, deadline=None)
 settings.load_profile("torture" if LONG else "full")
+# `benchmarks.planted` asks whether a bug is found, not for its smallest example.
+settings.register_profile("planted", settings(), phases=(Phase.explicit, Phase.generate), database=None)
 
 
 def _keep_bytecode(folder: str) -> None:
@@ -52,7 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [] if LONG else [item for item in items if item.get_closest_marker("torture")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if LONG or not item.get_closest_marker("torture")]
-    items.sort(key=_late)
+    if hasattr(config, "workerinput"):
+        items.sort(key=_late)
 
 
 def _late(item: pytest.Item) -> int:
