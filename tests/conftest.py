@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import types
 import unittest
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
 
 settings.register_profile("quick", max_examples=15, stateful_step_count=20, deadline=None)
-settings.register_profile("full", max_examples=40, stateful_step_count=30, deadline=None)
+settings.register_profile("full", max_examples=200, stateful_step_count=30, deadline=None)
 settings.register_profile("torture", max_examples=250, stateful_step_count=60, deadline=None)
 settings.load_profile("torture" if LONG else "full")
 # `benchmarks.planted` asks whether a bug is found, not for its smallest example.
 settings.register_profile("planted", settings(), phases=(Phase.explicit, Phase.generate), database=None)
+
+
+_ROOM = 2**30
+"""Bytes that a run may need for its temporary folders."""
 
 
 def _keep_bytecode(folder: str) -> None:
@@ -31,6 +37,13 @@ def _keep_bytecode(folder: str) -> None:
         sys.pycache_prefix = folder
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+def _spare_the_disk() -> None:
+    """Have temporary folders in memory, where no sync waits for a disk; `make torture` is for the disk."""
+    memory = Path("/dev/shm")  # noqa: S108 pytest makes folders there that are its user's alone
+    if not LONG and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def _hear_signals() -> None:
@@ -46,6 +59,7 @@ def _hear_signals() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
+    _spare_the_disk()
     _hear_signals()
 
 

@@ -148,6 +148,7 @@ def refused(line: bytes, after: Head = EMPTY) -> CorruptLogError:
     return told.value
 
 
+@pytest.mark.slow
 def test_no_byte_of_a_line_can_be_exchanged_for_any_other() -> None:
     line = sealed(turn("hi"))
     for place in range(len(line)):

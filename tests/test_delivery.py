@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, FakeClock, exchange, open_home
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
@@ -1219,6 +1220,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole conversations", "only what is new"])
 @pytest.mark.parametrize("ids", [True, False], ids=["with ids", "without ids"])
+@settings(max_examples=examples())
 @given(steps=STEPS, afterwards=st.booleans())
 def test_no_turn_is_lost_or_doubled_and_threads_keep_their_order(
     tmp_path_factory: pytest.TempPathFactory,

@@ -74,6 +74,7 @@ def test_pairs_after_an_early_erasure_stand_complete(tmp_path: Path) -> None:
         assert memory.record("t", said).turns == 0
 
 
+@pytest.mark.slow
 def test_pairs_under_retention_stand_complete(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(*[reply("nothing")] * 200)
     said = [f"This is what I say, number {n:03}" for n in range(120)]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sizes import examples
 from story import at, extract, longer, merged, new, removal, summary
 from strategies import WORDS, contents, policies, proposals
 from test_invariants import History, take_step
@@ -64,7 +65,7 @@ from backstory.projections.history.preview import preview_revert, preview_rollba
 from backstory.projections.history.replay import fold
 from backstory.projections.what_if.what_if import decide_again
 
-thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+thorough = settings(max_examples=examples(), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 WORK = "user.workContext"
 GONE = Erased("0" * 64)
 UNGATED = Policy(gate_enabled=False)

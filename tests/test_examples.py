@@ -75,6 +75,7 @@ def answers(memory: MemoryHandle) -> dict[str, str]:
 # The story
 
 
+@pytest.mark.slow
 @BOTH
 def test_an_example_learns_uses_what_it_knows_is_misled_and_is_put_right(example, tmp_path):
     told = run(example, "--home", tmp_path / "home")

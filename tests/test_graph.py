@@ -597,6 +597,7 @@ def test_a_title_holds_the_whole_of_a_long_text(text: str) -> None:
     assert safe(text) in titles[2]
 
 
+@pytest.mark.slow
 def test_500_facts_and_200_updates_are_drawn_within_a_second() -> None:
     made = [
         UpdateNode(id=f"update:{n}", seq=n, at="", cause="manual", title="t", by="", summary="s") for n in range(200)

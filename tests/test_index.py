@@ -836,6 +836,7 @@ def ask_and_write(home, number):
             assert index.commit(last).seq == last
 
 
+@pytest.mark.slow
 def test_several_processes_write_ask_and_delete_at_once(tmp_path, tiny):
     Life(tmp_path).live(10)
     context = multiprocessing.get_context("fork")
@@ -868,6 +869,7 @@ def test_a_forked_process_lets_the_parents_connection_alone(tmp_path, tiny):
     assert_right(index, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_writer_killed_while_it_builds_leaves_nothing_believed(tmp_path, tiny):
     Life(tmp_path).live(40)
 

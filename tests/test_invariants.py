@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sizes import examples
 from story import Story, extract
 from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits
 
@@ -44,7 +45,7 @@ from backstory.ledger.rules.decide import RULES, decide
 from backstory.ledger.rules.undo import plan_revert
 from backstory.projections.what_if.what_if import decide_again
 
-thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+thorough = settings(max_examples=examples(), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 class History(Story):

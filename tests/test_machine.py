@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Commit
@@ -483,5 +484,6 @@ def place_of(event: Event) -> str | None:
 
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
+    max_examples=examples(),
     suppress_health_check=list(HealthCheck),
 )

@@ -44,6 +44,7 @@ def spoilt(tmp_path: Path, talks: list[Talk], said: list[Talk]) -> Findings:
         return compared(bs, model, talks, tmp_path / "alone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [1, 5])
 def test_sixteen_threads_leave_what_one_leaves(tmp_path: Path, users: int) -> None:
     model, talks = StandIn(), generated(48, users)
@@ -117,6 +118,7 @@ def test_what_is_left_in_a_full_memory_does_not_depend_on_who_came_first(tmp_pat
     assert back.facts == 10 < forth.facts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count", [24, pytest.param(THREADS * 10, marks=pytest.mark.torture)], ids=["a few", "ten for each thread"]
 )

@@ -402,6 +402,7 @@ def test_a_full_disk_leaves_it_as_it_was(home: Home, monkeypatch: pytest.MonkeyP
 # Damage at random.
 
 
+@pytest.mark.slow
 def test_after_any_damage_what_is_kept_is_intact_and_nothing_is_deleted(home: Home) -> None:
     chance = random.Random(20261121)  # noqa: S311 damage is no secret
     folder = home.document.parent

@@ -84,6 +84,7 @@ def test_all_ugly_replies_to_one_memory_on_disk_leave_it_whole(tmp_path: Path) -
 # The corpus, spoiled further
 
 
+@pytest.mark.slow
 def test_replies_spoiled_at_random_hurt_nothing() -> None:
     heard: Counter[str] = Counter()
     random_ = chance(20)
