@@ -18,7 +18,7 @@ from backstory.config.settings import WITHOUT_EFFECT
 from backstory.config.value_ranges import lies_from
 from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
-PAGE = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROWS = {
     row[1]: (row[2].strip(), row[3].strip(), row[4].strip())
     for row in re.finditer(r"^\| `(\w+)` \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", PAGE, re.MULTILINE)

@@ -18,7 +18,7 @@ from extraction.misbehaving import MisbehavingServer, Request, Response, complet
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.events import FactAdded, FactRemoved
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LOOP, AGENT = "openai_loop", "langchain_agent"
 BOTH = pytest.mark.parametrize("example", [LOOP, AGENT])
 EACH = pytest.mark.parametrize("example", [LOOP, pytest.param(AGENT, marks=pytest.mark.slow)])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from sizes import examples
-from test_coverage import recorded
+from streams import recorded
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, sealed
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ModelRejectedError, ModelUnavailableError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from histories import History
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from story import added, at, day, extract, given, new, news, refusals, reinforcement, removal, removed
-from test_invariants import History
 
 from backstory.ledger.core.commands import AddFact, ChangePolicy
 from backstory.ledger.core.events import Access, Fact, FactRemoved

@@ -176,7 +176,7 @@ def test_a_text_of_substance_is_more_than_an_acknowledgement(text: str, enough: 
 
 DOCUMENTED = re.findall(
     r"^\| `((?:[QARB]\d ?)+)`[^|]*\| ([^|]+?)(?:, and .*?|) \|",
-    (Path(__file__).parent.parent / "docs" / "messages.md").read_text().partition("Recorded are")[2],
+    (Path(__file__).parents[3] / "docs" / "messages.md").read_text().partition("Recorded are")[2],
     re.MULTILINE,
 )
 

@@ -29,9 +29,9 @@ from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
 
-PAGE = Path(__file__).parents[1] / "docs" / "log-format.md"
+PAGE = Path(__file__).parents[3] / "docs" / "log-format.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.jsonl"))
+GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.jsonl"))
 
 
 @pytest.fixture(scope="session")

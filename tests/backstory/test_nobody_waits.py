@@ -233,7 +233,7 @@ def test_memory_json_comes_later_where_the_ledger_is_locked(home: Path, monkeypa
 READ_ALL = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from fakes import open_home
 from test_nobody_waits import READS, TURN_READS
 
@@ -257,7 +257,7 @@ with open_home(Path(sys.argv[1])) as bs:
 @pytest.mark.slow
 def test_no_read_of_another_process_waits_for_a_writer(home: Path) -> None:
     with held(*(home / ADA.folder / f"{log}.lock" for log in LOGS)):
-        command = [sys.executable, "-c", READ_ALL, str(home), str(Path(__file__).parent)]
+        command = [sys.executable, "-c", READ_ALL, str(home), *sys.path]
         done = subprocess.run(command, capture_output=True, text=True, timeout=6 * PATIENCE, check=False)
     assert done.stdout.splitlines() == ["['Likes tea', 'Lives in Oslo']", "done"], done.stderr
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from histories import History, take_step
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sizes import examples
 from story import at, extract, longer, merged, new, removal, summary
 from strategies import WORDS, contents, policies, proposals
-from test_invariants import History, take_step
 
 from backstory.ledger.core.commands import (
     AddFact,

@@ -8,7 +8,7 @@ from pathlib import Path
 from extraction.misbehaving import MisbehavingServer, completion
 from fakes import reply
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_example_learns_from_the_conversation_and_shows_the_words(tmp_path, monkeypatch, capsys):

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from fakes import exchange, open_home
+from histories import History, histories, roll, thorough
 from hypothesis import given
 from hypothesis import strategies as st
 from story import at, extract, merged, new, news, removal, stale, summary
 from strategies import policies
-from test_invariants import History, histories, roll, thorough
 
 from backstory.ledger.core.commands import (
     AddFact,
