@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
+TESTS := $(BIN)/pytest -n auto --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test torture lint quick docs bench clean
+.PHONY: help demo check test torture planted lint docs bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -32,13 +33,16 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 check: lint  ## lint, types, import contract and the quick tests
-	$(BIN)/pytest -n auto -m 'not slow' --hypothesis-profile=quick
+	$(TESTS) -m 'not slow' --hypothesis-profile=quick
 
 test: lint  ## all of it
-	$(BIN)/pytest -n auto
+	$(TESTS)
 
-torture: $(READY)  ## the fault tests, random histories and 100,000 replies at full length: minutes to hours, by the disk
-	TORTURE=1 $(BIN)/pytest -n auto tests/faults tests/extraction/test_fuzz_replies.py tests/test_nothing_lost.py tests/test_wandering.py
+torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples of each property, 100,000 replies: hours
+	TORTURE=1 $(TESTS)
+
+planted: $(READY)  ## put small bugs into a copy, one at a time, and see that the tests notice each
+	$(BIN)/python -m benchmarks.planted
 
 docs: $(READY)  ## write docs/reference.md from the docstrings
 	$(BIN)/python tests/reference.py

@@ -1,15 +1,84 @@
-"""Every test runs without the machine's own keys, addresses and settings."""
+"""Set-up of every run: the profiles of Hypothesis, the order of the tests, and an environment without settings."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import sys
+import threading
+import types
+import unittest
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, is_hypothesis_test, settings
+from sizes import LONG
 
-settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("full", max_examples=200, deadline=None)
-settings.load_profile("full")
+settings.register_profile("quick", max_examples=15, stateful_step_count=20, deadline=None)
+settings.register_profile("full", max_examples=200, stateful_step_count=30, deadline=None)
+settings.register_profile("torture", max_examples=250, stateful_step_count=60, deadline=None)
+settings.load_profile("torture" if LONG else "full")
+# `benchmarks.planted` asks whether a bug is found, not for its smallest example.
+settings.register_profile("planted", settings(), phases=(Phase.explicit, Phase.generate), database=None)
+
+
+_ROOM = 2**30
+"""Bytes that a run may need for its temporary folders."""
+
+
+def _keep_bytecode(folder: str) -> None:
+    """Compile each module once, where the environment says that no bytecode is to be kept.
+
+    The tests start hundreds of processes, and each would compile every module again.
+    """
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+def _spare_the_disk() -> None:
+    """Have temporary folders in memory, where no sync waits for a disk; `make torture` is for the disk."""
+    memory = Path("/dev/shm")  # noqa: S108 pytest makes folders there that are its user's alone
+    if not LONG and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+def _hear_signals() -> None:
+    """Take signals as usual, also where the run was started with some of them ignored, as under `nohup`.
+
+    A process inherits what its parent ignores, and some tests interrupt the processes that they start.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
+    _spare_the_disk()
+    _hear_signals()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make torture` runs, and start long tests first, so that no worker ends with one."""
+    left_out = [] if LONG else [item for item in items if item.get_closest_marker("torture")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if LONG or not item.get_closest_marker("torture")]
+    if hasattr(config, "workerinput"):
+        items.sort(key=_late)
+
+
+def _late(item: pytest.Item) -> int:
+    test = getattr(item, "obj", None)
+    if isinstance(test, types.MethodType) and isinstance(test.__self__, unittest.TestCase):
+        return 0  # a state machine
+    if item.get_closest_marker("slow"):
+        return 1
+    return 2 if is_hypothesis_test(test) else 3
 
 
 @pytest.fixture(autouse=True)

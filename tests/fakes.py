@@ -21,7 +21,7 @@ from backstory.ledger.extraction.model import Answer, Prompt
 if TYPE_CHECKING:
     from backstory.home import Backstory
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on another thread; never waited for when all is well."""
 
 

@@ -54,10 +54,10 @@ class Cli:
 
     @contextmanager
     def running(self, *words: object) -> Iterator[subprocess.Popen[str]]:
-        """Start it as a process of its own, which ends with the block, or after twenty seconds."""
+        """Start it as a process of its own, which ends with the block, or after a minute."""
         pipe = subprocess.PIPE
         with subprocess.Popen(self.command(*words), stdout=pipe, stderr=pipe, text=True) as process:
-            deadline = threading.Timer(20, process.kill)
+            deadline = threading.Timer(60, process.kill)
             deadline.start()
             try:
                 yield process

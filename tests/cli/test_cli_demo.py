@@ -112,6 +112,7 @@ def test_live_without_a_model_is_3_and_says_so(tmp_path: Path) -> None:
 MONDAY = {"newFacts": [fact("Lives in Oslo"), fact("Has a severe peanut allergy"), fact("Is vegetarian")]}
 
 
+@pytest.mark.slow
 def test_live_with_a_model_that_makes_the_mistake(model) -> None:
     friday = {"newFacts": [fact("Can eat peanuts")], "factsToRemove": ["fact_2_1"]}
     model(lambda prompt: json.dumps(friday if "my sister" in prompt else MONDAY))
@@ -123,6 +124,7 @@ def test_live_with_a_model_that_makes_the_mistake(model) -> None:
     assert "Has a severe peanut allergy" in out[out.index("revert 3") :]
 
 
+@pytest.mark.slow
 def test_live_with_a_model_that_understands(model) -> None:
     friday = {"newFacts": [fact("Has a sister")], "factsToRemove": []}
     model(lambda prompt: json.dumps(friday if "my sister" in prompt else MONDAY))
@@ -145,6 +147,7 @@ def test_live_with_a_model_that_fails_is_1(model) -> None:
     assert summary["steps"][-1] == {"command": "backstory --user ada extract --clock turns", "exit": 1}
 
 
+@pytest.mark.slow
 def test_live_follows_a_configuration_but_not_to_its_home(model, tmp_path: Path) -> None:
     model(lambda _: json.dumps(MONDAY))
     file = tmp_path / "mine.yaml"

@@ -192,6 +192,7 @@ def test_a_corrupt_log_is_3_but_verify_answers(story: Cli) -> None:
     assert "NOT ok" in story.run("verify", code=1).stdout
 
 
+@pytest.mark.slow
 def test_a_traceback_is_shown_with_debug_only(story: Cli) -> None:
     damage(story.home / "ledger.jsonl", b"Oslo", b"Bonn")
     assert "Traceback" not in story.process("show").stderr
@@ -262,6 +263,7 @@ def test_exit_codes_of_a_process(story: Cli) -> None:
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
     cli.run("record", cli.file("c", *(said("t", str(n), "user", f"{n} {'x' * 500}") for n in range(1000))))
     for words in (["turns", "t"], ["--json", "turns", "t"]):
@@ -307,6 +309,7 @@ def test_follow_tells_commits_as_they_come_until_it_is_interrupted(story: Cli) -
         assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_follow_of_one_fact_passes_over_the_others(story: Cli) -> None:
     with story.running("log", "--follow", "--fact", "fact_3", "--limit", "1") as process:
         assert process.stdout is not None

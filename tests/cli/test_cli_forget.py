@@ -131,6 +131,7 @@ def answered(cli: Cli, answer: bytes, *words: object) -> tuple[int, str]:
     return process.returncode, (out + err).decode()
 
 
+@pytest.mark.slow
 def test_a_page_names_every_fact_that_goes(story: Cli) -> None:
     story.run("fact", "add", "User writes Rust at night")
     page = story.run("forget", "--fact", "fact_2_0", "--dry-run").stdout

@@ -331,6 +331,7 @@ def test_json_on_a_terminal_is_indented(story: Cli) -> None:
     assert '\n  "seq"' in out.replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_a_long_log_on_a_terminal_shows_the_newest_and_says_so(cli: Cli) -> None:
     for n in range(22):
         cli.run("fact", "add", f"fact number {n}")
@@ -386,6 +387,7 @@ def test_clean(text: str, cleaned: str) -> None:
     assert one_line(f" {text}") == cleaned.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_locale_without_our_characters_is_no_error(evil: Cli, tmp_path: Path) -> None:
     env = os.environ | {"PYTHONIOENCODING": "ascii"}
     assert evil.process("show", env=env).returncode == 0

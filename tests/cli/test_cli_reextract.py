@@ -78,6 +78,7 @@ def test_reextract_without_a_model_or_with_both_says_so(story: Cli) -> None:
     assert story.run("reextract", "--max-calls", "-1", code=2).stdout == ""
 
 
+@pytest.mark.slow
 def test_reextract_interrupted_leaves_nothing_behind(story: Cli, model: Model) -> None:
     story.json("verify")
     before = files(story.home)
@@ -141,6 +142,7 @@ def test_policy_takes_the_same_settings(story: Cli) -> None:
     assert (policy["gate_enabled"], policy["staleness_protected_categories"]) == (False, ["correction", "goal"])
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_is_told_of_with_its_reason_and_exit_code(
     story: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from memories import fact, memories, memory_of, read, summaries
+from sizes import examples
 
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
@@ -88,6 +89,7 @@ def _holds(context: Context, memory: Memory, counter, max_tokens: int) -> None:
     assert len(lines) + context.sections_left_out == sum(map(bool, sections))
 
 
+@settings(max_examples=examples())
 @given(memory=memories(), max_tokens=budgets, guaranteed=st.integers(1, 80), said=summaries(), data=st.data())
 def test_a_block_is_never_over_its_budget_and_says_exactly_what_is_in_it(  # noqa: PLR0917 hypothesis draws them
     packaged, tiktokens, memory: Memory, max_tokens: int, guaranteed: int, said: list[ThreadSummaryText], data
@@ -101,6 +103,7 @@ def test_a_block_is_never_over_its_budget_and_says_exactly_what_is_in_it(  # noq
         assert again == made
 
 
+@settings(max_examples=examples())
 @given(memory=memories(), max_tokens=budgets)
 def test_what_is_injected_is_cut_out_again_when_it_comes_back(memory: Memory, max_tokens: int) -> None:
     text = block(memory, max_tokens).text
@@ -111,6 +114,7 @@ def test_what_is_injected_is_cut_out_again_when_it_comes_back(memory: Memory, ma
         assert keep([read_message({"role": "user", "content": text})]) == []
 
 
+@settings(max_examples=examples())
 @given(memory=memories(), max_tokens=budgets, said=summaries())
 def test_nothing_that_was_left_out_would_have_fitted(memory, max_tokens: int, said) -> None:
     """But for what opens a part: everything is as full as it can be."""

@@ -51,6 +51,7 @@ def test_a_file_that_is_not_whole_is_left_alone(bare: Path, damage: str) -> None
     assert file.exists() == (damage != "nothing")
 
 
+@pytest.mark.slow
 def test_the_folder_is_the_one_that_tiktoken_reads(bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     unpack("o200k_base", bare)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")

@@ -80,12 +80,11 @@ def test_a_module_that_cannot_be_loaded_is_noticed(tmp_path):
     assert "No module named 'backstory.no_such_door'" in told
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_so_does_every_module(tmp_path):
     names = [
         module.name
-        for package in ("ledger", "projections", "backstory")
-        for module in pkgutil.walk_packages([str(TESTS.parent / package)], f"{package}.")
+        for module in pkgutil.walk_packages([str(TESTS.parent / "backstory")], "backstory.")
         if not module.name.endswith("__main__")
     ]
     assert {

@@ -44,6 +44,7 @@ def test_a_name_that_is_not_there_is_told_as_python_does():
         _ = backstory.deerflow.MemoryManager
 
 
+@pytest.mark.slow
 def test_without_deerflow_importing_the_package_costs_nothing_and_asking_for_the_manager_says_what_is_missing():
     script = (
         "import backstory.deerflow, sys\n"
@@ -56,6 +57,7 @@ def test_without_deerflow_importing_the_package_costs_nothing_and_asking_for_the
     assert "LedgerMemoryStorage" in told.stdout
 
 
+@pytest.mark.slow
 def test_the_manager_can_be_the_first_thing_a_process_imports():
     script = (
         f"import sys\nsys.path.insert(0, {str(ROOT / 'tests' / 'standin')!r})\n"

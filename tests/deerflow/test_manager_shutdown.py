@@ -51,6 +51,7 @@ def test_with_nothing_pending_a_shutdown_is_done_at_once(host, llm):
     assert manager.shutdown_flush(0.5) is True
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_not_waited_for_past_the_limit_and_the_next_process_learns(host, hanging):
     manager = host.manager(ChatModel(hanging), debounce_seconds=300)
     manager.add("t1", talk(), user_id="ada")
@@ -68,6 +69,7 @@ def test_a_model_that_hangs_is_not_waited_for_past_the_limit_and_the_next_proces
     assert learned(after) == ["Likes tea"]
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_learned_once_also_of_people_who_do_not_come_back(host):
     script = (
         "import os, sys, threading\n"

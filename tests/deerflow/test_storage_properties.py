@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from older import Installed, empty, fact, open_storage, said
+from sizes import examples
 
 from backstory.deerflow.tracked_document import track, tracked
 from backstory.ledger.core.commands import ChangePolicy, SaveDocument, candidates_of
@@ -171,7 +172,7 @@ def test_the_same_holds_on_a_disk(older):
     storage = open_storage()
     users = iter(range(1_000))
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(1 / 4))
     @given(st.lists(documents(), min_size=1, max_size=3))
     def saved(documents_saved):
         user = f"u{next(users)}"

@@ -14,11 +14,11 @@ from random import Random as Seeded
 import msgspec
 import pytest
 from fakes import exchange, open_home
-from faults.sizes import PATIENT, chance, sized
 from hearing import ALLOWING, BROKEN, KNOWN, READ, TURNS, Listener, any_policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutating import SPOILERS, spoiled
+from sizes import PATIENT, chance, examples, sized
 from ugly import HEALTHY, UGLY, Ugly
 
 from backstory.ledger.core.errors import ReplyError
@@ -30,7 +30,7 @@ from backstory.ledger.extraction.reply import read_reply
 pytestmark = PATIENT
 
 SPOILED = sized(2_700, 80_000)
-STRUCTURED = sized(300, 20_000)
+STRUCTURED = sized(examples(2), 20_000)
 PER_MEMORY = 100
 LEAST_OF_EACH = 0.3
 CORPUS = [*(ugly.text for ugly in UGLY), *HEALTHY * (len(UGLY) // len(HEALTHY))]
@@ -84,6 +84,7 @@ def test_all_ugly_replies_to_one_memory_on_disk_leave_it_whole(tmp_path: Path) -
 # The corpus, spoiled further
 
 
+@pytest.mark.slow
 def test_replies_spoiled_at_random_hurt_nothing() -> None:
     heard: Counter[str] = Counter()
     random_ = chance(20)

@@ -12,6 +12,7 @@ import pytest
 from fakes import open_home
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sizes import examples, sized
 
 from backstory.ledger.core.errors import ReplyError
 from backstory.ledger.core.events import (
@@ -44,6 +45,8 @@ LISTS = (
     "factsToConsolidate",
 )
 MEGABYTE = 1024 * 1024
+MUCH = sized(MEGABYTE // 4, MEGABYTE)
+"""A reply may have eight megabytes: `make test` is content with two."""
 
 
 def read(reply: object, **more: object) -> tuple[Candidate, ...]:
@@ -673,38 +676,38 @@ def test_a_reply_with_more_items_than_a_memory_could_ever_want_is_refused():
 @pytest.mark.parametrize(
     "text",
     [
-        '{"' * (4 * MEGABYTE),
-        '{"a":' * (MEGABYTE * 8 // 5),
-        "[" * (8 * MEGABYTE),
-        "{" * (8 * MEGABYTE),
-        "{ " * (4 * MEGABYTE),
-        "{" + " " * (8 * MEGABYTE - 1),
-        '{"newFacts":[' + "[" * (7 * MEGABYTE),
-        '{"newFacts":[' + '{"content":' * (MEGABYTE // 2),
-        '{"newFacts":"' + "\\\\" * (3 * MEGABYTE),
-        "<think>" * MEGABYTE,
-        "</think>" * MEGABYTE,
-        "<think></think>" * (MEGABYTE // 2),
-        "<" * (8 * MEGABYTE),
-        '{"a":1}</think>' * (MEGABYTE // 2),
-        '{"newFacts":1}' + '{"a":</think>' * (MEGABYTE // 2) + "x",
-        '{"newFacts":[' * (MEGABYTE // 2) + "</think>",
-        ('{"newFacts":[' + "</think>") * (MEGABYTE // 4),
-        ('{"newFacts":[]}' + "</think>") * (MEGABYTE // 4),
-        ('{"newFacts":[]}' + "<think>") * (MEGABYTE // 4),
-        '{"a":1}' * MEGABYTE,
-        "```json\n" * MEGABYTE,
-        '{"newFacts":[' + "0," * (3 * MEGABYTE) + "0]}",
-        '{"newFacts":[' + '"x",' * MEGABYTE + '""]}',
-        '{"newFacts":[],' + '"newFacts":[],' * (MEGABYTE // 2) + '"user":{}}',
+        '{"' * (4 * MUCH),
+        '{"a":' * (MUCH * 8 // 5),
+        "[" * (8 * MUCH),
+        "{" * (8 * MUCH),
+        "{ " * (4 * MUCH),
+        "{" + " " * (8 * MUCH - 1),
+        '{"newFacts":[' + "[" * (7 * MUCH),
+        '{"newFacts":[' + '{"content":' * (MUCH // 2),
+        '{"newFacts":"' + "\\\\" * (3 * MUCH),
+        "<think>" * MUCH,
+        "</think>" * MUCH,
+        "<think></think>" * (MUCH // 2),
+        "<" * (8 * MUCH),
+        '{"a":1}</think>' * (MUCH // 2),
+        '{"newFacts":1}' + '{"a":</think>' * (MUCH // 2) + "x",
+        '{"newFacts":[' * (MUCH // 2) + "</think>",
+        ('{"newFacts":[' + "</think>") * (MUCH // 4),
+        ('{"newFacts":[]}' + "</think>") * (MUCH // 4),
+        ('{"newFacts":[]}' + "<think>") * (MUCH // 4),
+        '{"a":1}' * MUCH,
+        "```json\n" * MUCH,
+        '{"newFacts":[' + "0," * (3 * MUCH) + "0]}",
+        '{"newFacts":[' + '"x",' * MUCH + '""]}',
+        '{"newFacts":[],' + '"newFacts":[],' * (MUCH // 2) + '"user":{}}',
     ],
     ids=lambda text: text[:16],
 )
 def test_hostile_text_takes_no_square_of_the_time(text):
-    began = time.perf_counter()
+    began = time.process_time()
     with contextlib.suppress(ReplyError):
         read_reply(text)
-    assert time.perf_counter() - began < 15
+    assert time.process_time() - began < 15
 
 
 @pytest.mark.parametrize("depth", [*range(900, 1010, 3), 5_000])
@@ -778,7 +781,7 @@ def told_of(found: dict[str, object]) -> int:
     )
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=examples(2))
 @given(replies)
 @example({"newFacts": None})
 def test_every_item_of_every_list_ends_in_exactly_one_candidate(reply):
@@ -794,7 +797,7 @@ def test_every_item_of_every_list_ends_in_exactly_one_candidate(reply):
         repr(candidate).encode()
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=examples(2))
 @given(values | replies, st.sampled_from(["%s", "<think>%s</think>%s", "```json\n%s", "%s</think>", '{"%s', "%s%s"]))
 def test_any_text_is_read_or_refused(value, around):
     try:
@@ -856,7 +859,7 @@ def test_a_broken_reply_changes_nothing_and_its_reason_is_recorded(memory, text)
     assert memory.verify().ok
 
 
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=examples(1 / 3))
 @given(story=st.lists(replies, max_size=3))
 def test_whatever_a_reply_holds_the_ledger_stands(story, tmp_path_factory):
     memory = open_home(tmp_path_factory.mktemp("home")).memory("ada")

@@ -14,7 +14,7 @@ from fakes import PATIENCE
 
 PROGRAM = Path(__file__).with_name("children.py")
 
-LONGEST = 6 * PATIENCE
+LONGEST = 3 * PATIENCE
 """Seconds after which a test gives up on a child that has much to do; never waited for when all is well."""
 
 

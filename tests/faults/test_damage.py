@@ -17,7 +17,7 @@ import pytest
 from cli.commandline import Cli
 from fakes import FakeClock, exchange, open_home, reply
 from faults.logs import verify_bytes
-from faults.sizes import PATIENT, bytes_below, chance, sized
+from sizes import PATIENT, bytes_below, chance, sized
 from store.sealing import offsets
 
 from backstory.home import Backstory
@@ -129,7 +129,7 @@ def places_to_cut(data: bytes) -> list[int]:
     _, starts = last_three(data)
     every = range(starts[-4], len(data))
     edges = {at + step for at in starts[-4:] for step in range(-3, 4) if starts[-4] <= at + step < len(data)}
-    few = chance(3).sample(every, sized(12, len(every)))
+    few = chance(3).sample(every, sized(4, len(every)))
     return sorted(edges | set(few))
 
 
@@ -205,7 +205,7 @@ def flips(data: bytes, seed: int) -> list[tuple[int, int]]:
     luck = chance(seed)
     starts = offsets(data.split(b"\n")[:-1])
     places = [len(data) - 1, data.index(b"\n")]
-    for _ in range(sized(30, 500)):
+    for _ in range(sized(10, 500)):
         line = luck.randrange(len(starts) - 1)  # a long line is not to draw all of them
         places.append(luck.randrange(starts[line], starts[line + 1]))
     if sized(0, 1):
@@ -281,7 +281,7 @@ def test_flip_a_byte_of_the_index(original: Original) -> None:
     luck = chance(42)
     newest = max(original.documents)
     fact = original.documents[newest].facts[0]
-    places = [(luck.randrange(len(data)), luck.randrange(1, 256)) for _ in range(sized(30, 500))]
+    places = [(luck.randrange(len(data)), luck.randrange(1, 256)) for _ in range(sized(10, 500))]
     # Its first page says what it is and what it holds: damage there speaks in other errors than elsewhere.
     places += [(place, 0x80) for place in range(0, 100, sized(20, 1))]
     places += [(found.start() + 9, 0x80) for found in re.finditer(rb"CREATE TABLE ", data)]

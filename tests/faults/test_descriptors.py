@@ -101,6 +101,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["fresh", "read"])
 def test_each_verb_without_open_files_is_an_error_of_ours_and_loses_nothing(tmp_path: Path, state: str) -> None:
     home = tmp_path / "home"

@@ -17,8 +17,8 @@ import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home, reply
 from faults.logs import Scope
 from faults.processes import child
-from faults.sizes import LONG, PATIENT, bytes_below, chance, sized
 from faults.test_kill import acknowledged, verified
+from sizes import LONG, PATIENT, bytes_below, chance, sized
 
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.extraction.recorded import RecordedReply
@@ -120,7 +120,7 @@ def test_forgetting_leaves_nothing_in_any_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(sized(10, 100)))
+@pytest.mark.parametrize("number", range(sized(2, 100)))
 @PATIENT
 def test_kill_whoever_forgets(tmp_path: Path, number: int) -> None:
     """Wherever the kill struck: either nothing was begun, or the next open brings it to its end."""

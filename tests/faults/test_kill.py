@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from faults.logs import Scope
 from faults.processes import Child, child
-from faults.sizes import PATIENT, chance, sized
+from sizes import PATIENT, chance, sized
 
 pytestmark = [pytest.mark.slow, PATIENT]
 
-KILLS_PER_HOME = 10
+KILLS_PER_HOME = sized(4, 10)
 
 
 def acknowledged(children: list[Child], word: str) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from fakes import ScriptedModel, exchange, open_home
 from faults.logs import Scope
 from faults.power import Power
-from faults.sizes import PATIENT, chance, sized
+from sizes import PATIENT, chance, sized
 
 from backstory.ledger.extraction.model import Prompt
 from backstory.memory import MemoryHandle

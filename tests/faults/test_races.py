@@ -13,8 +13,8 @@ import pytest
 from fakes import exchange, open_home
 from faults.logs import Scope
 from faults.processes import child
-from faults.sizes import PATIENT, sized
 from faults.test_kill import check_nothing_lost, verified
+from sizes import PATIENT, sized
 
 pytestmark = [pytest.mark.slow, PATIENT]
 

@@ -22,7 +22,7 @@ import pytest
 from cli.commandline import Cli
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 from faults.logs import Scope
-from faults.sizes import cannot
+from sizes import cannot
 from store.test_jsonl_faults import Disk
 
 from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError

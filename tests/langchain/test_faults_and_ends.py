@@ -71,6 +71,7 @@ def test_what_cannot_be_recorded_waits_and_comes_in_order(bs, monkeypatch):
     assert faults(bs)[0][:2] == ("record", "StoreError")
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_has_locked_keeps_an_agent_waiting_once(tmp_path, monkeypatch):
     with Backstory.open(tmp_path, file_lock_timeout_seconds=1) as bs:
         bs.memory("ada").add_fact("Ada lives in Oslo")
@@ -244,6 +245,7 @@ if {kill}:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_process_that_ends_has_learned_and_one_that_is_killed_has_recorded(tmp_path, kill):
     here = Path(__file__).parent

@@ -10,6 +10,7 @@ import pytest
 from fakes import FakeClock, exchange, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
@@ -190,7 +191,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=settings.default.max_examples // 4 + 5)
+@settings(max_examples=examples(1 / 4))
 @given(steps=steps)
 def test_following_a_transcript_ends_where_reading_it_anew_does(
     steps: Iterable[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

@@ -21,7 +21,7 @@ from extraction.misbehaving import (
     failure,
     json_response,
 )
-from faults.sizes import cannot
+from sizes import cannot
 
 from backstory.config.embedder_factory import EndpointEmbedder, as_embedder
 from backstory.config.loading import Settings
@@ -499,6 +499,7 @@ def test_the_packaged_model_gives_a_text_the_same_vector_in_any_company(packaged
         assert np.abs(packaged.passages([text])[0] - vector).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_the_packaged_model_takes_what_is_no_ordinary_text(packaged):
     vectors = packaged.passages(["", " \0 ", "tea\0pot", "tea\ud800", "tea " * 5000])
     assert vectors[:2].tolist() == np.zeros((2, 384)).tolist()
@@ -508,6 +509,7 @@ def test_the_packaged_model_takes_what_is_no_ordinary_text(packaged):
     assert packaged.passages([]).shape == (0, 384)
 
 
+@pytest.mark.slow
 def test_of_a_long_text_the_packaged_model_reads_the_beginning(packaged):
     same = "the meeting is on friday and everybody comes " * 60
     one, two = packaged.passages([f"{same}one end", f"{same}another end"])
@@ -524,6 +526,7 @@ def test_the_packaged_model_leaves_the_environment_as_it_was(packaged):
     assert done.stdout.strip() == "True"
 
 
+@pytest.mark.slow
 def test_the_packaged_model_works_in_a_forked_process_and_in_threads(packaged):
     code = """
 import os, signal, threading

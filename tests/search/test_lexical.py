@@ -6,9 +6,10 @@ import itertools
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from sizes import examples
 
 from backstory.projections.search.lexical import index as lexical
 from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored
@@ -341,6 +342,7 @@ def _begins_anew_soon() -> object:
 
 
 TestChanging = Changing.TestCase
+TestChanging.settings = settings(max_examples=examples())
 
 
 @given(st.lists(WORDS, max_size=12), WORDS)

@@ -14,6 +14,7 @@ from bag import BagOfWords
 from fakes import PATIENCE, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
@@ -279,8 +280,8 @@ def test_an_agent_and_its_user_share_the_time(
     model.before = lambda _: now.__setitem__(0, now[0] + 60)
     agent.embed(timeout=1000)
     asked = [given for given in model.given if given is not None]
-    assert asked[0] == pytest.approx(1000, abs=PATIENCE)
-    assert asked[1] == pytest.approx(940, abs=PATIENCE / 2)
+    assert asked[0] == pytest.approx(1000, abs=30)
+    assert asked[1] == pytest.approx(940, abs=30)
     memory.add_fact("Likes tea")
     model.before = lambda _: now.__setitem__(0, now[0] + 1e6)
     agent.record("t2", exchange("milk"))
@@ -508,7 +509,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=settings.default.max_examples // 8 + 5)
+@settings(max_examples=examples(1 / 8))
 @given(history=steps)
 def test_after_any_history_meaning_brings_in_what_stands_and_is_as_if_embedded_anew(
     history: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

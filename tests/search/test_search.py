@@ -14,6 +14,7 @@ import pytest
 from fakes import FakeClock, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import RefusedError, UsageError
@@ -465,7 +466,7 @@ def check_true(memory: MemoryHandle) -> None:
             assert all(hit.thread == thread for hit in narrowed)
 
 
-@settings(max_examples=settings.default.max_examples // 4 + 5)
+@settings(max_examples=examples(1 / 4))
 @given(history=steps)
 def test_after_any_history_search_is_true_complete_and_as_if_built_anew(
     history: list[tuple[str, str, int]], tmp_path_factory: pytest.TempPathFactory

@@ -13,6 +13,7 @@ from fakes import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search.bag import BagOfWords, passage, passages
+from sizes import examples
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.vectors.passages import Passage
@@ -769,7 +770,7 @@ _texts = st.sampled_from([f"{one} {two}" for one in ("tea", "dog", "code") for t
 _corpora = st.dictionaries(st.sampled_from("abcdefgh"), _texts, max_size=8)
 
 
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=examples(1 / 3))
 @given(steps=st.lists(st.tuples(_corpora, st.sampled_from(["bring", "stop", "purge", "other", "reopen"])), max_size=6))
 def test_whatever_happened_it_is_as_one_that_was_built_at_once(steps, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vectors")
@@ -811,7 +812,7 @@ def test_whatever_happened_it_is_as_one_that_was_built_at_once(steps, tmp_path_f
     keep=st.none() | st.sets(st.integers(0, 30)),
     k=st.integers(1, 12),
 )
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=examples(1 / 3))
 def test_the_nearest_are_those_of_going_through_all(numbers, keep, k, tmp_path_factory):
     embedder = BagOfWords(dimensions=8)
     vectors = vectors_in(tmp_path_factory.mktemp("v"), embedder)

@@ -39,6 +39,7 @@ def sidecar(store: JsonlStore, number: int = 1) -> Path:
 # Tear the last record.
 
 
+@pytest.mark.slow
 def test_tear_the_last_record_at_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for sync in ("fsync", "fdatasync"):  # four thousand of them, and this test pulls no plug
         monkeypatch.setattr(os, sync, lambda descriptor: None)

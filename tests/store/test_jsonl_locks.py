@@ -193,6 +193,7 @@ def test_no_descriptor_is_left_behind(home: Path) -> None:
     assert open_below(home) == []
 
 
+@pytest.mark.slow
 def test_of_many_streams_only_so_many_stay_open(home: Path) -> None:
     store = JsonlStore(home)
     for number in range(300):
@@ -250,6 +251,7 @@ def test_a_forked_child_has_locks_and_files_of_its_own(home: Path) -> None:
     assert lines_of(store) == lines
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once_and_lose_nothing(home: Path) -> None:
     names, count = ("left", "right"), 25
     with (

@@ -320,6 +320,7 @@ def test_what_a_killed_process_did_not_send_the_next_one_sends(make: Callable[..
     assert memo.seqs == [[2], [3]]
 
 
+@pytest.mark.slow
 def test_a_killed_process_for_real(tmp_path: Path) -> None:
     home, witness = tmp_path / "home", tmp_path / "heads.jsonl"
     script = (
@@ -339,6 +340,7 @@ def test_a_killed_process_for_real(tmp_path: Path) -> None:
     assert [line["seq"] for line in lines_of(witness)] == [2]
 
 
+@pytest.mark.slow
 def test_a_process_that_never_closes_sends_at_its_end(tmp_path: Path) -> None:
     home, witness = tmp_path / "home", tmp_path / "heads.jsonl"
     script = (
@@ -371,6 +373,7 @@ def test_what_another_process_commits_is_sent_by_whoever_has_the_scope_open(
     assert memo.seqs == [[2]]
 
 
+@pytest.mark.slow
 def test_two_processes_append_to_one_file(tmp_path: Path) -> None:
     home, witness = tmp_path / "home", tmp_path / "heads.jsonl"
     script = (

@@ -1,0 +1,152 @@
+"""Random histories of commands: a story that keeps its commits, and the strategies that draw one."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from sizes import examples
+from story import Story, extract
+from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits
+
+from backstory.ledger.core.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    ImportDocument,
+    RemoveFact,
+    Revert,
+    RollBack,
+    SaveDocument,
+)
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.errors import RefusedError
+from backstory.ledger.core.events import (
+    Edit,
+    LedgerEvent,
+    Removal,
+)
+from backstory.ledger.core.memory import Memory
+
+thorough = settings(max_examples=examples(), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+class History(Story):
+    """A story that keeps the commands' causes and every memory, so that undo, replay and what-if can be asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[Commit] = []
+        self.memories: list[Memory] = [self.memory]
+        self.proposed: dict[int, tuple] = {}
+        self.waits: list[float] = []
+
+    def ask(self, command: Command, kind: str, **cause: object) -> tuple[LedgerEvent, ...] | None:
+        """Decide and take in; None where it is refused outright."""
+        try:
+            events = self.do(command, kind)
+        except RefusedError:
+            return None
+        seq = self.memory.seq
+        told = Cause(kind=kind, heat=command.heat, **cause)  # type: ignore[arg-type]
+        self.commits.append(Commit(seq, self.memory.at, told, events, "", ""))
+        self.waits.append(self.waited)
+        self.memories.append(self.memory)
+        return events
+
+
+STEPS = (
+    "learn",
+    "learn",
+    "learn",
+    "late",
+    "add",
+    "edit",
+    "remove",
+    "import",
+    "replace",
+    "save",
+    "clear",
+    "policy",
+    "revert",
+    "rollback",
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn, steps: tuple[str, ...] = STEPS, most: int = 9) -> History:
+    history = History()
+    history.ask(ChangePolicy(at="", policy=draw(policies), source="config"), "genesis")
+    if draw(st.integers(0, 3)):
+        candidates = draw(many_facts())
+        history.ask(extract(*candidates, basis=1), "extraction", thread="t1")
+        history.proposed[2] = candidates
+    for step in draw(st.lists(st.sampled_from(steps), max_size=most)):
+        take_step(draw, history, step)
+    return history
+
+
+def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent, ...] | None:
+    memory = history.memory
+    history.wait(draw(waits))
+    heat = draw(heats(memory))
+    match step:
+        case "learn" | "late":
+            candidates = draw(proposals(memory, history.now()))
+            basis = memory.seq if step == "learn" else draw(st.integers(1, memory.seq))
+            some = st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), unique=True).map(tuple)
+            told = st.none() | st.none() | st.just((*memory.facts,)) | some
+            command = extract(*candidates, basis=basis, shown=draw(told), stale=draw(told), heat=heat)
+            events = history.ask(command, "extraction", thread="t1")
+            history.proposed[history.memory.seq] = candidates
+            return events
+        case "add":
+            fact = draw(new_facts("facts/0"))
+            events = history.ask(AddFact(at="", fact=fact, heat=heat), "manual", action="add")
+            history.proposed[history.memory.seq] = (fact,)
+            return events
+        case "edit" if memory.facts:
+            fact_id = draw(st.sampled_from(sorted(memory.facts)))
+            edit = Edit(
+                place="facts/0",
+                id=fact_id,
+                content=draw(st.sampled_from([None, "Ada runs", "edited", "x"])),
+                confidence=draw(st.sampled_from([None, 0.9, 0.2])),
+            )
+            events = history.ask(EditFact(at="", edit=edit), "manual", action="edit", fact=fact_id)
+            history.proposed[history.memory.seq] = (edit,)
+            return events
+        case "remove" if memory.facts:
+            fact_id = draw(st.sampled_from(sorted(memory.facts)))
+            return history.ask(RemoveFact(at="", fact_id=fact_id), "manual", action="remove", fact=fact_id)
+        case "import" | "replace":
+            command = ImportDocument(at="", candidates=draw(documents(memory)), replace=step == "replace", heat=heat)
+            events = history.ask(command, "import", replace=command.replace)
+            history.proposed[history.memory.seq] = command.candidates
+            return events
+        case "save":
+            ids = draw(st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), max_size=3))
+            gone = [Removal(place=f"factsToRemove/{i}", id=fact_id) for i, fact_id in enumerate(ids)]
+            saved = SaveDocument(at="", candidates=(*draw(documents(memory)), *gone), heat=heat)
+            events = history.ask(saved, "import", action="save")
+            history.proposed[history.memory.seq] = saved.candidates
+            return events
+        case "clear":
+            return history.ask(Clear(at=""), "clear")
+        case "policy":
+            return history.ask(ChangePolicy(at="", policy=draw(policies), heat=heat), "policy")
+        case "revert" if memory.seq > 1:
+            target = draw(st.integers(2, memory.seq))
+            force = draw(st.booleans())
+            command = Revert(at="", target=target, events=history.log[target - 1], force=force, heat=heat)
+            return history.ask(command, "revert", target=target, force=force)
+        case "rollback":
+            to = draw(st.integers(0, memory.seq))
+            return history.ask(roll(history, to), "rollback", target=to)
+    return None
+
+
+def roll(history: History, to: int) -> RollBack:
+    then = history.memories[to]
+    return RollBack(at="", to=to, facts=tuple(then.in_order()), sections=dict(then.sections))
