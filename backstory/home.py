@@ -19,8 +19,9 @@ from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt, read_commits
+from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.memory import MemoryHandle
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults

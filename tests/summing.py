@@ -14,7 +14,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.learning.summarizer import SummaryOutcome
-from backstory.ledger.log.writer import read_commits
+from backstory.ledger.log.commits import read_commits
 
 if TYPE_CHECKING:
     from backstory.results import Extracted, TurnView

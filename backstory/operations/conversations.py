@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.log.backlog import count_turns
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns.superseded import superseded_turns
 from backstory.results import Restored, SupersededTurn, ThreadSummary, TurnView

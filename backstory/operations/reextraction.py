@@ -13,7 +13,7 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.writer import read_commits
+from backstory.ledger.log.commits import read_commits
 from backstory.operations.services import Progress, ScopeServices, must_know, some_model
 from backstory.projections.history.history import diff
 from backstory.projections.what_if.call_budget import BudgetedModel

@@ -23,7 +23,8 @@ from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks

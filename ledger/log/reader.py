@@ -19,8 +19,9 @@ from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.backlog import Backlog
+from backstory.ledger.log.commits import must_not_shrink, read_commits
 from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import ScopeState, must_not_shrink, read_commits
+from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript

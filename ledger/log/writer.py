@@ -49,12 +49,12 @@ from backstory.ledger.erasure.plan import (
     plan_erasure,
 )
 from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.eraser import unfinished
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
@@ -64,7 +64,7 @@ from backstory.ledger.threads.turn_dedup import Mode, align
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Listener", "Purge", "Recorded", "Salts", "State", "Writer", "random_salt", "read_commits"]
+__all__ = ["Listener", "Purge", "Recorded", "Salts", "State", "Writer", "random_salt"]
 
 _log = logging.getLogger(__name__)
 

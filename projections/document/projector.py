@@ -24,8 +24,9 @@ from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
 __all__ = ["DELAY_SECONDS", "DocumentProjector", "Follower"]

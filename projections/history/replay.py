@@ -9,8 +9,8 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import read_commits
 
 __all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "replay"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import read_commits
 
 __all__ = ["count_scope"]
 

@@ -14,7 +14,7 @@ from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
 from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.state import must_belong
+from backstory.ledger.log.commits import must_belong
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace

@@ -10,8 +10,8 @@ from pathlib import Path
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.remedies import Check, failed_check
 from backstory.projections.integrity.verify import Problem, verify
 from backstory.projections.turns.superseded import superseded_turns

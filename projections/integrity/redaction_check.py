@@ -9,8 +9,8 @@ from backstory.ledger.core.commit import UNREADABLE, Commit, decode, head_of, in
 from backstory.ledger.core.errors import CorruptLogError, UnavailableError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.stream_check import Slot, StreamCheck
 
 __all__ = ["RedactionCheck"]

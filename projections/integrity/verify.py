@@ -14,8 +14,8 @@ from backstory.ledger.core.events import TurnRecorded
 from backstory.ledger.core.memory import Fold
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import read_commits
 from backstory.projections.document.document import render, stated_moment
 from backstory.projections.history.replay import memories_when
 from backstory.projections.integrity.ledger_check import LedgerCheck

@@ -20,7 +20,7 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_o
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.state import must_belong
+from backstory.ledger.log.commits import must_belong
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 

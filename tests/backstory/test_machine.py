@@ -35,7 +35,7 @@ from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.writer import read_commits
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import memory_at, replay

@@ -12,8 +12,8 @@ from store.sealing import as_file, chain, endless_chain, erase, fill, sealed, tu
 
 from backstory.ledger.core.commit import EMPTY, head_of
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.writer import read_commits
 
 STREAM = "users/ada/ledger"
 

@@ -20,9 +20,9 @@ from store.sealing import chain, erase, fill
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.core.events import FactAdded, TurnRecorded
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.locks import try_lock
-from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.verify import verify
 
 HOLDER = """

@@ -30,8 +30,9 @@ from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.extraction.signals import Signals, load_signals
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.threads.due import Timing, answered
 from backstory.memory import MemoryHandle

@@ -30,8 +30,9 @@ from backstory.ledger.erasure.plan import ForgetMatching
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Outcome, Updater
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.text.tokens import estimate_tokens
 from backstory.memory import MemoryHandle

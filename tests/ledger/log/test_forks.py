@@ -24,10 +24,11 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.locks import FileLocks
-from backstory.ledger.log.writer import Writer, read_commits
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.due import Timing
 

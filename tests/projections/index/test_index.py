@@ -25,9 +25,9 @@ from backstory.ledger.core.events import FactAdded, FactRevised, Redacted, TurnR
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.snapshot import Place
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.writer import read_commits
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace

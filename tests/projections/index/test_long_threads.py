@@ -59,9 +59,8 @@ def refresh(view: ScopeState) -> None:
 @contextmanager
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.ledger.log.earlier_turns.BLOCK_TURNS", 3)
-        patch.setattr("backstory.ledger.log.state.BLOCK_TURNS", 3)
-        patch.setattr("backstory.ledger.log.earlier_turns._MOST_TURNS", 12)
+        patch.setattr("backstory.ledger.log.earlier_threads.BLOCK_TURNS", 3)
+        patch.setattr("backstory.ledger.log.earlier_threads._MOST_TURNS", 12)
         patch.setattr("backstory.projections.index.kv._LEAF_BYTES", 400)
         yield
 

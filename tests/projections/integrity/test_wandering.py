@@ -15,7 +15,7 @@ from wandering import Wanderer
 from backstory.ledger.core.events import PolicyChanged
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import LEDGER
-from backstory.ledger.log.writer import read_commits
+from backstory.ledger.log.commits import read_commits
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
 from backstory.projections.what_if.what_if import decide_again

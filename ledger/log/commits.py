@@ -1,0 +1,84 @@
+"""Commits of a stream: read from the store, each checked against the hash chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, unseal
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import EventStore, Record
+
+__all__ = ["commit_at", "must_belong", "must_not_shrink", "read_commits", "read_commits_and_ends"]
+
+
+def read_commits(
+    store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None, until: Head | None = None
+) -> Iterator[Commit]:
+    """Yield the commits after a head, each checked against the chain, up to the end or to another head.
+
+    `byte` is as for `EventStore.read`.
+
+    Raises:
+        CorruptLogError: at the first line that is not what was written.
+    """
+    for commit, _ in read_commits_and_ends(store, stream, after, byte, until):
+        yield commit
+
+
+def read_commits_and_ends(
+    store: EventStore, stream: str, after: Head, byte: int | None, until: Head | None = None
+) -> Iterator[tuple[Commit, int]]:
+    """Yield the same commits, each with the byte after its line."""
+    head = after
+    for record in store.read(stream, after.seq, byte=byte):
+        if until is not None and head.seq >= until.seq:
+            return
+        commit = unseal(record.line, head, stream=stream, byte=record.byte)
+        head = commit.head
+        yield commit, record.byte + len(record.line) + 1
+
+
+def must_belong(stream: str, first: Commit, scope: Scope) -> None:
+    """Refuse a stream whose first commit names another scope; one whose cause was erased names none.
+
+    Raises:
+        CorruptLogError: it does.
+    """
+    owner = Scope(first.cause.user, first.cause.agent)
+    if owner != scope and first.cause.kind != "erased":
+        raise CorruptLogError(
+            f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
+            kind="altered",
+            stream=stream,
+            line=1,
+            byte=0,
+        )
+
+
+def must_not_shrink(stream: str, known: Head, now: Head) -> None:
+    """Refuse a stream that ends before what is known of it, or ends there in another commit.
+
+    Raises:
+        CorruptLogError: it does.
+    """
+    if known.seq and now.seq <= known.seq:
+        cut = now.seq < known.seq
+        what = f"now ends at {now.seq}: its tail was cut off" if cut else "is another now: the file was exchanged"
+        raise CorruptLogError(
+            f"{stream} ended at {known.seq} and {what}; restore the file from a copy, then open it again",
+            kind="missing" if cut else "broken_prev",
+            stream=stream,
+            line=now.seq + cut,
+            byte=0,
+        )
+
+
+def commit_at(record: Record | None, seq: int) -> Commit | None:
+    """Decode a line that an index pointed at; None if it is another commit's, or damaged."""
+    try:
+        if record is None or not (found := inspect(record.line)).intact or found.seq != seq:
+            return None
+        return decode(record.line)
+    except UNREADABLE:
+        return None
