@@ -1,4 +1,4 @@
-"""Execution of an erasure plan.
+"""Eraser of a scope: commits a redaction, then replaces the content that it names.
 
 The redaction is appended to the ledger first, so any process can complete an erasure that was interrupted. Lines that
 lose content are then replaced by lines with stubs, as `EventStore.redact` requires.
@@ -6,14 +6,180 @@ lose content are then replaced by lines with stubs, as `EventStore.redact` requi
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
-from backstory.ledger.core.commit import EMPTY, Head, erase, inspect, unseal
-from backstory.ledger.core.events import Redacted
+from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
+from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.events import Redacted, TurnRange
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.digest import Seal, sealing
+from backstory.ledger.erasure.plan import (
+    Erasure,
+    ForgetEverything,
+    ForgetExpired,
+    ForgetFact,
+    ForgetMatching,
+    ForgetThread,
+    Plan,
+    plan_erasure,
+)
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.group_commit import PendingCommit
+from backstory.ledger.log.pipeline import CommitPipeline
+from backstory.ledger.log.reader import Reader
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["unfinished"]
+__all__ = ["Eraser", "Purge", "unfinished"]
+
+_log = logging.getLogger(__name__)
+
+Purge = Callable[[Scope], None]
+"""Deletes every read model of a scope that may hold content, while both of its streams are locked."""
+
+
+class Eraser:
+    """Erases content of a scope for its writer, which holds the mutex of the pipeline in every call but the last two.
+
+    `queue_policy` queues the configured policy if it is not in force.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        pipeline: CommitPipeline,
+        reader: Reader,
+        *,
+        clock: Clock,
+        purge: Purge | None,
+        queue_policy: Callable[[], PendingCommit | None],
+    ) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._state, self._ledger, self._transcript = pipeline.state, pipeline.ledger, pipeline.transcript
+        self._streams = (self._transcript.stream, self._ledger.stream)
+        self._reader = reader
+        self._clock = clock
+        self._purge = purge
+        self._queue_policy = queue_policy
+
+    def plan(self, request: Erasure) -> Plan:
+        """See `Writer.plan_erasure`."""
+        self._pipeline.settle(self._transcript, self._ledger)
+        return self._planned(request)
+
+    def forget(self, request: Erasure, actor: str | None) -> tuple[Commit, Plan]:
+        """See `Writer.forget`."""
+        self._pipeline.settle(self._transcript, self._ledger)
+        if isinstance(request, ForgetEverything):
+            # Without the key, no earlier erased turn can be recognised either.
+            self._store.destroy_key(self._transcript.stream)
+        return self._carry_out(request, self._planned(request, self._seal(request)), actor)
+
+    def expire(self, before: datetime) -> Commit | None:
+        """See `Writer.expire`."""
+        request = ForgetExpired(spell_moment(before), self._is_done_with)
+        self._pipeline.settle(self._transcript, self._ledger)
+        plan = self._planned(request, self._seal(request))
+        # Without expired turns nothing is written, not even the genesis of a scope that has learned nothing.
+        return self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
+
+    def _seal(self, request: Erasure) -> Seal | None:
+        """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
+        if isinstance(request, ForgetEverything):
+            return None
+        known: list[Seal] = []
+
+        def seal(role: str, content: str) -> str:
+            if not known:
+                known.append(sealing(self._store.key(self._transcript.stream, create=True) or b""))
+            return known[0](role, content)
+
+        return seal
+
+    def _is_done_with(self, name: str, n: int) -> bool:
+        thread = self._state.transcript.threads[name]
+        return n in thread.superseded or self._state.coverage.covers(thread, TurnRange(n, n))
+
+    def _planned(self, request: Erasure, seal: Seal | None = None) -> Plan:
+        transcript, ledger = self._streams
+        return plan_erasure(
+            request,
+            self._state.memory,
+            ledger=lambda: read_commits(self._store, ledger),
+            transcript=lambda: read_commits(self._store, transcript),
+            ledger_stream=ledger,
+            transcript_stream=transcript,
+            seal=seal,
+        )
+
+    def _heads(self) -> tuple[Head, Head]:
+        return self._state.transcript.head, self._state.head
+
+    def _carry_out(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
+        """Lock both streams and erase; plan again if another process has written meanwhile."""
+        heads = self._heads()
+        transcript, ledger = self._streams
+        with self._store.locked(transcript), self._store.locked(ledger):
+            self._pipeline.settle(self._transcript, self._ledger)
+            # A new policy may remove facts, which writes their content once more: the plan has to include that.
+            self._queue_policy()
+            self._pipeline.settle(self._ledger)
+            if self._heads() != heads:
+                plan = self._planned(request, self._seal(request))
+            if self._purge is not None:
+                # An obstacle to purging should fail the request before the redaction is committed.
+                self._purge(self._state.scope)
+            at = max(spell_moment(self._clock.now()), self._state.memory.at)
+            draft = Draft(at, _redaction(request, actor), plan.events)
+            pending = self._pipeline.add(self._ledger, self._state.head, draft)
+            self._ledger.group.settle(pending)
+            self._pipeline.drop_settled(self._ledger)
+            try:
+                self._erase(plan.redacted)
+            finally:
+                # If it was interrupted, the next read of the log finds what is left to do.
+                self._state.start_over(from_first=True)
+                self._pipeline.newest = None
+                self._reader.start_over()
+            self._pipeline.settle(self._transcript, self._ledger)
+            return pending.commit, plan
+
+    def complete(self) -> None:
+        """Complete the erasures that the state has met and a crash has interrupted."""
+        redacted, self._state.redacted = self._state.redacted, []
+        self._complete(redacted, wait=True)
+
+    def complete_if_free(self, redacted: Sequence[Redacted]) -> None:
+        """Complete erasures for a reader, which waits for no lock; if one is held, a later read tries again."""
+        self._complete(redacted, wait=False)
+
+    def _complete(self, redacted: Sequence[Redacted], *, wait: bool) -> None:
+        transcript, ledger = self._streams
+        try:
+            if not self._is_finished(redacted):
+                with self._store.locked(transcript, wait=wait), self._store.locked(ledger, wait=wait):
+                    # Another process may have completed it meanwhile.
+                    if not self._is_finished(redacted):
+                        _log.warning("%s: an erasure was interrupted; it is completed now", self._state.scope)
+                        self._erase(redacted)
+        except UnavailableError as error:
+            _log.warning("%s: an erasure is not complete, the next open tries again: %s", self._state.scope, error)
+
+    def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
+        return not any(unfinished(self._store, self._streams, redacted).values())
+
+    def _erase(self, redacted: Sequence[Redacted]) -> None:
+        """Put stubs in the place of redacted content; both streams are locked."""
+        left = unfinished(self._store, self._streams, redacted)
+        if self._purge is not None:
+            self._purge(self._state.scope)
+        for stream in self._streams:
+            self._store.redact(stream, left[stream])
 
 
 def unfinished(store: EventStore, streams: Iterable[str], redacted: Iterable[Redacted]) -> dict[str, dict[int, bytes]]:
@@ -40,3 +206,18 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]]) -> dict[
         if left:
             lines[commit.seq] = erase(record.line, left)
     return lines
+
+
+def _redaction(request: Erasure, actor: str | None) -> Cause:
+    """Return the cause of a redaction; the text of a matching request is not recorded."""
+    match request:
+        case ForgetFact(fact_id=fact_id):
+            return Cause(kind="redaction", actor=actor, action="fact", fact=fact_id)
+        case ForgetThread(thread=thread):
+            return Cause(kind="redaction", actor=actor, action="thread", thread=thread)
+        case ForgetMatching():
+            return Cause(kind="redaction", actor=actor, action="matching")
+        case ForgetExpired():
+            return Cause(kind="redaction", actor=actor, action="expired")
+        case _:
+            return Cause(kind="redaction", actor=actor, action="everything")

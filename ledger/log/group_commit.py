@@ -18,11 +18,11 @@ from backstory.ledger.log.store import EventStore
 __all__ = ["GroupCommit", "PendingCommit"]
 
 _LONGEST_SECONDS = 0.02
-"""A write may have taken long because another process kept the lock: no reason to wait for company."""
+"""The longest wait for company. A long write may only mean that another process held the lock."""
 
 
 class PendingCommit:
-    """A commit on its way to disk: `settled` once it is there or never will be, which `error` tells."""
+    """A commit on its way to disk: `settled` once it is durable or has failed, with the reason in `error`."""
 
     __slots__ = ("commit", "error", "gates", "line", "settled")
 
@@ -32,10 +32,10 @@ class PendingCommit:
         self.settled = False
         self.error: BackstoryError | None = None
         self.gates: list[threading.Lock] = []
-        """One for each thread that waits; it opens when the line is settled, or when that thread is to lead."""
+        """A lock for each waiting thread, released when the commit is settled or when that thread is to lead."""
 
     def settle(self, error: BackstoryError | None = None) -> None:
-        """Say what became of it, and let everybody who waits go on."""
+        """Set the outcome and release all waiting threads."""
         self.error = error
         self.settled = True
         for gate in self.gates:
@@ -52,7 +52,7 @@ def _closed() -> threading.Lock:
 class GroupCommit:
     """The lines of one stream that are decided and not yet durable.
 
-    `failures` counts the writes that failed; whoever decides says which count they know of.
+    `failures` counts failed writes. A line that was added with an older count is refused.
     """
 
     def __init__(self, store: EventStore, stream: str) -> None:
@@ -62,98 +62,98 @@ class GroupCommit:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, in a forked child: the threads that hold the locks and wait at the gates are not in it."""
+        """Start again in a forked child, in which the threads that hold the locks do not exist."""
         self._mutex = threading.Lock()
         self._waiting: list[PendingCommit] = []
         self._led = False
         self._company = 1
-        """How many lines the last write took: so many threads may be about to come again."""
+        """How many lines the last write took: as many threads may come again soon."""
         self._took = 0.0
-        """How many seconds it took."""
+        """The seconds that the last write took."""
         self._complete: threading.Lock | None = None
-        """Opens when as many lines wait as the last write took; there while a leader waits for that."""
+        """Released when as many lines wait as the last write took; None unless a leader waits for that."""
 
     def add(self, line: bytes, commit: Commit, failures: int) -> PendingCommit:
-        """Queue a line behind the others; one that was decided before a failure was known of fails at once."""
-        ticket = PendingCommit(line, commit)
+        """Queue a line behind the others; one that was decided before a failed write is refused."""
+        pending = PendingCommit(line, commit)
         with self._mutex:
             if failures != self.failures:
-                ticket.settle(self._overtaken(commit))
-                return ticket
+                pending.settle(self._overtaken(commit))
+                return pending
             if self._waiting and self._waiting[-1].commit.hash != commit.prev:
-                # Lines that are written at once are not looked at by the store one by one.
-                ticket.settle(self._overtaken(commit))
-                return ticket
-            self._waiting.append(ticket)
+                # The store checks the expected version of a batch, not of each line in it.
+                pending.settle(self._overtaken(commit))
+                return pending
+            self._waiting.append(pending)
             if self._complete is not None and len(self._waiting) >= self._company:
                 self._complete.release()
                 self._complete = None
-        return ticket
+        return pending
 
     def refuse(self, line: bytes, commit: Commit) -> PendingCommit:
-        """Return a ticket for a line that is not queued, since what it was decided on is gone."""
-        ticket = PendingCommit(line, commit)
-        ticket.settle(self._overtaken(commit))
-        return ticket
+        """Return a failed commit for a line whose expected version no longer exists."""
+        pending = PendingCommit(line, commit)
+        pending.settle(self._overtaken(commit))
+        return pending
 
-    def disown(self, ticket: PendingCommit) -> None:
-        """Say in a forked child that a line is the parent's to write; nobody of the child's waits at its gates."""
-        if not ticket.settled:
-            ticket.gates = []
-            ticket.settle(self._overtaken(ticket.commit))
+    def disown(self, pending: PendingCommit) -> None:
+        """Fail a commit in a forked child: the parent writes it, and no thread of the child waits for it."""
+        if not pending.settled:
+            pending.gates = []
+            pending.settle(self._overtaken(pending.commit))
 
     def count_failures(self) -> int:
-        """Return how many writes have failed; the lines that fell with them have their errors by then."""
+        """Return how many writes have failed; the commits that failed with them have their errors by then."""
         with self._mutex:
             return self.failures
 
-    def settle(self, ticket: PendingCommit) -> None:
+    def settle(self, pending: PendingCommit) -> None:
         """Return when the line is durable.
 
         Raises:
-            WrongExpectedVersionError: somebody else appended first, or a line before it failed: decide again.
+            WrongExpectedVersionError: another process appended first, or a line before it failed: decide again.
             StoreError, LockTimeoutError, CorruptLogError: as the store; the line is not there.
         """
-        if not ticket.settled and self._leads(ticket):
+        if not pending.settled and self._leads(pending):
             try:
                 self._gather()
             finally:
                 self._write()
-        if ticket.error is not None:
-            raise ticket.error
+        if pending.error is not None:
+            raise pending.error
 
-    def is_settled(self, ticket: PendingCommit) -> bool:
-        """Wait as `settle` does, and say whether the line is durable; whoever decided it is told why it is not."""
+    def is_settled(self, pending: PendingCommit) -> bool:
+        """Wait as `settle` does, and return whether the line is durable; `error` has the reason if not."""
         try:
-            self.settle(ticket)
+            self.settle(pending)
         except BackstoryError:
             return False
         return True
 
-    def _leads(self, ticket: PendingCommit) -> bool:
-        """Wait until the line is settled, or until it is for this thread to write for all; then True."""
+    def _leads(self, pending: PendingCommit) -> bool:
+        """Wait until the line is settled, or until this thread is to write for all; return True then."""
         with self._mutex:
-            if ticket.settled:
+            if pending.settled:
                 return False
             if not self._led:
                 self._led = True
                 return True
             gate = _closed()
-            ticket.gates.append(gate)
+            pending.gates.append(gate)
         try:
             gate.acquire()
         except BaseException:
             with self._mutex:
-                if gate in ticket.gates:
-                    ticket.gates.remove(gate)
-                elif not ticket.settled:
-                    # It was just told to lead.
+                if gate in pending.gates:
+                    pending.gates.remove(gate)
+                elif not pending.settled:
+                    # This thread was just chosen to lead.
                     self._hand_over()
             raise
-        return not ticket.settled
+        return not pending.settled
 
     def _gather(self) -> None:
-        """Wait a little for those who shared the last write: half of what it took is well spent on them."""
+        """Wait for the threads that shared the last write, at most half the time that it took."""
         with self._mutex:
             if len(self._waiting) >= self._company:
                 return
@@ -167,7 +167,7 @@ class GroupCommit:
             batch, self._waiting = self._waiting, []
         begun = perf_counter()
         try:
-            self._store.append_all(self._stream, [ticket.line for ticket in batch], batch[0].commit.seq - 1)
+            self._store.append_all(self._stream, [pending.line for pending in batch], batch[0].commit.seq - 1)
         except WrongExpectedVersionError as error:
             self._settle_what_is_there(batch)
             self._fail(batch, error)
@@ -175,10 +175,10 @@ class GroupCommit:
             self._fail(batch, error)
         else:
             with self._mutex:
-                for ticket in batch:
-                    ticket.settle()
+                for pending in batch:
+                    pending.settle()
         finally:
-            # Nobody must wait forever for what was interrupted; whether it is there they cannot be told.
+            # No thread may wait forever for an interrupted write, whose outcome is unknown.
             if not batch[-1].settled:
                 self._fail(batch, StoreError(f"{self._stream}: a write was interrupted; look whether it is there"))
             with self._mutex:
@@ -186,28 +186,28 @@ class GroupCommit:
                 self._hand_over()
 
     def _hand_over(self) -> None:
-        """Let a thread lead that waits for a line of the next write; where none does, the first to come will."""
-        for ticket in self._waiting:
-            if ticket.gates:
-                ticket.gates.pop().release()
+        """Choose a waiting thread to lead the next write; without one, the next thread to come leads."""
+        for pending in self._waiting:
+            if pending.gates:
+                pending.gates.pop().release()
                 return
         self._led = False
 
     def _settle_what_is_there(self, batch: list[PendingCommit]) -> None:
-        """An engine that writes line by line may have written some before somebody else came between."""
+        """Settle the lines that an engine wrote one by one before another process came between."""
         there = list(zip(batch, self._store.read(self._stream, batch[0].commit.seq - 1), strict=False))
         with self._mutex:
-            for ticket, record in there:
-                if record.line != ticket.line:
+            for pending, record in there:
+                if record.line != pending.line:
                     return
-                ticket.settle()
+                pending.settle()
 
     def _fail(self, batch: list[PendingCommit], error: BackstoryError) -> None:
         with self._mutex:
             self.failures += 1
-            for ticket in batch:
-                if not ticket.settled:
-                    ticket.settle(error)
+            for pending in batch:
+                if not pending.settled:
+                    pending.settle(error)
             for behind in self._waiting:
                 behind.settle(self._overtaken(behind.commit))
             self._waiting = []

@@ -24,18 +24,18 @@ __all__ = ["CommitPipeline", "StreamQueue"]
 
 
 class _Decided:
-    """A commit of this process that is not known to be durable; `before` and `after` once it was folded."""
+    """A commit of this process that may not be durable yet; `before` and `after` are its memories once it is folded."""
 
-    __slots__ = ("after", "before", "folded", "ticket")
+    __slots__ = ("after", "before", "folded", "pending")
 
-    def __init__(self, ticket: PendingCommit) -> None:
-        self.ticket = ticket
+    def __init__(self, pending: PendingCommit) -> None:
+        self.pending = pending
         self.folded = False
         self.before = self.after = Memory()
 
 
 class StreamQueue:
-    """One stream as this process writes it: what it has decided there, oldest first."""
+    """The commits of one stream that this process has decided and that may not be durable yet, oldest first."""
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self.stream = stream
@@ -44,19 +44,19 @@ class StreamQueue:
         self.decided: deque[_Decided] = deque()
 
     def renew(self) -> None:
-        """Begin anew in a forked child."""
+        """Drop everything in a forked child: the parent writes these commits."""
         self.group.renew()
-        for mine in self.decided:
-            self.group.disown(mine.ticket)
+        for each in self.decided:
+            self.group.disown(each.pending)
         self.decided = deque()
 
 
 class CommitPipeline:
-    """A scope's two lanes and the view behind them; `mutex` is for whoever uses it to hold.
+    """The state of a scope and its two queues. Callers hold `mutex`.
 
-    `news` are the ledger's commits that are durable and that nobody was told of yet, each with the memory before and
-    after it; who tells of them holds `announcing`. `met_erasure` is called when the replay of a ledger came across
-    redactions.
+    `unannounced` are the durable commits of the ledger that listeners have not been notified of, each with the memory
+    before and after it; the thread that notifies holds `announcing`. `met_erasure` is called when a replay of the
+    ledger has met redactions.
     """
 
     def __init__(
@@ -69,114 +69,114 @@ class CommitPipeline:
     ) -> None:
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
-        self.view = ScopeState(store, scope, snapshots)
-        self.learned = StreamQueue(store, self.view.ledger)
-        self.said = StreamQueue(store, self.view.transcript_stream)
-        self.news: deque[tuple[Commit, Memory, Memory]] = deque()
+        self.state = ScopeState(store, scope, snapshots)
+        self.ledger = StreamQueue(store, self.state.ledger)
+        self.transcript = StreamQueue(store, self.state.transcript_stream)
+        self.unannounced: deque[tuple[Commit, Memory, Memory]] = deque()
         self.newest: tuple[Memory, Head] | None = None
-        """The memory after the newest of them, for whoever takes it first."""
+        """The memory after the newest of them, for the reader."""
         self._salts = salts
         self._met_erasure = met_erasure
-        self._beginning = self.view.beginnings
-        """How often the view had started over when what is decided was folded into it."""
+        self._beginning = self.state.beginnings
+        """How often the state had started over when the decided commits were folded into it."""
         register(self)
 
     def renew(self) -> None:
-        """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
+        """Start again in a forked child, in which the threads that held the locks do not exist."""
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
-        self.news = deque()
+        self.unannounced = deque()
         self.newest = None
-        self.learned.renew()
-        self.said.renew()
-        self.view.start_over()
+        self.ledger.renew()
+        self.transcript.renew()
+        self.state.start_over()
 
     def settle(self, *queues: StreamQueue) -> None:
-        """Bring the view up to date, with nothing in it that is not durable."""
+        """Bring the state up to date, and wait until all of it is durable."""
         self.catch_up(*queues)
         while any(queue.decided for queue in queues):
             for queue in queues:
                 if queue.decided:
-                    queue.group.is_settled(queue.decided[-1].ticket)
+                    queue.group.is_settled(queue.decided[-1].pending)
             self.catch_up(*queues)
 
     def catch_up(self, *queues: StreamQueue) -> None:
-        """Fold what this process has decided; where nothing of that is under way, also what others have appended."""
+        """Fold what this process has decided, and, in a queue without such commits, what others have appended."""
         while True:
-            if self._beginning != self.view.beginnings and (self.learned.decided or self.said.decided):
-                # What was folded before the view started over is gone from it, and on disk only by and by.
+            if self._beginning != self.state.beginnings and (self.ledger.decided or self.transcript.decided):
+                # The state lost what was folded before it started over, and that may not be on disk yet.
                 self._start_over()
-            # Of either lane, and before anything is read: what the view reads must not be folded after it.
-            for queue in (self.learned, self.said):
-                self.let_go(queue)
+            # Both queues, before anything is read: commits that are read must not be folded a second time.
+            for queue in (self.ledger, self.transcript):
+                self.drop_settled(queue)
                 self.fold_decided(queue)
-            self._beginning = self.view.beginnings
+            self._beginning = self.state.beginnings
             for queue in queues:
                 if not queue.decided:
                     self._refresh(queue)
-            if self._beginning == self.view.beginnings:
+            if self._beginning == self.state.beginnings:
                 return
 
     def _refresh(self, queue: StreamQueue) -> None:
-        if queue is self.said:
-            self.view.refresh_transcript()
+        if queue is self.transcript:
+            self.state.refresh_transcript()
             return
-        self.view.refresh_ledger()
-        if self.view.redacted:
+        self.state.refresh_ledger()
+        if self.state.redacted:
             self._met_erasure()
 
-    def let_go(self, queue: StreamQueue) -> None:
-        """Drop what is settled; where something that was folded has failed, start over."""
+    def drop_settled(self, queue: StreamQueue) -> None:
+        """Drop settled commits; if one that was folded has failed, start over."""
         queue.failures = queue.group.count_failures()
-        while queue.decided and queue.decided[0].ticket.settled and queue.decided[0].ticket.error is None:
-            mine = queue.decided.popleft()
-            if not mine.folded:
-                self._fold(queue, mine)
-            if queue is self.learned:
-                self.news.append((mine.ticket.commit, mine.before, mine.after))
-                self.newest = mine.after, mine.ticket.commit.head
-        failed = [mine for mine in queue.decided if mine.ticket.error is not None]
+        while queue.decided and queue.decided[0].pending.settled and queue.decided[0].pending.error is None:
+            each = queue.decided.popleft()
+            if not each.folded:
+                self._fold(queue, each)
+            if queue is self.ledger:
+                self.unannounced.append((each.pending.commit, each.before, each.after))
+                self.newest = each.after, each.pending.commit.head
+        failed = [each for each in queue.decided if each.pending.error is not None]
         if failed:
-            queue.decided = deque(mine for mine in queue.decided if mine.ticket.error is None)
-            if any(mine.folded for mine in failed):
+            queue.decided = deque(each for each in queue.decided if each.pending.error is None)
+            if any(each.folded for each in failed):
                 self._start_over()
 
     def _start_over(self) -> None:
-        """Read both streams anew, once nothing is under way in either."""
-        for queue in (self.learned, self.said):
+        """Read both streams anew, once every queued commit is settled."""
+        for queue in (self.ledger, self.transcript):
             if queue.decided:
-                queue.group.is_settled(queue.decided[-1].ticket)
-                self.let_go(queue)
-        self.view.start_over()
+                queue.group.is_settled(queue.decided[-1].pending)
+                self.drop_settled(queue)
+        self.state.start_over()
 
     def fold_decided(self, queue: StreamQueue) -> None:
-        """Fold what this process has decided on a lane, whether or not it is durable."""
-        for mine in queue.decided:
-            if not mine.folded:
-                self._fold(queue, mine)
+        """Fold what this process has decided, durable or not."""
+        for each in queue.decided:
+            if not each.folded:
+                self._fold(queue, each)
 
-    def _fold(self, queue: StreamQueue, mine: _Decided) -> None:
-        if queue is self.said:
-            self.view.take_said(mine.ticket.commit)
+    def _fold(self, queue: StreamQueue, each: _Decided) -> None:
+        if queue is self.transcript:
+            self.state.take_said(each.pending.commit)
         else:
-            mine.before = self.view.memory
-            self.view.take(mine.ticket.commit)
-            mine.after = self.view.memory
-        mine.folded = True
+            each.before = self.state.memory
+            self.state.take(each.pending.commit)
+            each.after = self.state.memory
+        each.folded = True
 
     def add(self, queue: StreamQueue, after: Head, draft: Draft) -> PendingCommit:
-        """Seal a draft that was decided on a head and queue it; it is folded when the lane is looked at next.
+        """Seal a draft that was decided on a head, and queue it; `fold_decided` folds it later.
 
-        If the process was forked since it was decided, the child's view stands elsewhere, and the ticket says so.
+        If the process was forked since the decision, the commit is refused: the child's state has another head.
 
         Raises:
             StoreError: a value in it cannot be written.
         """
         line, commit = sealed(draft, after, self._salts)
-        # Where a write has failed that is not known of here yet, the ticket says so at once.
-        if after == (self.view.head if queue is self.learned else self.view.transcript.head):
-            ticket = queue.group.add(line, commit, queue.failures)
+        # Where a write has failed that is not known of here yet, the pending says so at once.
+        if after == (self.state.head if queue is self.ledger else self.state.transcript.head):
+            pending = queue.group.add(line, commit, queue.failures)
         else:
-            ticket = queue.group.refuse(line, commit)
-        queue.decided.append(_Decided(ticket))
-        return ticket
+            pending = queue.group.refuse(line, commit)
+        queue.decided.append(_Decided(pending))
+        return pending

@@ -44,7 +44,7 @@ class ScopeState:
     ) -> None:
         self._settled = settled or self._once_settled
         self._store = store
-        self._scope = scope
+        self.scope = scope
         self._snapshots = snapshots
         self.beginnings = 0
         """How often it has started over."""
@@ -79,7 +79,7 @@ class ScopeState:
         self.transcript = Transcript()
         self._earlier = None
         if origin is not None and self._snapshots is not None:
-            self._earlier = EarlierThreads(self._store, self._scope, self.coverage, self._snapshots, origin)
+            self._earlier = EarlierThreads(self._store, self.scope, self.coverage, self._snapshots, origin)
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
 
     def prepare(self, names: Collection[str]) -> None:
@@ -126,7 +126,7 @@ class ScopeState:
         fold, head, byte = Fold(self.memory), self.head, self._byte
         for commit, end in commits:
             if commit.seq == 1:
-                must_belong(self.ledger, commit, self._scope)
+                must_belong(self.ledger, commit, self.scope)
             if commit.cause.kind == "redaction":
                 self._meet_erasure(commit)
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -170,7 +170,7 @@ class ScopeState:
         must_not_shrink(stream, known, now)
         for commit, end in read_commits_and_ends(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
-                must_belong(stream, commit, self._scope)
+                must_belong(stream, commit, self.scope)
             self.transcript.apply(commit)
             self._touch(commit)
             self._transcript_byte = end

@@ -1,7 +1,7 @@
-"""Writer of a scope: reads new commits, folds them, decides, appends; if another writer was first, it starts again.
+"""Writer of a scope: folds what is new, decides a command, appends the events; if another writer was first, again.
 
-Threads decide one after the other and wait for the disk together (`group_commit`). Everything that a writer returns is
-durable. A caller that only reads uses `reader`, which waits for no writer; see `backstory.ledger.log.reader`.
+`Writer._write` is that loop, and every change goes through it. Threads decide one after the other and wait for the disk
+together (`group_commit`). What a writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
 """
 
 from __future__ import annotations
@@ -30,29 +30,19 @@ from backstory.ledger.core.commands import (
     Summarize,
 )
 from backstory.ledger.core.commit import Cause, Commit, Draft, Head
-from backstory.ledger.core.errors import CapError, UnavailableError, WrongExpectedVersionError
+from backstory.ledger.core.errors import CapError, WrongExpectedVersionError
 from backstory.ledger.core.events import Access, Event, Redacted, Removal, TurnRange, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
-from backstory.ledger.erasure.digest import Seal, sealing
-from backstory.ledger.erasure.plan import (
-    Erasure,
-    ForgetEverything,
-    ForgetExpired,
-    ForgetFact,
-    ForgetMatching,
-    ForgetThread,
-    Plan,
-    plan_erasure,
-)
+from backstory.ledger.erasure.digest import sealing
+from backstory.ledger.erasure.plan import Erasure, Plan
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.eraser import unfinished
+from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.group_commit import PendingCommit
-from backstory.ledger.log.pipeline import CommitPipeline
+from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.snapshot import Snapshots
 from backstory.ledger.log.store import EventStore
@@ -71,16 +61,13 @@ _log = logging.getLogger(__name__)
 _TURNS_PER_COMMIT = 200
 
 Listener = Callable[[Scope, Commit, Memory, Memory], None]
-"""Told of every ledger commit this process makes, in order, once it is durable, with the memory before and after it.
+"""Called after each ledger commit of this process, in order, once it is durable, with the memory before and after it.
 
-What it raises is logged and never passed on: the commit stands, whatever becomes of a read model.
+An error that it raises is logged and not passed on, because the commit is durable.
 """
 
-Purge = Callable[[Scope], None]
-"""Deletes every read model of a scope that may hold content, while both of its streams are locked."""
-
-UsageTracker = Callable[[], Mapping[str, Access]]
-"""Tells which facts were used of late, by their ids."""
+Usage = Callable[[], Mapping[str, Access]]
+"""Returns the recent use of facts, by their ids."""
 
 Salts = Callable[[], str]
 
@@ -88,12 +75,12 @@ _C = TypeVar("_C", bound=Command)
 
 
 def random_salt() -> str:
-    """Sixteen bytes that nobody can guess, as hex digits."""
+    """Return 16 random bytes as hex digits."""
     return os.urandom(16).hex()
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What became of a delivery: `turns` are new, `skipped` were known already; `superseded` no longer stand."""
+    """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
 
     turns: int
     skipped: int
@@ -101,10 +88,18 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """The one door to a scope's two streams; safe for threads, and beside other processes.
+    """The only writer of a scope's two streams in this process. Safe for threads, and beside other processes.
 
-    `policy` holds the values that configuration states explicitly; when they change, a commit puts them in force.
-    `snapshots` spares it the replay from the first commit, `purge` is called when content is erased.
+    Args:
+        store: the engine.
+        scope: whose memory.
+        clock: the time of commits. Default: the machine's.
+        salts: returns the salt of each event.
+        policy: the policy values that configuration states; a commit puts them in force when they change.
+        listeners: called after each ledger commit.
+        snapshots: spares a replay from the first commit.
+        purge: deletes read models before content is erased.
+        heat: the recent use of facts, for eviction by `hybrid`.
     """
 
     def __init__(
@@ -118,185 +113,217 @@ class Writer:
         listeners: Sequence[Listener] = (),
         snapshots: Snapshots | None = None,
         purge: Purge | None = None,
-        heat: UsageTracker | None = None,
+        heat: Usage | None = None,
     ) -> None:
         self.store = store
         self.scope = scope
         self.clock = clock or SystemClock()
         self._configured = dict(policy or {})
         self._as_configured: Policy | None = None
-        """A policy that is known to say what configuration asks for."""
+        """A policy that is known to contain the configured values."""
         self._listeners = tuple(listeners)
-        self._purge = purge
         self._usage = heat
-        self._pipeline = pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasure)
-        self._view, self._learned, self._said = pipeline.view, pipeline.learned, pipeline.said
+        self._pipeline = pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasures)
+        self._state = pipeline.state
+        self._ledger_queue, self._transcript_queue = pipeline.ledger, pipeline.transcript
         self.reader = Reader(store, scope, snapshots, self._complete_if_free)
-        """For reads that must not wait for a writer."""
+        """For reads, which must not wait for a writer."""
+        self._eraser = Eraser(
+            store, pipeline, self.reader, clock=self.clock, purge=purge, queue_policy=self._queue_policy
+        )
 
     @property
     def _mutex(self) -> threading.RLock:
-        """The desk's, which is another one in a forked child."""
+        """The mutex of the pipeline, which is replaced in a forked child."""
         return self._pipeline.mutex
 
     @property
     def ledger(self) -> str:
         """The name of the ledger's stream."""
-        return self._view.ledger
+        return self._state.ledger
 
     @property
     def transcript_stream(self) -> str:
         """The name of the transcript's stream."""
-        return self._view.transcript_stream
+        return self._state.transcript_stream
 
-    # What is known.
+    # The loop.
+
+    def _write(self, queue: StreamQueue, decide_and_queue: Callable[[], list[PendingCommit]]) -> list[Commit]:
+        """Decide and append, again and again until no other writer came between.
+
+        Args:
+            queue: the stream to append to.
+            decide_and_queue: folds what is new, decides, and queues commits; called with the mutex held.
+
+        Returns:
+            The commits that are durable, those of earlier tries included.
+        """
+        durable: list[Commit] = []
+        while True:
+            with self._mutex:
+                pending = decide_and_queue()
+                # A delivery without news may repeat turns of another thread that are not durable yet.
+                awaited = (
+                    [] if pending or queue is self._ledger_queue else [each.pending for each in queue.decided][-1:]
+                )
+            try:
+                for commit in pending:
+                    queue.group.settle(commit)
+                    durable.append(commit.commit)
+                for commit in awaited:
+                    queue.group.settle(commit)
+            except WrongExpectedVersionError:
+                continue
+            return durable
+
+    # State.
 
     @contextmanager
     def state(self, *, durable: bool = True) -> Iterator[State]:
-        """Fold what this or another process has appended, and lend the state out; nobody changes it meanwhile.
+        """Lend out the state, brought up to date; nothing changes it meanwhile.
 
-        It is for who is about to write: whoever is writing is waited for. Without `durable` it may hold what is still
-        on its way to disk.
+        For a caller that is about to write: it waits for other writers.
+
+        Args:
+            durable: whether to wait until all of it is durable.
 
         Raises:
             CorruptLogError: a log is damaged, or shorter than it was.
         """
         with self._mutex:
             if durable:
-                self._pipeline.settle(self._said, self._learned)
+                self._pipeline.settle(self._transcript_queue, self._ledger_queue)
             else:
-                self._pipeline.catch_up(self._said, self._learned)
-            yield State(self._view.memory, self._view.coverage, self._view.transcript, self._view.head)
+                self._pipeline.catch_up(self._transcript_queue, self._ledger_queue)
+            yield State(self._state.memory, self._state.coverage, self._state.transcript, self._state.head)
 
     @property
     def head(self) -> Head:
-        """Where the ledger stood when it was last folded."""
-        return self._view.head
+        """The head of the ledger when it was last folded."""
+        return self._state.head
 
     def memory(self, *, durable: bool = True) -> Memory:
-        """The memory as the reader tells it; without `durable` what is still on its way to disk is in it, too."""
+        """Return the memory; with `durable=False` commits that are not yet on disk are folded in."""
         if durable:
             return self.reader.standing()[0]
         with self._mutex:
-            self._pipeline.catch_up(self._learned)
-            return self._view.memory
+            self._pipeline.catch_up(self._ledger_queue)
+            return self._state.memory
 
     # The ledger.
 
     def commit(self, command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
-        """Decide a command on the newest memory and append what it leads to, as one commit.
+        """Decide a command on the newest memory and append the events as one commit.
 
-        `at` overrides the clock, for a backfill; a commit is never dated before the one it follows.
+        Args:
+            command: what is asked.
+            cause: why, as the commit records it.
+            at: the time of the commit, for a backfill. It is never before the time of the previous commit.
 
         Raises:
             NotFoundError, ConflictError, CapError, ConfigError: as `decide`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         moment = spell_moment(at or self.clock.now())
-        while True:
-            with self._mutex:
-                if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None:
-                    # What the commit says of the transcript must not be lost after it.
-                    self._pipeline.settle(self._said, self._learned)
-                else:
-                    self._pipeline.catch_up(self._learned)
-                policy = self._put_policy_in_force(moment)
-                try:
-                    # Taken before anything is asked from outside, where the process may be forked.
-                    head = self._view.head
-                    ticket = self._append(head, *self._decided(command, cause, moment))
-                except BaseException:
-                    # A line that nobody waits for would never be written, and hide what others append.
-                    if policy is not None:
-                        self._learned.group.is_settled(policy)
-                    raise
-            try:
-                self._learned.group.settle(ticket)
-            except WrongExpectedVersionError:
-                continue
-            self._announce()
-            return ticket.commit
+        commit = self._write(self._ledger_queue, lambda: [self._queue_command(command, cause, moment)])[-1]
+        self._announce()
+        return commit
 
     def dated(self, command: _C) -> _C:
-        """Return a command as it would be decided now, for a preview."""
+        """Return a command with the time and the use of facts that it would be decided with now, for a preview."""
         memory = self.memory()
         at = max(spell_moment(self.clock.now()), memory.at)
-        return msgspec.structs.replace(command, at=at, heat=self._heat_of(memory, command))
+        return msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command))
 
     def put_policy_in_force(self) -> None:
-        """Write what configuration asks for now, rather than with the next commit, so that a plan can count on it."""
-        while True:
-            with self._mutex:
-                self._pipeline.catch_up(self._learned)
-                ticket = self._put_policy_in_force(spell_moment(self.clock.now()))
-            try:
-                if ticket is not None:
-                    self._learned.group.settle(ticket)
-            except WrongExpectedVersionError:
-                continue
-            return self._announce()
+        """Commit the configured policy now if it is not in force, so that a preview can rely on it."""
+
+        def queue_policy() -> list[PendingCommit]:
+            self._pipeline.catch_up(self._ledger_queue)
+            policy = self._queue_policy()
+            return [] if policy is None else [policy]
+
+        self._write(self._ledger_queue, queue_policy)
+        self._announce()
+
+    def _queue_command(self, command: Command, cause: Cause, moment: str) -> PendingCommit:
+        if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None:
+            # The commit covers turns, so these have to be durable before it.
+            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
+        else:
+            self._pipeline.catch_up(self._ledger_queue)
+        policy = self._queue_policy(moment)
+        try:
+            # Taken before the callback for usage, in which the process may fork.
+            head = self._state.head
+            return self._append(head, *self._decided(command, cause, moment))
+        except BaseException:
+            # Without a waiting thread the line would never be written, and would hide what others append.
+            if policy is not None:
+                self._ledger_queue.group.is_settled(policy)
+            raise
 
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
-        memory = self._view.memory
+        """Complete a command and its cause with what only the state knows, and decide."""
+        memory = self._state.memory
         at = max(moment, memory.at)
-        heat = self._heat_of(memory, command)
+        heat = self._usage_for(memory, command)
         command = msgspec.structs.replace(command, at=at, heat=heat)
         cause = msgspec.structs.replace(cause, heat=heat)
         covered = self._is_covered(cause)
         if isinstance(command, FailUpdate) and covered:
-            # Given up here, and learned from meanwhile somewhere else: no turn is covered twice.
+            # Another process has learned from these turns; none is covered twice.
             cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Extract):
             command = msgspec.structs.replace(command, covered=covered)
             late = too_late(memory, command)
-            # After an erasure the turns are done with: nobody is asked about them once more.
+            # After an erasure the turns are covered all the same: no model is asked about them again.
             if covered or (late is not None and late.rule != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Summarize):
-            command = self._looked_up(command)
+            command = self._completed_summary(command)
             if not is_done_with(memory, command):
                 cause = msgspec.structs.replace(cause, summarized=None, level=0)
         if isinstance(command, Clear):
-            cause = msgspec.structs.replace(cause, transcript=self._view.transcript.head)
+            cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, at, decide(memory, command)
 
     def _is_covered(self, cause: Cause) -> bool:
-        """Whether one of the turns that a commit would cover is covered already, or was restored since it was asked."""
+        """Whether a turn that a commit would cover is covered already, or was restored since the model was asked."""
         if cause.thread is None or cause.turns is None:
             return False
-        thread = self._view.transcript.threads.get(cause.thread) or Thread(cause.thread)
+        thread = self._thread(cause.thread)
         seen = cause.transcript
-        return self._view.coverage.covers(thread, cause.turns) or (
+        return self._state.coverage.covers(thread, cause.turns) or (
             seen is not None and thread.restored_after(seen.seq, cause.turns)
         )
 
-    def _looked_up(self, command: Summarize) -> Summarize:
-        """Say of a summary what only coverage and transcript tell."""
-        thread = self._view.transcript.threads.get(command.thread) or Thread(command.thread)
+    def _completed_summary(self, command: Summarize) -> Summarize:
+        thread = self._thread(command.thread)
         gone = (n > len(thread.turns) or thread.turns[n - 1] is None for n in command.shown)
-        covered = command.turns.first <= self._view.coverage.summarized(thread, command.level)
+        covered = command.turns.first <= self._state.coverage.summarized(thread, command.level)
         return msgspec.structs.replace(command, covered=covered, lost=any(gone))
 
-    def _heat_of(self, memory: Memory, command: Command) -> dict[str, Access]:
-        """What was used of late, where the policy asks for it: a commit records all it was decided on, and no more."""
+    def _usage_for(self, memory: Memory, command: Command) -> dict[str, Access]:
+        """Return the recent use of facts if the decision may rank them: a commit records what it was decided on."""
         policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
         if self._usage is None or policy.fact_eviction_policy != "hybrid" or not _may_rank(memory, command):
             return {}
         return {fact_id: access for fact_id, access in self._usage().items() if fact_id in memory.facts}
 
     def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
-        return self._pipeline.add(self._learned, head, Draft(at, cause, events))
+        return self._pipeline.add(self._ledger_queue, head, Draft(at, cause, events))
 
-    def _put_policy_in_force(self, moment: str) -> PendingCommit | None:
-        """Queue the genesis, or the change of policy that configuration asks for, before anything else."""
-        memory, head = self._view.memory, self._view.head
+    def _queue_policy(self, moment: str | None = None) -> PendingCommit | None:
+        """Queue the genesis, or the change of policy that configuration asks for; None if there is neither."""
+        moment = moment or spell_moment(self.clock.now())
+        memory, head = self._state.memory, self._state.head
         if memory.seq == 0:
             policy = check_policy(msgspec.structs.replace(Policy(), **self._configured))
-            events = decide(memory, ChangePolicy(at=moment, policy=policy, source="config"))
+            command = ChangePolicy(at=moment, policy=policy, source="config")
             cause = Cause(kind="genesis", user=self.scope.user, agent=self.scope.agent)
-            ticket = self._append(head, cause, moment, events)
-            self._pipeline.fold_decided(self._learned)
-            return ticket
+            return self._queue_and_fold(head, cause, moment, decide(memory, command))
         if memory.configured is self._as_configured:
             return None
         wanted = check_policy(msgspec.structs.replace(memory.configured, **self._configured))
@@ -307,40 +334,42 @@ class Writer:
         at = max(moment, memory.at)
         try:
             command = ChangePolicy(at=at, policy=policy, source="config")
-            command = msgspec.structs.replace(command, heat=self._heat_of(memory, command))
+            command = msgspec.structs.replace(command, heat=self._usage_for(memory, command))
             events = decide(memory, command)
         except CapError as error:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return None
-        cause = Cause(kind="policy", actor="configuration", heat=command.heat)
-        ticket = self._append(head, cause, at, events)
-        self._pipeline.fold_decided(self._learned)
-        return ticket
+        return self._queue_and_fold(head, Cause(kind="policy", actor="configuration", heat=command.heat), at, events)
+
+    def _queue_and_fold(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
+        pending = self._append(head, cause, at, events)
+        self._pipeline.fold_decided(self._ledger_queue)
+        return pending
 
     def _announce(self) -> None:
-        """Tell the listeners what is durable, in order and outside of every lock; one thread tells for all."""
+        """Notify the listeners of durable commits, in order and outside of every lock; one thread does it for all."""
         with self._mutex:
-            self._pipeline.let_go(self._learned)
+            self._pipeline.drop_settled(self._ledger_queue)
             newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
                 self.reader.publish(*newest)
         if not self._listeners:
-            self._pipeline.news.clear()
+            self._pipeline.unannounced.clear()
             return
-        # Held on to: after a fork in a listener the desk's is another one.
+        # A local name, because a fork in a listener replaces the lock of the pipeline.
         announcing = self._pipeline.announcing
-        while self._pipeline.news and announcing.acquire(blocking=False):
+        while self._pipeline.unannounced and announcing.acquire(blocking=False):
             try:
-                while self._pipeline.news:
-                    self._tell(*self._pipeline.news.popleft())
+                while self._pipeline.unannounced:
+                    self._notify(*self._pipeline.unannounced.popleft())
             finally:
                 announcing.release()
 
-    def _tell(self, commit: Commit, before: Memory, after: Memory) -> None:
+    def _notify(self, commit: Commit, before: Memory, after: Memory) -> None:
         for listener in self._listeners:
             try:
                 listener(self.scope, commit, before, after)
-            except Exception:  # noqa: BLE001 the commit is durable, whatever became of a read model
+            except Exception:  # noqa: BLE001 the commit is durable, whatever becomes of a read model
                 _log.exception("commit %d of %s is safe, but a listener failed", commit.seq, self.scope)
 
     # The transcript.
@@ -348,89 +377,77 @@ class Writer:
     def record(
         self, thread: str, messages: Sequence[Kept], *, mode: Mode = "conversation", sent_before: bool = False
     ) -> Recorded:
-        """Append what of a delivery is new to its thread; when it returns, a crash loses none of it.
+        """Append the new messages of a delivery to its thread. They are durable when this returns.
 
-        What the delivery supersedes can be restored. `sent_before` says that it may have been recorded already.
+        Turns that the delivery supersedes can be restored.
+
+        Args:
+            thread: the conversation.
+            messages: the delivery, read and filtered.
+            mode: what the delivery holds; see `Mode`.
+            sent_before: whether it may have been recorded already.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; what was not acknowledged can be sent again.
+            StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
         """
-        done = superseded = 0
-        while True:
-            with self._mutex:
-                # An erasure by somebody else tells which turns must not come back.
-                self._pipeline.catch_up(self._learned, self._said)
-                at = max(spell_moment(self.clock.now()), self._view.transcript.at)
-                known = self._view.transcript.threads.get(thread) or Thread(thread)
-                # Words that were cut off behind our back were learned from: their ordinals are not used again.
-                highest = self._view.coverage.highest(thread)
-                seal = self._seal() if known.traces else None
-                arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
-                # Half of a conversation is recognised when it is sent again; half of what is said to be new is not.
-                whole = mode == "append" and any(message.id is None for message in arrival.fresh)
-                at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
-                tickets = [
-                    (self._append_turns(thread, turns, events, at, mode), events)
-                    for turns, events in arrival.commits(at_most)
-                ]
-                if not tickets and self._said.decided:
-                    # What is known already may be known from somebody whose words are not on disk yet.
-                    tickets = [(self._said.decided[-1].ticket, ())]
-            try:
-                for ticket, events in tickets:
-                    self._said.group.settle(ticket)
-                    replaced = sum(isinstance(event, TurnSuperseded) for event in events)
-                    superseded += replaced
-                    done += len(events) - replaced
-            except WrongExpectedVersionError:
-                continue
-            return Recorded(done, len(messages) - done, superseded)
+
+        def queue_turns() -> list[PendingCommit]:
+            # The ledger too: an erasure by another process names turns that must stay out.
+            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
+            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
+            known = self._thread(thread)
+            # Turns that were cut off the transcript may be covered; their ordinals are not used again.
+            highest = self._state.coverage.highest(thread)
+            key = self.store.key(self.transcript_stream, create=False) if known.traces else None
+            seal = None if key is None else sealing(key)
+            arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
+            # Part of a conversation is recognised when it is sent again; part of an append is not.
+            whole = mode == "append" and any(message.id is None for message in arrival.fresh)
+            at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
+            return [self._append_turns(thread, turns, events, at, mode) for turns, events in arrival.commits(at_most)]
+
+        events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
+        superseded = sum(isinstance(event, TurnSuperseded) for event in events)
+        turns = len(events) - superseded
+        return Recorded(turns, len(messages) - turns, superseded)
 
     def _append_turns(
         self, thread: str, turns: TurnRange | None, events: tuple[Event, ...], at: str, mode: Mode
     ) -> PendingCommit:
-        self._pipeline.fold_decided(self._said)
-        head = self._view.transcript.head
+        self._pipeline.fold_decided(self._transcript_queue)
+        head = self._state.transcript.head
         owner = self.scope if head.seq == 0 else Scope()
         action = "replace" if mode == "replace" else None
         cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns, action=action)
-        return self._pipeline.add(self._said, head, Draft(at, cause, events))
-
-    def _seal(self, *, create: bool = False) -> Seal | None:
-        """The keyed digest by which erased turns are recognised; None where the scope has no key."""
-        key = self.store.key(self.transcript_stream, create=create)
-        return None if key is None else sealing(key)
+        return self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))
 
     def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
-        """Take turns back, in one commit: they stand no longer, and their words stay in the log until they are erased.
+        """Withdraw turns in one commit: they no longer stand. Their content stays in the log until it is erased.
 
-        Returns the ordinals of those that stood; where none did nothing is written.
+        Returns:
+            The ordinals of the turns that stood. Without any, nothing is written.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; all of them stand as before.
+            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
         """
-        return self._change_turns(
-            Cause(kind="withdrawal", thread=thread, actor=actor),
-            ordinals,
-            Thread.stands,
-            lambda _, n: TurnSuperseded(n),
-        )
+        cause = Cause(kind="withdrawal", thread=thread, actor=actor)
+        return self._change_turns(cause, ordinals, Thread.stands, lambda _, n: TurnSuperseded(n))
 
     def restore(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
-        """Bring superseded turns back, in one commit: they stand again, and are pending.
+        """Restore superseded turns in one commit: they stand again and are pending. Erased turns cannot be restored.
 
-        Returns the ordinals of those that are back; where none could be nothing is written. What was erased is gone.
+        Returns:
+            The ordinals of the turns that were restored. Without any, nothing is written.
 
         Raises:
             StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
         """
 
         def restored(known: Thread, n: int) -> TurnRestored:
-            return TurnRestored(n, again=self._view.coverage.covers(known, TurnRange(n, n)))
+            return TurnRestored(n, again=self._state.coverage.covers(known, TurnRange(n, n)))
 
-        return self._change_turns(
-            Cause(kind="restore", thread=thread, actor=actor), ordinals, Thread.may_be_restored, restored
-        )
+        cause = Cause(kind="restore", thread=thread, actor=actor)
+        return self._change_turns(cause, ordinals, Thread.may_be_restored, restored)
 
     def _change_turns(
         self,
@@ -439,169 +456,74 @@ class Writer:
         applies: Callable[[Thread, int], bool],
         event: Callable[[Thread, int], TurnSuperseded | TurnRestored],
     ) -> tuple[int, ...]:
-        name = cause.thread or ""
-        while True:
-            with self._mutex:
-                self._pipeline.catch_up(self._learned, self._said)
-                known = self._view.transcript.threads.get(name) or Thread(name)
-                changed = tuple(n for n in sorted(set(ordinals)) if applies(known, n))
-                ticket = self._said.decided[-1].ticket if self._said.decided else None
-                if changed:
-                    at = max(spell_moment(self.clock.now()), self._view.transcript.at)
-                    draft = Draft(at, cause, tuple(event(known, n) for n in changed))
-                    ticket = self._pipeline.add(self._said, self._view.transcript.head, draft)
-            try:
-                if ticket is not None:
-                    self._said.group.settle(ticket)
-            except WrongExpectedVersionError:
-                continue
-            return changed
+        def queue_changes() -> list[PendingCommit]:
+            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
+            known = self._thread(cause.thread or "")
+            events = tuple(event(known, n) for n in sorted(set(ordinals)) if applies(known, n))
+            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
+            head = self._state.transcript.head
+            return [self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))] if events else []
 
-    # Erasing.
+        commits = self._write(self._transcript_queue, queue_changes)
+        return tuple(
+            each.n for commit in commits for each in commit.events if isinstance(each, TurnSuperseded | TurnRestored)
+        )
+
+    def _thread(self, name: str) -> Thread:
+        return self._state.transcript.threads.get(name) or Thread(name)
+
+    # Erasure.
 
     def plan_erasure(self, request: Erasure) -> Plan:
-        """Tell what an erasure would take away; see `backstory.ledger.erasure.plan`.
+        """Return what an erasure would remove; see `erasure.plan`.
 
         Raises:
-            NotFoundError: there is nothing of that to erase.
+            NotFoundError: nothing matches the request.
         """
         with self._mutex:
-            self._pipeline.settle(self._said, self._learned)
-            return self._planned(request)
+            return self._eraser.plan(request)
 
     def forget(self, request: Erasure, *, actor: str | None = None) -> tuple[Commit, Plan]:
-        """Erase content for good: first a commit that names each piece, then the pieces themselves.
+        """Erase content for good: first commit a redaction that names each piece, then erase the pieces.
 
-        Whoever opens the scope after a crash between the two completes it.
+        After a crash between the two, the next process that opens the scope completes it.
 
         Raises:
-            NotFoundError: there is nothing of that to erase.
+            NotFoundError: nothing matches the request.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         with self._mutex:
-            self._pipeline.settle(self._said, self._learned)
-            if isinstance(request, ForgetEverything):
-                # What was erased before shall be recognised by nobody either.
-                self.store.destroy_key(self.transcript_stream)
-            done = self._carry_out(request, self._planned(request, self._sealing(request)), actor)
+            done = self._eraser.forget(request, actor)
         self._announce()
         return done
-
-    def _sealing(self, request: Erasure) -> Seal | None:
-        """The keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
-        if isinstance(request, ForgetEverything):
-            return None
-        known: list[Seal] = []
-
-        def seal(role: str, content: str) -> str:
-            if not known:
-                known.append(sealing(self.store.key(self.transcript_stream, create=True) or b""))
-            return known[0](role, content)
-
-        return seal
 
     def expire(self, before: datetime) -> Commit | None:
-        """Erase the turns recorded before a time of which nothing is to be learned any more; None: there are none."""
-        request = ForgetExpired(spell_moment(before), self._is_done_with)
+        """Erase the turns recorded before a time, unless something is still to be learned from them.
+
+        Returns:
+            The redaction; None if there are no such turns.
+        """
         with self._mutex:
-            self._pipeline.settle(self._said, self._learned)
-            plan = self._planned(request, self._sealing(request))
-            # Where nothing goes nothing is written: not even the genesis of a scope that has learned nothing.
-            done = self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
+            done = self._eraser.expire(before)
         self._announce()
         return done
 
-    def _heads(self) -> tuple[Head, Head]:
-        return self._view.transcript.head, self._view.head
-
-    def _is_done_with(self, name: str, n: int) -> bool:
-        thread = self._view.transcript.threads[name]
-        return n in thread.superseded or self._view.coverage.covers(thread, TurnRange(n, n))
-
-    def _planned(self, request: Erasure, seal: Seal | None = None) -> Plan:
-        return plan_erasure(
-            request,
-            self._view.memory,
-            ledger=lambda: read_commits(self.store, self.ledger),
-            transcript=lambda: read_commits(self.store, self.transcript_stream),
-            ledger_stream=self.ledger,
-            transcript_stream=self.transcript_stream,
-            seal=seal,
-        )
-
-    def _carry_out(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
-        """Lock both streams, with nothing under way in either, and erase; planned again if others wrote meanwhile."""
-        heads = self._heads()
-        with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
-            self._pipeline.settle(self._said, self._learned)
-            # What a new policy puts out of memory is written once more: the plan has to know of that, too.
-            self._put_policy_in_force(spell_moment(self.clock.now()))
-            self._pipeline.settle(self._learned)
-            if self._heads() != heads:
-                plan = self._planned(request, self._sealing(request))
-            return self._forget(request, plan, actor)
-
-    def _forget(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
-        if self._purge is not None:
-            # What stands in the way of that is better known before anything is promised.
-            self._purge(self.scope)
-        at = max(spell_moment(self.clock.now()), self._view.memory.at)
-        ticket = self._append(self._view.head, _redaction(request, actor), at, plan.events)
-        self._learned.group.settle(ticket)
-        self._pipeline.let_go(self._learned)
-        try:
-            self._erase(plan.redacted)
-        finally:
-            # If it was interrupted, the next look at the log finds what is left to do.
-            self._view.start_over(from_first=True)
-            self._pipeline.newest = None
-            self.reader.start_over()
-        self._pipeline.settle(self._said, self._learned)
-        return ticket.commit, plan
-
-    def _complete_erasure(self) -> None:
-        """Carry out what a redaction says and a crash left undone."""
-        redacted, self._view.redacted = self._view.redacted, []
-        self._complete(redacted, wait=True)
+    def _complete_erasures(self) -> None:
+        self._eraser.complete()
 
     def _complete_if_free(self, redacted: Sequence[Redacted]) -> None:
-        """Carry it out for a reader, which does not wait: where a lock is held, a later look tries again."""
-        self._complete(redacted, wait=False)
-
-    def _complete(self, redacted: Sequence[Redacted], *, wait: bool) -> None:
-        try:
-            if not self._is_finished(redacted):
-                streams = (self.transcript_stream, self.ledger)
-                with self.store.locked(streams[0], wait=wait), self.store.locked(streams[1], wait=wait):
-                    # Somebody else may have been in the middle of it.
-                    if not self._is_finished(redacted):
-                        _log.warning("%s: an erasure was interrupted; it is completed now", self.scope)
-                        self._erase(redacted)
-        except UnavailableError as error:
-            _log.warning("%s: an erasure is not complete, the next open tries again: %s", self.scope, error)
-
-    def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
-        return not any(unfinished(self.store, (self.transcript_stream, self.ledger), redacted).values())
-
-    def _erase(self, redacted: Sequence[Redacted]) -> None:
-        """Put stubs in the place of what was redacted; both streams are locked."""
-        streams = (self.transcript_stream, self.ledger)
-        left = unfinished(self.store, streams, redacted)
-        if self._purge is not None:
-            self._purge(self.scope)
-        for stream in streams:
-            self.store.redact(stream, left[stream])
+        self._eraser.complete_if_free(redacted)
 
 
 def _may_rank(memory: Memory, command: Command) -> bool:
-    """Whether a decision can come to ask who stays: of what cannot fill memory, no commit has to tell."""
+    """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
     match command:
         case EditFact() | RemoveFact() | Clear() | FailUpdate() | Summarize():
             return False
         case AddFact():
             most = 1
         case Extract(proposal=proposal):
-            # A review that may not remove all that it asks for ranks, too.
+            # A review that asks for more removals than are allowed ranks facts, too.
             if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
                 return True
             most = len(proposal.candidates)
@@ -610,18 +532,3 @@ def _may_rank(memory: Memory, command: Command) -> bool:
         case _:
             return True
     return len(memory.facts) + most > memory.policy.max_facts
-
-
-def _redaction(request: Erasure, actor: str | None) -> Cause:
-    """Say who asked for what; of a text that was asked for nothing."""
-    match request:
-        case ForgetFact(fact_id=fact_id):
-            return Cause(kind="redaction", actor=actor, action="fact", fact=fact_id)
-        case ForgetThread(thread=thread):
-            return Cause(kind="redaction", actor=actor, action="thread", thread=thread)
-        case ForgetMatching():
-            return Cause(kind="redaction", actor=actor, action="matching")
-        case ForgetExpired():
-            return Cause(kind="redaction", actor=actor, action="expired")
-        case _:
-            return Cause(kind="redaction", actor=actor, action="everything")

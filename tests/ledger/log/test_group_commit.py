@@ -78,7 +78,7 @@ class Crew:
         futures = []
         for number, text in enumerate(texts, 1):
             futures.append(self.pool.submit(add, self.writer, text))
-            while len(self.writer._pipeline.learned.group._waiting) < number:
+            while len(self.writer._pipeline.ledger.group._waiting) < number:
                 assert not futures[-1].done()
         return futures
 
@@ -216,15 +216,15 @@ def test_a_line_that_does_not_follow_those_that_wait_is_refused_and_let_go_of(st
     (second,) = crew.queue(["the second"])
     astray = unseal(chain(1)[0], EMPTY, stream="other", byte=0)
     with writer._mutex:
-        ticket = writer._learned.group.add(chain(1)[0], astray, writer._learned.failures)
-        writer._learned.decided.append(_Decided(ticket))
-        writer._learned.decided[-1].folded = True
+        ticket = writer._ledger_queue.group.add(chain(1)[0], astray, writer._ledger_queue.failures)
+        writer._ledger_queue.decided.append(_Decided(ticket))
+        writer._ledger_queue.decided[-1].folded = True
     assert isinstance(ticket.error, WrongExpectedVersionError)
     store.open.set()
     for future in (first, second):
         future.result(PATIENCE)
     assert sorted(fact.content for fact in writer.memory().facts.values()) == ["before", "the first", "the second"]
-    assert writer._learned.decided == deque()
+    assert writer._ledger_queue.decided == deque()
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
