@@ -29,7 +29,7 @@ def status(services: ScopeServices) -> Status:
 def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
     scope, writer, home = services.scope, services.writer, services.home
     with writer.reader.backlog() as backlog:
-        view = backlog.view
+        view = backlog.state
         waiting = backlog.waiting(home.timing)
         memory, head, turns = view.memory, view.head, view.transcript.turn_count
         threads = len(view.transcript.threads)

@@ -21,44 +21,44 @@ __all__ = ["Backlog", "WaitingThread", "count_turns"]
 
 
 class WaitingThread(msgspec.Struct, frozen=True):
-    """What of one thread waits: how many turns, from when on they are due, and the parked ones with their counts."""
+    """Pending and parked turns of one thread: their numbers, and when the pending ones are due."""
 
     thread: str
     turns: int
     due: datetime | None
-    """Where `due_at` puts it without a look at the clock; None where nothing is worth an update by itself."""
+    """As `due_at` without a clock; None if nothing is worth an update by itself."""
     parked: tuple[tuple[Parked, int], ...]
 
 
 class Backlog:
-    """The threads of a view of which something waits; not safe for threads."""
+    """The threads of a scope with pending or parked turns. Not safe for threads."""
 
-    def __init__(self, view: ScopeState) -> None:
-        self.view = view
+    def __init__(self, state: ScopeState) -> None:
+        self.state = state
         self._timing: Timing | None = None
         self._known: dict[str, WaitingThread] = {}
 
     def waiting(self, timing: Timing) -> list[WaitingThread]:
-        """Return what waits in each thread, by first word, as far as the view was read."""
-        touched, self.view.touched = self.view.touched, set()
+        """Return the pending and parked turns of each thread, oldest thread first, as far as the state was read."""
+        touched, self.state.touched = self.state.touched, set()
         if touched is None or timing != self._timing:
             self._known = {}
             touched = None
         self._timing = timing
-        threads = self.view.transcript.threads
+        threads = self.state.transcript.threads
         try:
             names = threads.unsettled() if touched is None else touched
-            self.view.prepare(names)
+            self.state.prepare(names)
             for name in names:
                 self._known[name] = self._waiting(threads[name], timing)
         except BaseException:
-            # What was not worked out would never be asked for again.
-            self.view.touched = None
+            # The threads that were not computed have to be computed next time.
+            self.state.touched = None
             raise
         return [waiting for waiting in self._known.values() if waiting.turns or waiting.parked]
 
     def _waiting(self, thread: Thread, timing: Timing) -> WaitingThread:
-        coverage = self.view.coverage
+        coverage = self.state.coverage
         runs = coverage.pending(thread)
         due = due_of(thread, runs, timing)
         parked = tuple((item, count_turns(thread, [item.turns])) for item in coverage.parked(thread))

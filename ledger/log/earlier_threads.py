@@ -28,7 +28,7 @@ _NO_END = 2**62
 
 
 class EarlierThreads:
-    """The threads up to the moment that a view goes on from; each is opened, and its turns are read, when asked for."""
+    """Threads up to the origin of a state. Each is opened, and its turns are read, on demand."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class EarlierThreads:
         return self._snapshots.unsettled(self._origin)
 
     def load(self, name: str) -> Thread | None:
-        """See `Earlier.load`; what the ledger says of the thread is taken into the coverage."""
+        """See `Earlier.load`; the coverage of the thread is loaded with it."""
         self._given.add(name)
         thread = self._ready.pop(name, None)
         if thread is None:
@@ -67,13 +67,13 @@ class EarlierThreads:
                 return Thread(name, StoredTurns(name, known, self._snapshots, self._origin, self))
             thread = self._read(name)
         if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
-            # Erased since the origin; the view starts over with its next look, and what it does now must know it, too.
+            # Erased since the origin. The state starts over with its next refresh; this thread needs the erasure now.
             for event in self.redacted_since(name):
                 thread.redact(event)
         return thread if thread.turns or thread.superseded else None
 
     def _read(self, name: str) -> Thread:
-        """Fold a thread from all of its lines, where the index tells of another moment than that of the view."""
+        """Fold a thread from all of its lines, if the index is not at the origin."""
         learned, said = self._snapshots.places(name, self._origin)
         ledger = self._commits(self._ledger, learned, self._origin.ledger)
         transcript = self._commits(self.stream, said, self._origin.transcript)
@@ -90,7 +90,7 @@ class EarlierThreads:
         return thread
 
     def prepare(self, names: Collection[str]) -> None:
-        """Have many threads at hand that are asked for next, where to pass each log once costs less than to seek."""
+        """Load many threads that are needed next, if one pass over each log costs less than seeking."""
         asked = [name for name in names if name not in self._given]
         places = self._snapshots.places_of(asked, self._origin) if asked else {}
         said = {place.seq: place for _, some in places.values() for place in some}
@@ -120,7 +120,7 @@ class EarlierThreads:
                 return
 
     def _commits(self, stream: str, places: Sequence[Place], until: Head) -> list[Commit]:
-        """Read the lines at some places; if one of them is not there, read everything instead."""
+        """Read the lines at some places; if one of them is another line, read everything instead."""
         found = [commit for commit in self._at(stream, places) if commit is not None]
         return found if len(found) == len(places) else self._everything(stream, until)
 
@@ -128,7 +128,7 @@ class EarlierThreads:
         return [commit for commit in read_commits(self._store, stream) if commit.seq <= until.seq]
 
     def _at(self, stream: str, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """Read the lines at some places, those that follow each other in one go; None where one is not there."""
+        """Read the lines at some places, consecutive ones together; None for a line that is another one."""
         records: Iterator[Record] = iter(())
         following = None
         for place in places:
@@ -176,7 +176,7 @@ class StoredTurns:
         self._origin = origin
         self._log = log
         self._newest: RecordedLines | None = known.newest
-        """What the first block can be read from without asking again, if that is at the end."""
+        """The newest lines, from which a first block at the end can be read without the index."""
         self._recorded_by: dict[int, int] = {}
         self._last = (-1, -1)
         """The ends of the block that was read last."""
@@ -207,12 +207,12 @@ class StoredTurns:
         return block
 
     def _read(self, found: RecordedLines, first: int, last: int) -> Block | None:
-        """Read lines; None where one of them is not what the index says, or they do not hold what is asked for."""
+        """Read lines; None if one of them is not what the index says, or a turn is missing."""
         rows = self._rows(found.lines)
         return self._block(rows, found.redacted) if rows is not None and rows.holds(first, last) else None
 
     def _around(self, n: int) -> tuple[int, int]:
-        """Say which turns to read; whoever goes on from the last block, in either direction, gets twice as many."""
+        """Return which turns to read: twice as many if the caller goes on from the last block, in either direction."""
         begin, end = self._last
         width = min(max(2 * (end - begin + 1), BLOCK_TURNS), _MOST_TURNS)
         if n == end + 1:
@@ -224,7 +224,7 @@ class StoredTurns:
         return max(1, first), min(first + width - 1, self.count)
 
     def _rows(self, lines: Sequence[RecordedLine]) -> _Rows | None:
-        """Read lines that follow each other; None where one of them is not what the index says."""
+        """Read consecutive lines; None if one of them is not what the index says."""
         rows: _Rows | None = None
         for line, commit in zip(lines, self._log.at(line.place for line in lines), strict=True):
             rows = rows or _Rows(line.first)
@@ -236,7 +236,7 @@ class StoredTurns:
         return rows
 
     def _whole(self) -> Block:
-        """Read everything, where a line is not where it should be."""
+        """Read the whole transcript, because a line is not where the index says."""
         rows = _Rows(1)
         for commit in self._log.everything():
             if commit.cause.thread == self._name:
@@ -254,10 +254,10 @@ class StoredTurns:
 
     def _block(self, rows: _Rows, redacted: Mapping[int, Trace | None]) -> Block:
         if any(n not in redacted for n in rows.erased()):
-            # Erased since the index looked; the view starts over with its next look, and has to know of it now, too.
+            # Erased since the index was read. The state starts over with its next refresh; this block needs it now.
             later = self._log.redacted_since(self._name)
             redacted = {**redacted, **{event.n: Trace.of(event) for event in later if event.n is not None}}
-        # Where the log was exchanged for another there may be more of them than there were.
+        # If the log was replaced, it may hold more turns than there were.
         end = self.count + 1 - rows.first
         turns = [None if n in redacted else turn for n, turn in enumerate(rows.turns[:end], rows.first)]
         traces = {n: trace for n, trace in redacted.items() if trace is not None}
@@ -294,5 +294,5 @@ class _Rows:
         self.recorded_at += [commit.at] * len(said)
 
     def erased(self) -> list[int]:
-        """The ordinals of the turns whose content is gone from their lines."""
+        """The ordinals of the turns whose content was erased."""
         return [n for n, turn in enumerate(self.turns, self.first) if turn is None and n not in self._lost]

@@ -30,7 +30,7 @@ __all__ = ["Reader", "State"]
 
 
 class State(msgspec.Struct, frozen=True):
-    """What a scope's two streams say: memory and head are values, the others belong to who lends the state out."""
+    """State of a scope: memory and head are values, the rest belongs to its lender."""
 
     memory: Memory
     coverage: Coverage
@@ -40,16 +40,16 @@ class State(msgspec.Struct, frozen=True):
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A memory and the head it stands on."""
+    """A memory and its head."""
 
     memory: Memory
     head: Head
 
 
 class Reader:
-    """Reads a scope; safe for threads, and begun anew in a forked child.
+    """Reads a scope. Safe for threads and forks.
 
-    `met_erasure` is told of the redactions that a replay from the first commit came across; no lock is held then.
+    `met_erasure` gets the redactions that a replay from the first commit has met; no lock is held then.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Reader:
         register(self)
 
     def renew(self) -> None:
-        """Begin anew in a forked child, where the thread that held the lock is not."""
+        """Start again in a forked child, in which the thread that held the lock does not exist."""
         self._lock = threading.Lock()
-        """Held by readers while they read on or have a state on loan; no writer ever takes it."""
+        """Held by readers while they refresh or use a state; no writer takes it."""
         self.start_over()
 
     def start_over(self) -> None:
-        """Let go of everything, and wait for nobody; whoever is reading goes on with what it has."""
+        """Drop everything without waiting; threads that are reading keep what they have."""
         self._held = Backlog(ScopeState(self._store, self._scope, self._snapshots, settled=self._durable))
         self._shown = _Shown(Memory(), EMPTY)
 
@@ -81,17 +81,17 @@ class Reader:
         now = self._store.durable_head(stream)
         if now.seq >= known.seq:
             return now
-        # It was durable once. If it is gone from the log all the same, the view says so.
+        # It was durable once. If it is missing from the log, the state refuses the log.
         there = self._store.head(stream)
         return known if there.seq >= known.seq else there
 
     def publish(self, memory: Memory, head: Head) -> None:
-        """Take note of a memory that a writer of this process has made durable: nobody need read it again."""
+        """Take the memory that a writer of this process has made durable, so that it need not be read again."""
         if head.seq > self._shown.head.seq:
             self._shown = _Shown(memory, head)
 
     def standing(self) -> tuple[Memory, Head]:
-        """Return the memory as it durably is, and the head that it stands on.
+        """Return the durable memory and its head.
 
         Raises:
             CorruptLogError: the ledger is damaged, or shorter than it was.
@@ -102,12 +102,12 @@ class Reader:
         if newest is None:
             newest = self._anew()
         elif newest is not shown and held is self._held:
-            # Who was quicker may have read further: then somebody reads the same lines once more.
+            # A quicker thread may have read further; then the same lines are read once more.
             self._shown = newest
         return newest.memory, newest.head
 
     def _since(self, shown: _Shown) -> _Shown | None:
-        """Go on from what was shown last, without any lock; None where an erasure has come, which changes what was."""
+        """Read on from the last memory, without a lock; None after an erasure, which changes earlier commits."""
         stream = self._scope.stream(LEDGER)
         now = self._durable(stream, shown.head)
         if now == shown.head:
@@ -122,29 +122,29 @@ class Reader:
         return _Shown(fold.memory(), head)
 
     def _anew(self) -> _Shown:
-        """Read the ledger as a view does: from the newest snapshot, or from the first commit."""
+        """Read the ledger from the newest snapshot, or from the first commit."""
         with self._lock:
             held = self._held
-            view = held.view
-            view.refresh_ledger()
-            shown = _Shown(view.memory, view.head)
+            state = held.state
+            state.refresh_ledger()
+            shown = _Shown(state.memory, state.head)
             if held is self._held:
                 self._shown = shown
-            redacted, view.redacted = view.redacted, []
+            redacted, state.redacted = state.redacted, []
         if redacted:
             self._met_erasure(redacted)
         return shown
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """Lend out what both streams durably say; no other reader changes it meanwhile. Raises as `standing`."""
+        """Lend out the durable state; no other reader changes it meanwhile. Raises as `standing`."""
         with self._caught_up() as held:
-            view = held.view
-            yield State(view.memory, view.coverage, view.transcript, view.head)
+            state = held.state
+            yield State(state.memory, state.coverage, state.transcript, state.head)
 
     @contextmanager
     def backlog(self) -> Iterator[Backlog]:
-        """Lend out what of both streams waits to be learned from; as `state`."""
+        """Lend out the pending and parked turns; as `state`."""
         with self._caught_up() as held:
             yield held
 
@@ -154,7 +154,7 @@ class Reader:
         self.standing()
         with self._lock:
             held = self._held
-            # The ledger first: the transcript is never older than what the ledger says of it.
-            held.view.refresh_ledger()
-            held.view.refresh_transcript()
+            # The ledger first, so that the transcript is never older than the commits that cover it.
+            held.state.refresh_ledger()
+            held.state.refresh_transcript()
             yield held

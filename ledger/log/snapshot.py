@@ -59,7 +59,7 @@ class RecordedLine(msgspec.Struct, frozen=True):
 class RecordedLines(msgspec.Struct, frozen=True):
     """The lines that record some turns, in order, and what is left of those of them that were erased, by ordinal.
 
-    A trace is None where the redaction tells too little to know the turn by.
+    A trace is None if the redaction has too little to recognise the turn by.
     """
 
     lines: Sequence[RecordedLine]
@@ -84,13 +84,13 @@ class ThreadSnapshot(msgspec.Struct, frozen=True):
 
 
 class Snapshots(Protocol):
-    """Remembers origins of one scope, and where the lines about each thread are.
+    """Origins of one scope, and the places of the lines about each thread.
 
-    It never stands on an erasure that is not complete: what was named is gone from every line it points to.
+    An implementation never includes an erasure that is not complete: the lines it points to hold no erased content.
     """
 
     def origin(self) -> Origin | None:
-        """Return the newest moment known whose hashes are still those of the streams; None: replay from the start."""
+        """Return the newest origin whose hashes are still those of the streams; None: replay from the start."""
 
     def places(self, thread: str, origin: Origin) -> tuple[Sequence[Place], Sequence[Place]]:
         """Return the lines about a thread, up to an origin: the ledger's commits, then the transcript's, in order."""
@@ -98,12 +98,12 @@ class Snapshots(Protocol):
     def places_of(
         self, threads: Collection[str], origin: Origin
     ) -> Mapping[str, tuple[Sequence[Place], Sequence[Place]]]:
-        """Return the same for many threads at once, by name; fewer of them where to look up each costs less."""
+        """Return the same for many threads, by name; fewer of them where looking up each costs less."""
 
     def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
-        """Return what was known of a thread at an origin, with the lines of so many turns at its end.
+        """Return a thread as of an origin, with the lines of its newest turns.
 
-        None where more is known by now, and not what was then.
+        None if only a later state is known.
         """
 
     def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:

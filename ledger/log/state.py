@@ -24,14 +24,14 @@ __all__ = ["ScopeState"]
 
 
 class _MetErasureError(Exception):
-    """A redaction came after the snapshot that a view stands on."""
+    """A redaction came after the snapshot that the state began from."""
 
 
 class ScopeState:
-    """What a scope's streams say, as far as they were read; not safe for threads.
+    """State of a scope, as far as its streams were read. Not safe for threads.
 
-    `settled` tells how far a stream may be read, given its name and the head that is known; without it whoever is
-    writing is waited for.
+    `settled` returns how far a stream may be read, given its name and the known head. By default other writers are
+    waited for.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class ScopeState:
         self.scope = scope
         self._snapshots = snapshots
         self.beginnings = 0
-        """How often it has started over."""
+        """How often the state has started over."""
         self.ledger = scope.stream(LEDGER)
         self.transcript_stream = scope.stream(TRANSCRIPT)
         self._begin(None)
 
     def start_over(self, *, from_first: bool = False) -> None:
-        """Let go of everything; the next refresh reads on from the newest snapshot, or from the first commit."""
+        """Drop everything; the next refresh begins at the newest snapshot, or at the first commit."""
         self._begin(None)
         self._begun = from_first
 
     def _go_on(self) -> None:
-        """Go on from the newest snapshot, once: whoever only makes a view need not wait for it."""
+        """Begin at the newest snapshot, once; not in the constructor, because reading a snapshot may wait."""
         if not self._begun and self._snapshots is not None:
             self._begin(self._snapshots.origin())
         self._begun = True
@@ -73,9 +73,9 @@ class ScopeState:
         self._transcript_byte = None if origin is None else origin.transcript_end
         self.coverage = Coverage(0 if origin is None else origin.cleared)
         self.redacted: list[Redacted] = []
-        """Every redaction that was met on the way from the first commit."""
+        """The redactions that a replay from the first commit has met."""
         self.touched: set[str] | None = None
-        """The threads that something came to since this was emptied; None: any of them, or nobody has asked yet."""
+        """The threads that changed since this was emptied; None: any of them may have."""
         self.transcript = Transcript()
         self._earlier = None
         if origin is not None and self._snapshots is not None:
@@ -83,14 +83,14 @@ class ScopeState:
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
 
     def prepare(self, names: Collection[str]) -> None:
-        """Have many threads at hand that are asked for next: all at once costs less than one by one."""
+        """Load many threads that are needed next, which costs less than one by one."""
         if self._earlier is not None:
             self._earlier.prepare(names)
 
-    # Reading on.
+    # Commits of any process.
 
     def refresh_ledger(self) -> None:
-        """Take in what was appended to the ledger.
+        """Fold what was appended to the ledger.
 
         Raises:
             CorruptLogError: it is damaged, or shorter than it was.
@@ -112,7 +112,7 @@ class ScopeState:
                 raise
         except BaseException:
             if not known.seq:
-                # Half of it has been taken in.
+                # Half of it may be folded.
                 self.start_over()
             raise
 
@@ -121,7 +121,7 @@ class ScopeState:
             self._store, self.ledger, self.head, self._byte, until
         )
         if self.head.seq:
-            # All of it is looked at first: what is known must outlive a log that was damaged or exchanged behind it.
+            # Read all of it before folding, so that a damaged log leaves the known state as it was.
             commits = list(commits)
         fold, head, byte = Fold(self.memory), self.head, self._byte
         for commit, end in commits:
@@ -132,7 +132,7 @@ class ScopeState:
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
             self._cover(commit)
             head, byte = commit.head, end
-        # All at once: a head that is ahead of its memory would never be made good.
+        # Assigned together: a head ahead of its memory would never be repaired.
         self.memory, self.head, self._byte = fold.memory(), head, byte
 
     def _meet_erasure(self, commit: Commit) -> None:
@@ -149,7 +149,7 @@ class ScopeState:
 
     def _cover(self, commit: Commit) -> None:
         if self._origin is not None and commit.cause.thread is not None:
-            # What is known of the thread from before has to be there first.
+            # Loads what the index knows of the thread, before this commit changes it.
             self.transcript.threads.get(commit.cause.thread)
         self.coverage.apply(commit)
         self._touch(commit)
@@ -161,7 +161,7 @@ class ScopeState:
             self.touched.add(commit.cause.thread)
 
     def refresh_transcript(self) -> None:
-        """Take in what was appended to the transcript; see `refresh_ledger`."""
+        """Fold what was appended to the transcript; see `refresh_ledger`."""
         self._go_on()
         stream, known = self.transcript_stream, self.transcript.head
         now = self._settled(stream, known)
@@ -176,26 +176,26 @@ class ScopeState:
             self._transcript_byte = end
 
     def _once_settled(self, stream: str, known: Head) -> Head:
-        """Return how far a stream may be read: what others have written may be cut off again if its sync fails."""
+        """Return the head once it is durable: lines of other processes may be cut off again if their sync fails."""
         now = self._store.head(stream)
         if now == known:
             return now
         try:
             return self._store.settled_head(stream)
         except (StoreError, LockTimeoutError):
-            # A home that cannot be written can be read all the same, and so can one that is being rewritten.
+            # A home that cannot be written can still be read, and so can one that is being rewritten.
             return now
 
-    # What this process itself decided.
+    # Commits that this process has decided.
 
     def take(self, commit: Commit) -> None:
-        """Take in a commit of the ledger that follows the head; where it ends in the store, the store knows."""
+        """Fold a commit of the ledger that follows the head; its end in the store is unknown."""
         fold = Fold(self.memory)
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         self._cover(commit)
         self.memory, self.head, self._byte = fold.memory(), commit.head, None
 
     def take_said(self, commit: Commit) -> None:
-        """Take in a commit of the transcript that follows its head."""
+        """Fold a commit of the transcript that follows its head."""
         self.transcript.apply(commit)
         self._transcript_byte = None

@@ -301,9 +301,9 @@ class Writer:
 
     def _completed_summary(self, command: Summarize) -> Summarize:
         thread = self._thread(command.thread)
-        gone = (n > len(thread.turns) or thread.turns[n - 1] is None for n in command.shown)
+        lost = (n > len(thread.turns) or thread.turns[n - 1] is None for n in command.shown)
         covered = command.turns.first <= self._state.coverage.summarized(thread, command.level)
-        return msgspec.structs.replace(command, covered=covered, lost=any(gone))
+        return msgspec.structs.replace(command, covered=covered, lost=any(lost))
 
     def _usage_for(self, memory: Memory, command: Command) -> dict[str, Access]:
         """Return the recent use of facts if the decision may rank them: a commit records what it was decided on."""

@@ -1,7 +1,18 @@
 """Store of streams: the port that every storage engine implements.
 
-A stream is a sequence of lines. Each line is a sealed commit whose seq is its position, from 1. One append writes one
-line, so an engine need not write two records atomically.
+A stream is a sequence of lines. Each line is a sealed commit (docs/log-format.md) whose seq is its position, from 1.
+
+An engine guarantees:
+
+- Order: a line is appended only if the stream's last seq is the expected one.
+- Durability: when an append returns, its lines survive a power cut.
+- Atomicity: after a failed append the stream is as it was. One append writes one line, so an engine need not write two
+  records atomically.
+- Bytes: a line is read back as it was written. The reader checks the hash chain; the engine does not.
+- Erasure: `redact` replaces lines at once and leaves nothing of the old ones.
+
+`jsonl` is the default engine. Another goes beside it and is named in `config.store_factory`;
+`tests/store/conformance.py` holds it to this port.
 """
 
 from __future__ import annotations
@@ -18,7 +29,7 @@ __all__ = ["EventStore", "Record"]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A line as it is stored, without its line break, and its byte offset in the stream (0 where there is none)."""
+    """A line as it is stored, without its line break, and its byte offset in the stream (0 if the engine has none)."""
 
     line: bytes
     byte: int
@@ -48,8 +59,8 @@ class EventStore(Protocol):
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there.
 
-        Lines are handed out unread: whether they are what was written is for the reader to check. `byte` is where the
-        reader was once told that the first of them begins; an engine that has no offsets passes it over.
+        The lines are not checked. `byte` is the offset at which an earlier read found the first of them; an engine
+        without offsets ignores it.
 
         Raises:
             StoreError: it could not be read.
@@ -64,10 +75,10 @@ class EventStore(Protocol):
         """
 
     def durable_head(self, stream: str) -> Head:
-        """Return the newest head that is known to be durable, for a reader: nobody is waited for, nothing is synced.
+        """Return the newest head that is known to be durable, without waiting and without a sync.
 
-        What another process has appended and released is in it; what it is still writing is not. Where nothing tells
-        the two apart, as in a log that only older versions wrote, it is what is there.
+        It includes what another process has appended and released, and excludes what is still being written. In a log
+        that only older versions wrote, which did not note this, it is the last line.
 
         Raises:
             StoreError: it could not be read.
@@ -75,7 +86,7 @@ class EventStore(Protocol):
         """
 
     def settled_head(self, stream: str) -> Head:
-        """Return the head once it can neither be lost nor taken back: whoever is writing is waited for.
+        """Return the head once it is durable; waits for a process that is writing.
 
         Raises:
             LockTimeoutError: another process keeps the stream locked.
@@ -91,27 +102,27 @@ class EventStore(Protocol):
 
         Raises:
             StoreError: it could not be read.
-            CorruptLogError: lines that were handed out, or were said to be there, are gone.
+            CorruptLogError: lines that were returned before, or reported as durable, are missing.
         """
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream, 32 random bytes that are kept outside it; None where there is none.
 
-        With `create` one is made where there is none, durably; of several who make one at once all get the same.
+        With `create` a missing secret is made, durably; concurrent callers get the same one.
 
         Raises:
             StoreError: it could not be read or written.
         """
 
     def destroy_key(self, stream: str) -> None:
-        """Destroy the secret of a stream; nothing that was made with it can be recognised any more.
+        """Destroy the secret of a stream; no digest made with it can be recognised any more.
 
         Raises:
             StoreError: it could not be destroyed.
         """
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
-        """Put other lines in the place of some, by seq, durably and all at once; nothing is left of what they replace.
+        """Replace lines, by seq, durably and all at once; nothing is left of the old ones.
 
         Each must be the line it replaces with contents erased: same seq, same hash, and the hash still holds. The
         caller holds the stream's lock.
@@ -122,31 +133,31 @@ class EventStore(Protocol):
         """
 
     def edition(self, stream: str) -> str:
-        """Return a text that changes whenever lines that were there already are stored anew; "" for no stream.
+        """Return a text that changes when existing lines are rewritten; "" for no stream.
 
-        As long as it stays the same, offsets hold.
+        While it stays the same, offsets remain valid.
         """
 
     def size(self, stream: str) -> int:
-        """Return how many bytes a stream takes; 0 where the engine cannot tell."""
+        """Return the size of a stream in bytes; 0 if the engine does not know it."""
 
     def torn_tail(self, stream: str) -> Record | None:
-        """Return what a crash left behind the last whole line, if anything; nobody was ever told it was there."""
+        """Return what a crash left after the last whole line, if anything; it was never reported as written."""
 
     def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
-        """Hold the stream's lock: while it is held nobody else appends; the thread that holds it may, and lock again.
+        """Hold the stream's lock: only the thread that holds it may append. It is re-entrant.
 
-        Without `wait` it is had at once or not at all.
+        Without `wait` it is taken at once or not at all.
 
         Raises:
             LockTimeoutError: another process keeps it.
         """
 
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
-        """Try to be the only one that works on something beside a stream; yields False while somebody else is.
+        """Try to take a named lease beside a stream; yields False while another thread or process holds it.
 
-        It never waits, is not re-entrant, holds across processes, and dies with its holder.
+        It never waits, is not re-entrant, and ends with its holder.
         """
 
     def close(self) -> None:
-        """Let go of files and connections that are kept open; the store can be used again."""
+        """Close files and connections that are kept open; the store can be used again."""

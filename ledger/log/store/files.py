@@ -100,9 +100,9 @@ def lock_beside(path: Path) -> str:
 
 
 def put_in_place(path: Path, data: bytes) -> None:
-    """Put a small file, for nobody else to read, in the place of what is there: whole or not at all, and not synced."""
+    """Replace a small private file, whole or not at all, without a sync."""
     fresh = unfinished(path)
-    # What lies there is what a killed process left, or a link that somebody laid.
+    # A killed process may have left it, or it may be a link.
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -131,7 +131,7 @@ def count_lines(descriptor: int, end: int) -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for nobody else to look into; `mkdir` gives its mode to the last one only."""
+    """Make a private folder and its parents; `mkdir` gives the mode to the last one only."""
     if folder.is_dir():
         return
     if folder.parent != folder:

@@ -153,7 +153,7 @@ class JsonlStore:
     def _root(self, stream: str, inode: int) -> None:
         """Sync the folders that lead to a file, before the first line that this process adds to it.
 
-        Not only at the file's birth: whoever made it, or a folder above it, may have died before syncing that.
+        Also for an existing file: the process that made it, or a folder above it, may have died before syncing that.
         """
         if self._rooted.get(stream) == inode:
             return
@@ -173,7 +173,7 @@ class JsonlStore:
             write_whole(descriptor, data)
             os.fdatasync(descriptor)
         except BaseException:
-            # Nobody was told that these lines exist, so they must not be read either.
+            # These lines were never reported as written, so they must not be read either.
             self._forget(stream)
             os.ftruncate(descriptor, size)
             raise
@@ -275,7 +275,7 @@ class JsonlStore:
                             yield Record(line[:-1], begin)
                 finally:
                     known = self._cursors.get(stream)
-                    # What somebody was told long ago is for them to check.
+                    # A reader that returned later lines before has to check that itself.
                     if byte is None and (known is None or known.inode != inode or known.seq < seq):
                         _remember(self._cursors, stream, _Cursor(inode, seq, start))
 
@@ -315,7 +315,7 @@ class JsonlStore:
                 os.close(descriptor)
 
     def durable_head(self, stream: str) -> Head:
-        """Return the newest head that is known to be durable, and wait for nobody; see `EventStore.durable_head`."""
+        """See `EventStore.durable_head`."""
         now = self.head(stream)
         if self._durable.get(stream) == now:
             return now
@@ -324,7 +324,7 @@ class JsonlStore:
         if noted != now:
             with kept_free(lock) as free:
                 if free:
-                    # Nobody is writing, so this is neither being synced nor being taken back.
+                    # No process is writing, so this is neither being synced nor being taken back.
                     now = self.head(stream)
             if not free:
                 now = self._durable_of(stream, now, lock)
@@ -332,7 +332,7 @@ class JsonlStore:
         return now
 
     def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
-        """Return what is durable of a stream that somebody may be writing to."""
+        """Return the durable head of a stream that another process may be writing."""
         noted = _read_note(lock)
         if noted is None or noted == now:
             return now
@@ -350,7 +350,7 @@ class JsonlStore:
             except FileNotFoundError:
                 return EMPTY
             try:
-                # Whoever wrote it may have died, or been interrupted, before its sync.
+                # Its writer may have died, or been interrupted, before the sync.
                 os.fdatasync(descriptor)
                 self._root(stream, os.fstat(descriptor).st_ino)
             finally:
@@ -450,7 +450,7 @@ class JsonlStore:
                     key = path.read_bytes()
                     if len(key) == _KEY_BYTES:
                         return key
-                    # A file that somebody cut or wrote over recognises nothing; a new key is as good.
+                    # A damaged key recognises nothing, so a new one is as good.
                     if create:
                         path.unlink(missing_ok=True)
                 if not create:
@@ -471,7 +471,7 @@ class JsonlStore:
         """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
         path = self.path(stream)
         with self.locked(stream), translated(path, "write"):
-            # What was moved aside cannot be told apart from what is to go: it holds the same words.
+            # Files that were moved aside may hold the same content, so they go as well.
             for moved in _MOVED_ASIDE:
                 for sidecar in path.parent.glob(moved.format(path.stem)):
                     sidecar.unlink()
@@ -505,7 +505,7 @@ _T = TypeVar("_T")
 
 
 def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
-    """Note something about a stream, and of many streams let go of the oldest note."""
+    """Keep a note about a stream, and drop the oldest of too many."""
     if len(known) >= _REMEMBERED and stream not in known:
         with suppress(RuntimeError):
             # Another thread may be noting something, too; then it is that one's turn.
@@ -532,7 +532,7 @@ def _read_note(path: str) -> Head | None:
 
 
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
-    """Whether the line of a seq begins where somebody was once told; an erasure may have moved it since."""
+    """Whether the line of a seq begins at an offset; an erasure may have moved it."""
     if not _begins_line(file, byte):
         return False
     file.seek(byte)
@@ -549,7 +549,7 @@ def _begins_line(file: BufferedReader, byte: int) -> bool:
 
 
 def _make_key(path: Path) -> None:
-    """Put a new key in place, unless somebody else is quicker."""
+    """Put a new key in place, unless another process was first."""
     make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -583,7 +583,7 @@ def _sync_above_home(folder: Path) -> None:
 
 
 def _stream_names(home: str, prefix: str) -> Iterator[str]:
-    """Walk through the folders in which a stream of that name can be; what is gone meanwhile is passed over."""
+    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
     folders = [(home, "")]
     while folders:
         folder, below = folders.pop()

@@ -54,7 +54,7 @@ class FileLocks:
         register(self)
 
     def renew(self) -> None:
-        """Let go of the lock files in a forked child, which shares them with its parent, and with them the locks."""
+        """Close the lock files in a forked child, which would share the locks with its parent."""
         self._guard = threading.Lock()
         for hold in self._holds.values():
             self._close(hold)
@@ -64,7 +64,7 @@ class FileLocks:
         """Hold the lock; without `wait` it is had at once or not at all.
 
         Raises:
-            LockTimeoutError: somebody else keeps it.
+            LockTimeoutError: another thread or process holds it.
             StoreError: the lock file cannot be made.
         """
         return _Held(self, path, self._timeout if wait else 0.0)
@@ -84,7 +84,7 @@ class FileLocks:
         return hold
 
     def give_back(self, hold: _Hold) -> None:
-        """Let go of the lock as often as it was taken."""
+        """Release the lock as often as it was taken."""
         try:
             hold.depth -= 1
             if hold.depth == 0:
@@ -103,7 +103,7 @@ class FileLocks:
             os.pwrite(descriptor, note, 0)
 
     def close(self) -> None:
-        """Close the lock files that nobody holds; they are opened again when they are needed."""
+        """Close the lock files that are not held; they are opened again on demand."""
         with self._guard:
             holds = list(self._holds.values())
         for hold in holds:
@@ -199,9 +199,9 @@ def polled(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T
 
 @contextmanager
 def kept_free(path: str) -> Iterator[bool]:
-    """Tell whether nobody holds a lock, and keep it so for the length of the block; it never waits.
+    """Yield whether a lock is free, and keep it free for the length of the block; it never waits.
 
-    A lock file that is not there, or that this process may not open, is held by nobody it could know of.
+    A lock file that is missing, or that this process may not open, counts as free.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -224,7 +224,7 @@ def kept_free(path: str) -> Iterator[bool]:
 
 
 class Lease:
-    """A lease that is held; its file is gone when it ends, and harmless where it was left. Any thread may end it."""
+    """A lease that is held. Its file is removed when it ends, and harmless if left. Any thread may end it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -242,7 +242,7 @@ class Lease:
 
 
 def lease(path: Path) -> Lease | None:
-    """Try to take a lease, once, without waiting; None where somebody else holds it.
+    """Try to take a lease, once, without waiting; None if it is held.
 
     Raises:
         StoreError: its file cannot be made.
