@@ -1,5 +1,6 @@
 """Ledger: the write side. It decides what may happen to memory and logs what did. Imports nothing else of backstory.
 
+    concurrency  renewal of locks after a fork, bounded mappings
     core         events, commands, commits, memory and policy, as values
     text         recognisers over plain text: uploads, injected blocks, acknowledgements
     messages     which messages of a conversation are kept
