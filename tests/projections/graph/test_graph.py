@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeClock, open_home
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from backstory.home import Backstory
@@ -40,7 +40,7 @@ from backstory.projections.graph import (
 )
 from backstory.projections.graph.ink import SVG_BEGINS, asset
 from backstory.projections.graph.layout import GONE, LIVE, THREADS, UPDATES, lay_out
-from backstory.projections.graph.legend import samples
+from backstory.projections.graph.legend import CATEGORIES, samples
 from backstory.projections.graph.model import KINDS
 from backstory.projections.graph.page import PAGE_BEGINS
 from backstory.projections.graph.words import cut, line, safe, width, wrapped
@@ -576,6 +576,8 @@ PLAIN = shape(a_graph("plain", "other").html())
 
 @given(text=texts, other=texts)
 def test_no_element_and_no_attribute_comes_from_content(text: str, other: str) -> None:
+    # A known category has a colour of its own, so it does change the picture.
+    assume(text not in CATEGORIES)
     # The page holds the SVG as it is.
     assert shape(a_graph(text, other).html()) == PLAIN
 
