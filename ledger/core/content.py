@@ -40,6 +40,7 @@ __all__ = [
     "Words",
     "fact_of",
     "fact_texts",
+    "fact_texts_in",
     "folded",
     "texts_beside_fact",
     "texts_of",
@@ -174,14 +175,7 @@ def texts_beside_fact(event: Event) -> Iterator[str]:
 
 def texts_of(event: Event) -> Iterator[str]:
     """Yield all content of an event."""
-    match event:
-        case FactAdded(fact=fact) | FactRemoved(fact=fact):
-            yield from fact_texts(fact)
-        case FactRevised(before=before, after=after):
-            yield from fact_texts(before)
-            yield from fact_texts(after)
-        case _:
-            pass
+    yield from fact_texts_in(event)
     yield from texts_beside_fact(event)
 
 
@@ -192,6 +186,14 @@ def fact_of(event: Event) -> Fact | None:
             return fact
         case _:
             return None
+
+
+def fact_texts_in(event: Event) -> tuple[str, ...]:
+    """Return the content of an event's fact, before and after the event."""
+    fact = fact_of(event)
+    if fact is None:
+        return ()
+    return (*fact_texts(event.before), *fact_texts(fact)) if isinstance(event, FactRevised) else fact_texts(fact)
 
 
 # Scripts that do not separate words by spaces, and Hangul, whose words carry endings.

@@ -38,7 +38,8 @@ from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
 from backstory.ledger.erasure.digest import Seal, sealing
-from backstory.ledger.erasure.plan import (
+from backstory.ledger.erasure.plan import plan_erasure
+from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
     ForgetExpired,
@@ -46,7 +47,6 @@ from backstory.ledger.erasure.plan import (
     ForgetMatching,
     ForgetThread,
     Plan,
-    plan_erasure,
 )
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import unfinished

@@ -26,7 +26,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.erasure.plan import ForgetMatching
+from backstory.ledger.erasure.requests import ForgetMatching
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Outcome, Updater
