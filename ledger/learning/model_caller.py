@@ -12,12 +12,14 @@ import msgspec
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.sanitize import MAX_NAME, clip
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, usage_of
+from backstory.ledger.learning.observing import CallStarted, Observer, Observers, provider_of
 from backstory.ledger.log.clock import Clock
 
-__all__ = ["ModelCaller", "ask_once", "estimated_tokens", "with_usage"]
+__all__ = ["ModelCaller", "ask_once", "call_started", "with_usage"]
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
@@ -40,11 +42,24 @@ def ask_once(model: Model, prompt: Prompt) -> Answer:
     raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
 
 
-def estimated_tokens(prompt: Prompt) -> int:
-    """Estimate the tokens of a whole prompt."""
+def call_started(
+    scope: Scope, cause: Cause, turns: TurnRange, prompt: Prompt, model: Model, *, attempt: int
+) -> CallStarted:
+    """Return the notification of a call whose answer leads to a commit of this cause."""
     from backstory.ledger.text.tokens import estimate_tokens
 
-    return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
+    return CallStarted(
+        scope=scope,
+        thread=cause.thread or "",
+        turns=turns,
+        provider=provider_of(model),
+        model=cause.model or "",
+        prompt=prompt.digest,
+        estimated_tokens=estimate_tokens(prompt.system) + estimate_tokens(prompt.user),
+        signals=cause.signals,
+        attempt=attempt,
+        kind=cause.kind,
+    )
 
 
 def with_usage(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
@@ -140,17 +155,16 @@ class ModelCaller:
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
         """
-        return self._persist(lambda: self._ask(model, prompt, call, overtaken))
 
-    def _ask(
-        self, model: Model, prompt: Prompt, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
-    ) -> Answer | None:
-        self._take_turn()
-        if self.stopped:
-            raise ModelRejectedError("the program is shutting down")
-        if overtaken():
-            return None
-        return self.observers.watch(call(), lambda: ask_once(model, prompt))
+        def ask() -> Answer | None:
+            self._take_turn()
+            if self.stopped:
+                raise ModelRejectedError("the program is shutting down")
+            if overtaken():
+                return None
+            return self.observers.watch(call(), lambda: ask_once(model, prompt))
+
+        return self._persist(ask)
 
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
