@@ -13,7 +13,7 @@ from typing import TypedDict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backstory.ledger.core.events import (
-    DOCUMENT_SECTIONS,
+    SECTION_GROUPS,
     Candidate,
     Consolidation,
     Extension,
@@ -140,14 +140,9 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
             "authority": {"type": "string"},
         },
     }
-    groups: dict[str, Json] = {}
-    for name in DOCUMENT_SECTIONS:
-        group, _, key = name.partition(".")
-        properties = groups.setdefault(group, {"type": "object", "properties": {}})
-        assert isinstance(properties, dict)  # noqa: S101 the line above made it
-        inner = properties["properties"]
-        assert isinstance(inner, dict)  # noqa: S101 as above
-        inner[key] = section
+    groups: dict[str, Json] = {
+        group: {"type": "object", "properties": dict.fromkeys(keys, section)} for group, keys in SECTION_GROUPS.items()
+    }
     items: dict[str, Json] = {
         "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
         "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},

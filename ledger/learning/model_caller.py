@@ -104,7 +104,7 @@ class ModelCaller:
         self._pause = pause or clock.sleep
         self._next_call = self._asked = clock.now()
         self._mutex = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = False
         self._hurrying: list[int] = []
         """The threads that currently skip the gap, by identifier."""
         register(self)
@@ -112,9 +112,6 @@ class ModelCaller:
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
         self._mutex = threading.Lock()
-        stopped, self._stopped = self._stopped.is_set(), threading.Event()
-        if stopped:
-            self._stopped.set()
         self._hurrying = [thread for thread in self._hurrying if thread == threading.get_ident()]
 
     @contextmanager
@@ -131,12 +128,12 @@ class ModelCaller:
 
     def stop(self) -> None:
         """Ask no model from now on."""
-        self._stopped.set()
+        self._stopped = True
 
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called; an answer that arrives after it must not be committed."""
-        return self._stopped.is_set()
+        return self._stopped
 
     def call(
         self, model: Model, prompt: Prompt, *, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
