@@ -148,15 +148,11 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield from _quoted(candidate.detail)
 
 
-def _proposed_texts(fields: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:
-    return (value for key, value in fields.items() if key not in _NAMES and isinstance(value, str))
-
-
 def texts_beside_fact(event: Event) -> Iterator[str]:
     """Yield the content of an event except that of its fact: all content, if the event has no fact."""
     match event:
         case FactAdded() | FactRevised():
-            yield from _proposed_texts(event.proposed)
+            yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
         case FactRemoved():
             yield event.note or ""
             yield from event.labels.values()
@@ -249,16 +245,10 @@ class Phrases:
         return bool(self._known) and any(map(self._occur_in, map(folded, texts)))
 
     def _occur_in(self, text: str) -> bool:
-        for phrase in self._any:
-            if phrase in text:
-                return True
-        for pattern in self._apart:
-            if pattern.search(text):
-                return True
-        for word in self._by_word.keys() & text.split(" ") if self._by_word else ():
-            if any(phrase in text for phrase in self._by_word[word]):
-                return True
-        return False
+        if any(phrase in text for phrase in self._any) or any(pattern.search(text) for pattern in self._apart):
+            return True
+        words = self._by_word.keys() & text.split(" ") if self._by_word else ()
+        return any(phrase in text for word in words for phrase in self._by_word[word])
 
 
 def words_in(text: str) -> set[str]:

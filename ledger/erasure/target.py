@@ -182,7 +182,7 @@ def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
             if fact is None or (sources := target.sources.get(fact.id)) is None:
                 continue
             # The fact's thread, not the commit's: another thread may have confirmed, removed or merged the fact.
-            sources.cite(fact.source, fact.evidence)
+            sources.cited.update((fact.source, turn_id) for turn_id in fact.evidence)
             turns = commit.cause.turns
             if isinstance(event, FactAdded) and turns is not None and not fact.consolidated_from:
                 sources.updates.append((fact.source, turns))
