@@ -146,7 +146,7 @@ class PromptBuilder:
         """Return the question about turns; `signals` are the names of the signals found in them.
 
         Raises:
-            ValueError: there is no room for so many turns; pass the `first_of` them.
+            ValueError: there is no room for all of these turns; pass the `first_of` them.
         """
         texts, shown = self._templates, self._shown
         values = {

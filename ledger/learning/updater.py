@@ -187,6 +187,8 @@ class Updater:
 
     def _task(self, writer: Writer, job: Job, model: Model, *, first: bool) -> _Task | None:
         """Prepare the next portion of a job; None where there is nothing to ask."""
+        from backstory.ledger.extraction.signals import load_signals
+
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             thread = state.transcript.threads[job.thread]
@@ -195,22 +197,14 @@ class Updater:
             if not turns or (not first and _can_wait(state.coverage, thread, job)):
                 return None
         name = clip(str(model.name), MAX_NAME)
-        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name)
-        if isinstance(model, RecordedReply):
-            cause = self._with_signals(cause, turns)
-            return _Task(writer, job, turns, memory.seq, cause, None, job.attempts, citable)
-        builder = self._prompt_builder(memory, job, turns[0])
-        portion = builder.first_of(turns)
+        builder = None if isinstance(model, RecordedReply) else self._prompt_builder(memory, job, turns[0])
+        portion = turns if builder is None else builder.first_of(turns)
         if len(portion) < len(turns):
             job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
-        cause = self._with_signals(cause, portion)
-        question = builder.question(portion, cause.signals)
-        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts)
-
-    def _with_signals(self, cause: Cause, turns: Sequence[Turn]) -> Cause:
-        from backstory.ledger.extraction.signals import load_signals
-
-        return msgspec.structs.replace(cause, signals=load_signals(self._patterns).seen_in(turns))
+        signals = load_signals(self._patterns).seen_in(portion)
+        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals)
+        question = None if builder is None else builder.question(portion, signals)
+        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, citable)
 
     def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
         from backstory.ledger.extraction.prompt import PromptBuilder
