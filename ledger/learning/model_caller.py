@@ -82,7 +82,6 @@ class ModelCaller:
         clock: the time between calls.
         max_attempts: the most calls for one prompt.
         min_gap: the fewest seconds between two calls, of any threads.
-        pause: replaces the clock's sleep.
         observers: notified of each call.
     """
 
@@ -92,14 +91,12 @@ class ModelCaller:
         clock: Clock,
         max_attempts: int = 5,
         min_gap: float = 0.5,
-        pause: Callable[[float], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.clock = clock
+        self._clock = clock
         self.observers = Observers(observers, clock=clock)
         self._max_attempts = max_attempts
         self._min_gap = timedelta(seconds=min_gap)
-        self._pause = pause or clock.sleep
         self._next_call = self._asked = clock.now()
         self._mutex = threading.Lock()
         self._stopped = False
@@ -164,7 +161,7 @@ class ModelCaller:
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
         with self._mutex:
-            now = self.clock.now()
+            now = self._clock.now()
             # If the clock was set back, move the reserved moment back with it.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
@@ -174,7 +171,7 @@ class ModelCaller:
             self._next_call = mine + self._min_gap
         wait = (mine - now).total_seconds()
         if wait > 0:
-            self._pause(wait)
+            self._clock.sleep(wait)
 
     def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
         from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
@@ -190,6 +187,6 @@ class ModelCaller:
             stop=lambda state: self.stopped or bool(stop_after_attempt(self._max_attempts)(state)),
             wait=patience,
             retry=retry_if_exception_type(ModelUnavailableError),
-            sleep=self._pause,
+            sleep=self._clock.sleep,
             reraise=True,
         )(ask)

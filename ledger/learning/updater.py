@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,7 +132,6 @@ class Updater:
         prompts: a folder that overrides packaged templates.
         patterns: a folder that overrides packaged signal patterns.
         prompt_max_tokens: the limit of each prompt.
-        pause: replaces the clock's sleep.
         observers: notified of each call and of each update.
     """
 
@@ -145,12 +144,11 @@ class Updater:
         prompts: Path | None = None,
         patterns: Path | None = None,
         prompt_max_tokens: int = 24_000,
-        pause: Callable[[float], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock or SystemClock()
         self.model_caller = ModelCaller(
-            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, pause=pause, observers=observers
+            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
         )
         self._prompts = prompts
         self._patterns = patterns
