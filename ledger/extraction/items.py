@@ -141,14 +141,12 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
     groups: dict[str, Json] = {
         group: {"type": "object", "properties": dict.fromkeys(keys, section)} for group, keys in SECTION_GROUPS.items()
     }
-    items: dict[str, Json] = {
-        "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
-        "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
-        "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
-    }
+    kinds: dict[str, type[_Item]] = {"newFacts": _NewFact, "factsToRemove": _Removal, "factsToReinforce": _Reference}
     if review:
-        items["staleFactsToRemove"] = {"type": "array", "items": _Removal.model_json_schema()}
-        items["staleFactsToExtend"] = {"type": "array", "items": _Extension.model_json_schema()}
+        kinds |= {"staleFactsToRemove": _Removal, "staleFactsToExtend": _Extension}
+    items: dict[str, Json] = {
+        name: {"type": "array", "items": kind.model_json_schema()} for name, kind in kinds.items()
+    }
     if merging:
         # Written out: pydantic's own schema holds a reference, which is valid only at the top of a document.
         sources: Json = {"type": "array", "items": {"type": "string"}}

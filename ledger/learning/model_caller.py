@@ -94,7 +94,7 @@ class ModelCaller:
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock
-        self.observers = Observers(observers, clock=clock)
+        self.observers = Observers(observers, clock)
         self._max_attempts = max_attempts
         self._min_gap = timedelta(seconds=min_gap)
         self._next_call = self._asked = clock.now()

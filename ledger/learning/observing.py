@@ -174,9 +174,10 @@ class CallsOnly(Observer):
 class Observers:
     """All observers, notified in order; safe for threads if each observer is."""
 
-    def __init__(self, observers: Sequence[Observer] = (), *, clock: Clock | None = None) -> None:
+    def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
         self._observers = tuple(observers)
-        self._elapsed = _stopwatch(clock)
+        # A clock that replaces the system's is read instead of the monotonic one.
+        self._elapsed = time.monotonic if isinstance(clock, SystemClock) else lambda: clock.now().timestamp()
 
     def watch(self, call: CallStarted, ask: Callable[[], Answer]) -> Answer:
         """Make a call, and notify the observers before and after it."""
@@ -212,13 +213,6 @@ class Observers:
                 raise
             except BaseException:  # noqa: BLE001 an observer must not break the update
                 _log.exception("the callback %s failed; the update goes on", type(observer).__name__)
-
-
-def _stopwatch(clock: Clock | None) -> Callable[[], float]:
-    """Return a function that reads seconds from the monotonic clock, or from a clock that replaces the system's."""
-    if clock is None or isinstance(clock, SystemClock):
-        return time.monotonic
-    return lambda: clock.now().timestamp()
 
 
 def provider_of(model: Model) -> str:
