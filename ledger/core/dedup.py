@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
+__all__ = ["dedup_key"]
+
 _TRAILING = ".。．!！?？,，;；:：…、~ \t"
 
 

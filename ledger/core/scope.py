@@ -14,6 +14,8 @@ import msgspec
 
 from backstory.ledger.core.errors import ScopeError
 
+__all__ = ["LEDGER", "TRANSCRIPT", "Scope"]
+
 LEDGER = "ledger"
 TRANSCRIPT = "transcript"
 

@@ -14,6 +14,19 @@ import msgspec
 
 from backstory.ledger.core.sanitize import Json, clip
 
+__all__ = [
+    "Answer",
+    "Model",
+    "Prompt",
+    "Usage",
+    "error_text",
+    "public_address",
+    "redacted",
+    "showable",
+    "token_count",
+    "usage_of",
+]
+
 _MAX_TOKENS = 2**63 - 1
 _ERROR_TEXT = ("error", "message", "detail", "msg")
 

@@ -42,6 +42,8 @@ from backstory.ledger.threads.due import (
 if TYPE_CHECKING:
     from backstory.ledger.extraction.signals import Signals
 
+__all__ = ["Producer"]
+
 _log = logging.getLogger(__name__)
 
 _AFTER_FAULT = timedelta(seconds=60)
