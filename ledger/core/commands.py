@@ -13,6 +13,7 @@ import msgspec
 
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
+    SECTION_GROUPS,
     Access,
     Candidate,
     CandidateRejected,
@@ -75,8 +76,7 @@ LISTS = (
 )
 """The lists of a model's answer, in reading order."""
 
-_GROUPS = ("user", "history")
-_READING_ORDER = {name: rank for rank, name in enumerate((*_GROUPS, *DOCUMENT_SECTIONS, "facts", *LISTS))}
+_READING_ORDER = {name: rank for rank, name in enumerate((*SECTION_GROUPS, *DOCUMENT_SECTIONS, "facts", *LISTS))}
 """The rank of each part of a proposal: sections first, then a document's facts or a model's lists."""
 _AGAIN = "again"
 """The index prefix of a part that a reply gives a second time."""
@@ -375,6 +375,6 @@ def _place_key(place: str) -> tuple[int, int]:
     number = index.removeprefix(_AGAIN)
     last = len(_READING_ORDER)
     if number != index and number.isdecimal():
-        group = 1 + _GROUPS.index(name.partition(".")[0]) if "." in name and name in _READING_ORDER else 0
+        group = 1 + tuple(SECTION_GROUPS).index(name.partition(".")[0]) if "." in name and name in _READING_ORDER else 0
         return (last + group, int(number))
     return (_READING_ORDER.get(name, last), int(index) if index.isdecimal() else -1)

@@ -148,16 +148,14 @@ class _Ends(msgspec.Struct):
     hash: str
 
 
-_encoder = msgspec.json.Encoder()
-_sealed = msgspec.json.Decoder(_Sealed)
-_replayed = msgspec.json.Decoder(_Replayed)
-_ends = msgspec.json.Decoder(_Ends)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_cause = msgspec.json.Decoder(Cause)
 
 # Bound once, because a replay calls them for every line or event.
-_encode = _encoder.encode
-_decode_sealed = _sealed.decode
+_encode = msgspec.json.Encoder().encode
+_decode_sealed = msgspec.json.Decoder(_Sealed).decode
+_decode_replayed = msgspec.json.Decoder(_Replayed).decode
+_decode_ends = msgspec.json.Decoder(_Ends).decode
+_decode_cause = msgspec.json.Decoder(Cause).decode
 _decode_event = _event.decode
 _sha256 = hashlib.sha256
 
@@ -213,7 +211,7 @@ def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, 
     try:
         contents = [_encode(draft.cause), *map(_encode, draft.events)]
         # A line that cannot be read back (NaN is written as null) would make the whole log unreadable.
-        cause = _cause.decode(contents[0])
+        cause = _decode_cause(contents[0])
         events = tuple(map(_decode_event, contents[1:]))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"commit {seq} cannot be written: {error}; this value should have been refused") from error
@@ -238,13 +236,13 @@ def head_of(line: bytes) -> Head:
     Raises:
         UNREADABLE: the line is no commit.
     """
-    ends = _ends.decode(line)
+    ends = _decode_ends(line)
     return Head(ends.seq, ends.hash)
 
 
 def prev_of(line: bytes) -> str:
     """Read the hash that a line states as its predecessor's, without checking it."""
-    return _ends.decode(line).prev
+    return _decode_ends(line).prev
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -279,24 +277,16 @@ def _digests(sealed: _Sealed) -> list[str] | None:
     return digests
 
 
-def _intact(sealed: _Sealed, digests: Iterable[str], line: bytes) -> bool:
+def _intact(sealed: _Sealed, digests: Iterable[str] | None, line: bytes) -> bool:
     return (
+        digests is not None
         # Line breaks separate the parts of the hashed text, so no part may hold one.
-        "\n" not in sealed.at
+        and "\n" not in sealed.at
         and len(sealed.prev) == len(_NO_HASH)
         and sealed.hash == _chain(sealed.v, sealed.seq, sealed.at, sealed.prev, digests)
         # The hash does not cover bytes between the fields, so a line has only one valid encoding.
         and line == _encode(sealed)
     )
-
-
-def _inspect(sealed: _Sealed, line: bytes) -> Inspection:
-    digests = _digests(sealed)
-    if digests is None:
-        return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact=False, erased=())
-    erased = tuple(index for index, salt in enumerate(sealed.salts, -1) if salt is None)
-    intact = _intact(sealed, digests, line)
-    return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, erased)
 
 
 def inspect(line: bytes) -> Inspection:
@@ -305,7 +295,11 @@ def inspect(line: bytes) -> Inspection:
     Raises:
         UNREADABLE: the line is not a commit.
     """
-    return _inspect(_sealed.decode(line), line)
+    sealed = _decode_sealed(line)
+    digests = _digests(sealed)
+    intact = _intact(sealed, digests, line)
+    erased = () if digests is None else tuple(index for index, salt in enumerate(sealed.salts, -1) if salt is None)
+    return Inspection(sealed.seq, sealed.at, sealed.prev, sealed.hash, intact, erased)
 
 
 def erase(line: bytes, indexes: Collection[int]) -> bytes:
@@ -318,14 +312,14 @@ def erase(line: bytes, indexes: Collection[int]) -> bytes:
     Raises:
         UNREADABLE: the line is not a commit.
     """
-    sealed = _sealed.decode(line)
+    sealed = _decode_sealed(line)
     for index in indexes:
         salt = sealed.salts[index + 1]
         if salt is not None:
             digest = _digest(salt, bytes(sealed.events[index]))
             sealed.events[index] = msgspec.Raw(b'{"type":"Erased","digest":"%s"}' % digest.encode())
             sealed.salts[index + 1] = None
-    return _encoder.encode(sealed)
+    return _encode(sealed)
 
 
 def decode(line: bytes) -> Commit:
@@ -335,12 +329,12 @@ def decode(line: bytes) -> Commit:
         UNREADABLE: the line is not a commit that this program knows.
         StoreError: the line has a newer format.
     """
-    return _decode(_sealed.decode(line))
+    return _decode(_decode_sealed(line))
 
 
 def _decode(sealed: _Sealed) -> Commit:
     if sealed.v == FORMAT:
-        cause, events = _cause.decode(sealed.cause), tuple(map(_decode_event, sealed.events))
+        cause, events = _decode_cause(sealed.cause), tuple(map(_decode_event, sealed.events))
     else:
         cause, events = _upcast(sealed)
     return Commit(sealed.seq, sealed.at, cause, events, sealed.prev, sealed.hash)
@@ -368,7 +362,7 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
 def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
     """Return seq, time, kind of cause and events of a line, without checking its hash."""
     try:
-        read = _replayed.decode(line)
+        read = _decode_replayed(line)
         if read.v == FORMAT:
             return read.seq, read.at, read.cause.kind, read.events
     except msgspec.ValidationError:
@@ -391,8 +385,7 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
     """
     try:
         sealed = _decode_sealed(line)
-        digests = _digests(sealed)
-        intact = digests is not None and _intact(sealed, digests, line)
+        intact = _intact(sealed, _digests(sealed), line)
         problem = _misplaced(sealed.seq, sealed.prev, after) if intact else _ALTERED
         if problem is None:
             return _decode(sealed)

@@ -40,6 +40,7 @@ __all__ = [
     "Words",
     "fact_of",
     "fact_texts",
+    "fact_texts_in",
     "folded",
     "texts_beside_fact",
     "texts_of",
@@ -147,15 +148,11 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield from _quoted(candidate.detail)
 
 
-def _proposed_texts(fields: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:
-    return (value for key, value in fields.items() if key not in _NAMES and isinstance(value, str))
-
-
 def texts_beside_fact(event: Event) -> Iterator[str]:
     """Yield the content of an event except that of its fact: all content, if the event has no fact."""
     match event:
         case FactAdded() | FactRevised():
-            yield from _proposed_texts(event.proposed)
+            yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
         case FactRemoved():
             yield event.note or ""
             yield from event.labels.values()
@@ -174,14 +171,7 @@ def texts_beside_fact(event: Event) -> Iterator[str]:
 
 def texts_of(event: Event) -> Iterator[str]:
     """Yield all content of an event."""
-    match event:
-        case FactAdded(fact=fact) | FactRemoved(fact=fact):
-            yield from fact_texts(fact)
-        case FactRevised(before=before, after=after):
-            yield from fact_texts(before)
-            yield from fact_texts(after)
-        case _:
-            pass
+    yield from fact_texts_in(event)
     yield from texts_beside_fact(event)
 
 
@@ -192,6 +182,14 @@ def fact_of(event: Event) -> Fact | None:
             return fact
         case _:
             return None
+
+
+def fact_texts_in(event: Event) -> tuple[str, ...]:
+    """Return the content of an event's fact, before and after the event."""
+    fact = fact_of(event)
+    if fact is None:
+        return ()
+    return (*fact_texts(event.before), *fact_texts(fact)) if isinstance(event, FactRevised) else fact_texts(fact)
 
 
 # Scripts that do not separate words by spaces, and Hangul, whose words carry endings.
@@ -247,16 +245,10 @@ class Phrases:
         return bool(self._known) and any(map(self._occur_in, map(folded, texts)))
 
     def _occur_in(self, text: str) -> bool:
-        for phrase in self._any:
-            if phrase in text:
-                return True
-        for pattern in self._apart:
-            if pattern.search(text):
-                return True
-        for word in self._by_word.keys() & text.split(" ") if self._by_word else ():
-            if any(phrase in text for phrase in self._by_word[word]):
-                return True
-        return False
+        if any(phrase in text for phrase in self._any) or any(pattern.search(text) for pattern in self._apart):
+            return True
+        words = self._by_word.keys() & text.split(" ") if self._by_word else ()
+        return any(phrase in text for word in words for phrase in self._by_word[word])
 
 
 def words_in(text: str) -> set[str]:

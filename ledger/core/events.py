@@ -15,6 +15,7 @@ from backstory.ledger.core.policy import Policy
 
 __all__ = [
     "DOCUMENT_SECTIONS",
+    "SECTION_GROUPS",
     "Access",
     "Candidate",
     "CandidateRejected",
@@ -45,15 +46,13 @@ __all__ = [
     "UpdateProposed",
 ]
 
-DOCUMENT_SECTIONS = (
-    "user.workContext",
-    "user.personalContext",
-    "user.topOfMind",
-    "history.recentMonths",
-    "history.earlierContext",
-    "history.longTermBackground",
-)
-"""The six sections of memory.json, in order."""
+SECTION_GROUPS = {
+    "user": ("workContext", "personalContext", "topOfMind"),
+    "history": ("recentMonths", "earlierContext", "longTermBackground"),
+}
+"""The keys of the sections of memory.json, by group."""
+DOCUMENT_SECTIONS = tuple(f"{group}.{key}" for group, keys in SECTION_GROUPS.items() for key in keys)
+"""The names of the six sections of memory.json, in order."""
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=False):

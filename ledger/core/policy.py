@@ -92,10 +92,11 @@ def check_policy(policy: Policy) -> Policy:
     Raises:
         ConfigError: a value has the wrong type or is outside its range.
     """
-    for name, whole in _WHOLE.items():
-        _check_range(name, getattr(policy, name), *whole, kind=int)
-    for name, real in _REAL.items():
-        _check_range(name, getattr(policy, name), *real, kind=(int, float))
+    for name, (low, high) in (_WHOLE | _REAL).items():
+        value = getattr(policy, name)
+        kind, noun = (int, "a whole number") if name in _WHOLE else (int | float, "a number")
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+            raise ConfigError(f"{name} must be {noun} from {low} to {high}, got {value!r}")
     for name, choices in _CHOICES.items():
         if (value := getattr(policy, name)) not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
@@ -111,9 +112,3 @@ def check_policy(policy: Policy) -> Policy:
     if not math.isclose(total, 1, abs_tol=1e-9):
         raise ConfigError(f"{', '.join(_WEIGHTS)} must add up to 1, got {total:g}")
     return policy
-
-
-def _check_range(name: str, value: float, low: float, high: float, *, kind: type | tuple[type, ...]) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-        noun = "a whole number" if kind is int else "a number"
-        raise ConfigError(f"{name} must be {noun} from {low} to {high}, got {value!r}")

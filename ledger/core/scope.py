@@ -14,7 +14,7 @@ import msgspec
 
 from backstory.ledger.core.errors import ScopeError
 
-__all__ = ["LEDGER", "TRANSCRIPT", "Scope", "stream_folder"]
+__all__ = ["LEDGER", "TRANSCRIPT", "Scope"]
 
 LEDGER = "ledger"
 TRANSCRIPT = "transcript"
@@ -94,8 +94,3 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
         named = [f"user {self.user}"] if self.user is not None else []
         named += [f"agent {self.agent}"] if self.agent is not None else []
         return ", ".join(named) or "global"
-
-
-def stream_folder(stream: str) -> str:
-    """Return the folder of a stream, relative to the home."""
-    return stream.rpartition("/")[0]

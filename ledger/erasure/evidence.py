@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -52,13 +52,10 @@ class FactSources:
 
     def __init__(self) -> None:
         self.cited: set[tuple[str, str]] = set()
+        """The turns that the fact cites, as thread and id."""
         self.updates: list[tuple[str, TurnRange]] = []
         self._found_cited: list[PlacedTurn] = []
         self._found_in_updates: list[PlacedTurn] = []
-
-    def cite(self, thread: str, ids: Iterable[str]) -> None:
-        """Add turns of a thread that the fact cites."""
-        self.cited |= {(thread, turn_id) for turn_id in ids}
 
     def collect(self, turn: PlacedTurn) -> None:
         """Keep a turn if the fact was learned from it."""

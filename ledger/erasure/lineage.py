@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Fact, FactRemoved
@@ -19,18 +20,16 @@ class Lineage:
 
     def __init__(self, ledger: Callable[[], Iterable[Commit]]) -> None:
         self._ledger = ledger
-        self._known: dict[str, tuple[Fact, str]] | None = None
 
+    @cached_property
     def _sources(self) -> dict[str, tuple[Fact, str]]:
         """Return each merged fact, by id, with the id of the fact that it was last merged into."""
-        if self._known is None:
-            self._known = {
-                event.fact.id: (event.fact, event.detail or "")
-                for commit in self._ledger()
-                for event in commit.events
-                if isinstance(event, FactRemoved) and event.reason == "consolidated"
-            }
-        return self._known
+        return {
+            event.fact.id: (event.fact, event.detail or "")
+            for commit in self._ledger()
+            for event in commit.events
+            if isinstance(event, FactRemoved) and event.reason == "consolidated"
+        }
 
     def ancestors(self, fact: Fact) -> dict[str, Fact | None]:
         """Return all facts that went into a fact, by id, nearest first; None for one whose removal was erased."""
@@ -40,7 +39,7 @@ class Lineage:
             source = queue.pop(0)
             if source in found:
                 continue
-            known = self._sources().get(source)
+            known = self._sources.get(source)
             found[source] = None if known is None else known[0]
             if known is not None:
                 queue += known[0].consolidated_from
@@ -61,7 +60,7 @@ class Lineage:
         """Yield the facts that were merged into one of these, through all levels, and are not among them."""
         reached = set(facts)
         while True:
-            new = [fact for fact, into in self._sources().values() if into in reached and fact.id not in reached]
+            new = [fact for fact, into in self._sources.values() if into in reached and fact.id not in reached]
             if not new:
                 return
             reached.update(fact.id for fact in new)

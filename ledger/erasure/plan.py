@@ -26,7 +26,6 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import turn_redacted, turns_of
 from backstory.ledger.erasure.requests import (
     Erasure,
-    ForgetEverything,
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
@@ -35,28 +34,17 @@ from backstory.ledger.erasure.requests import (
     Sharing,
     Walk,
 )
-from backstory.ledger.erasure.summary_sources import SummarySources
 from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_in
 from backstory.ledger.erasure.transcript import EvidenceTurns, read_transcript, words_in_staying_turns
-from backstory.ledger.erasure.walk import LedgerWalk, walk_until_settled
+from backstory.ledger.erasure.walk import LedgerWalk, SummarySources, walk_until_settled
 
-__all__ = [
-    "Erasure",
-    "ForgetEverything",
-    "ForgetExpired",
-    "ForgetFact",
-    "ForgetMatching",
-    "ForgetThread",
-    "Plan",
-    "Sharing",
-    "plan_erasure",
-]
+__all__ = ["plan_erasure"]
 
 
 def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:
     """Return the events that restate the facts and sections that stay although an event about them is erased."""
-    facts = {slot.fact for slot in walk.slots}
-    sections = {slot.section for slot in walk.slots}
+    facts = {event.fact for event in walk.redacted}
+    sections = {event.section for event in walk.redacted}
     staying = [fact for fact in target.memory.facts.values() if fact.id in facts and target.stays(fact.id)]
     return (
         *(FactAdded(fact) for fact in sorted(staying, key=birth)),
@@ -88,7 +76,7 @@ def _sharing(walk: LedgerWalk, target: ErasureTarget, evidence: EvidenceTurns) -
     for fact in staying:
         if not target.facts.isdisjoint(lineage.ancestors(fact)) or any(map(shares, lineage.origins(fact))):
             yield Sharing("fact", fact.id, fact.content)
-    erased = {slot.fact for slot in walk.slots}
+    erased = {event.fact for event in walk.redacted}
     known = erased.union(fact.id for fact in staying)
     for fact in lineage.merged_into(target.facts) if walk.merged else ():
         if fact.id not in known:
@@ -200,11 +188,8 @@ def plan_erasure(
     target = find_target(request, memory, ledger)
     turns = read_transcript(target, transcript, transcript_stream, seal)
     target.turns = turns.erased()
-    walk = walk_until_settled(target, ledger, words_in_staying_turns(target, transcript, turns))
-    if not walk.slots and not turns.redacted:
+    walk = walk_until_settled(target, ledger, ledger_stream, words_in_staying_turns(target, transcript, turns))
+    if not walk.redacted and not turns.redacted:
         raise _nothing_found(request)
-    redacted = (
-        Redacted(ledger_stream, slot.seq, slot.index, slot.what, fact=slot.fact, section=slot.section)
-        for slot in sorted(walk.slots, key=lambda slot: (slot.seq, slot.index))
-    )
+    redacted = sorted(walk.redacted, key=lambda event: (event.seq, event.index))
     return Plan((*redacted, *turns.redacted.values()), _restated(walk, target), tuple(_sharing(walk, target, turns)))

@@ -10,6 +10,7 @@ from backstory.ledger.core.content import (
     Words,
     fact_of,
     fact_texts,
+    fact_texts_in,
     folded,
     texts_beside_fact,
     texts_of,
@@ -23,7 +24,6 @@ from backstory.ledger.core.events import (
     Event,
     Extension,
     FactAdded,
-    FactRevised,
     Removal,
     SummaryUpdated,
     UpdateFailed,
@@ -34,7 +34,7 @@ from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
-__all__ = ["ErasureTarget", "fact_texts_in", "find_target", "summary_in"]
+__all__ = ["ErasureTarget", "find_target", "summary_in"]
 
 _NOT_THREADS = ("manual", "import")
 """Sources of a fact that do not name a thread."""
@@ -106,7 +106,11 @@ class ErasureTarget:
             or not self.facts.isdisjoint(_facts_in(event))
             or self.says(texts_of(event))
             or self._is_summary_of_target(event)
-            or (self._checks_words(event) and bool(self.rare_words.used_in(texts_beside_fact(event))))
+            # A summary of another thread was made without knowledge of the thread to erase.
+            or (
+                (self.thread is None or summary_in(event) is None)
+                and bool(self.rare_words.used_in(texts_beside_fact(event)))
+            )
         )
 
     def _is_summary_of_target(self, event: Event) -> bool:
@@ -120,10 +124,6 @@ class ErasureTarget:
             or not self.turns.get(key.thread, _NO_TURNS).isdisjoint(turns)
             or any(erased == key or key.holds(erased) for erased in self.summaries.get(key.thread, ()))
         )
-
-    def _checks_words(self, event: Event) -> bool:
-        # A summary of another thread was made without knowledge of the thread to erase.
-        return self.thread is None or summary_in(event) is None
 
     def may_restate(self, commit: Commit, text: str) -> bool:
         """Whether a section's text may be written again."""
@@ -167,16 +167,6 @@ def _facts_in(event: Event) -> tuple[str, ...]:
             return () if fact is None else (fact.id,)
 
 
-def fact_texts_in(event: Event) -> tuple[str, ...]:
-    """Return the content of an event's fact, before and after the event."""
-    match event:
-        case FactRevised(before=before, after=after):
-            return (*fact_texts(before), *fact_texts(after))
-        case _:
-            fact = fact_of(event)
-            return () if fact is None else fact_texts(fact)
-
-
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
     target.facts.add(fact_id)
     for commit in ledger():
@@ -192,7 +182,7 @@ def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
             if fact is None or (sources := target.sources.get(fact.id)) is None:
                 continue
             # The fact's thread, not the commit's: another thread may have confirmed, removed or merged the fact.
-            sources.cite(fact.source, fact.evidence)
+            sources.cited.update((fact.source, turn_id) for turn_id in fact.evidence)
             turns = commit.cause.turns
             if isinstance(event, FactAdded) and turns is not None and not fact.consolidated_from:
                 sources.updates.append((fact.source, turns))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Words, fact_of, fact_texts
+from backstory.ledger.core.content import Words, fact_of, fact_texts, fact_texts_in
 from backstory.ledger.core.events import (
     CandidateRejected,
     Event,
@@ -24,10 +24,9 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
-from backstory.ledger.erasure.summary_sources import SummarySources
-from backstory.ledger.erasure.target import ErasureTarget, fact_texts_in, summary_in
+from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
-__all__ = ["LedgerWalk", "walk_until_settled"]
+__all__ = ["LedgerWalk", "SummarySources", "walk_until_settled"]
 
 _WHAT: dict[type, str] = {
     FactAdded: "fact",
@@ -40,16 +39,6 @@ _WHAT: dict[type, str] = {
 }
 
 
-class _Slot(msgspec.Struct, frozen=True):
-    """An event of the ledger to erase."""
-
-    seq: int
-    index: int
-    what: str
-    fact: str | None = None
-    section: str | None = None
-
-
 class _RestatedSection(msgspec.Struct, frozen=True):
     """A section that may be restated, and the turns that it was made from."""
 
@@ -58,15 +47,55 @@ class _RestatedSection(msgspec.Struct, frozen=True):
     turns: TurnRange | None = None
 
 
-class LedgerWalk:
-    """One walk over the ledger, with the target as known so far."""
+class SummarySources:
+    """The sections that each merged summary replaced, by the name of its section."""
 
-    def __init__(self, target: ErasureTarget) -> None:
+    def __init__(self) -> None:
+        self._sources: dict[str, dict[str, Section]] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Collect the sources of the summary that a commit holds, if any."""
+        cause = commit.cause
+        if cause.kind != "summary" or cause.thread is None or cause.summarized is None:
+            return
+        sources = {
+            event.section: event.before
+            for event in commit.events
+            if isinstance(event, SummaryUpdated) and event.after == Section()
+        }
+        if sources:
+            self._sources[SummaryKey(cause.thread, cause.level, cause.summarized).section] = sources
+
+    def restated(self, live: Iterable[str], erased: Collection[str]) -> Iterator[SummaryUpdated]:
+        """Yield the events that bring back the sources, through all levels, of live sections that are erased.
+
+        Args:
+            live: the names of the live sections.
+            erased: the names of the erased sections; these do not come back.
+        """
+        for name in live:
+            if name in erased:
+                yield from self._sources_of(name, erased)
+
+    def _sources_of(self, name: str, erased: Collection[str]) -> Iterator[SummaryUpdated]:
+        for source, section in self._sources.get(name, {}).items():
+            if source in erased:
+                yield from self._sources_of(source, erased)
+            else:
+                yield SummaryUpdated(source, Section(), section)
+
+
+class LedgerWalk:
+    """One walk over the ledger, whose name is `stream`, with the target as known so far."""
+
+    def __init__(self, target: ErasureTarget, stream: str) -> None:
         self._target = target
+        self._stream = stream
         self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
         self._unused = Words(target.words)
-        self.slots: list[_Slot] = []
+        self.redacted: list[Redacted] = []
+        """The events that erase others, one for each event to erase."""
         self.facts: set[str] = set()
         self.runs: set[tuple[str, int]] = set()
         self.summaries: set[SummaryKey] = set()
@@ -95,7 +124,7 @@ class LedgerWalk:
                 answer_erased = answer_erased or outcome
         # The digest of the raw answer has no salt, so it could confirm a guess of the part that was erased.
         if answer_erased and proposal is not None:
-            self.slots.append(_Slot(commit.seq, proposal, "proposal"))
+            self.redacted.append(Redacted(self._stream, commit.seq, proposal, "proposal"))
 
     def _take(self, commit: Commit, index: int, event: Event) -> bool:
         """Collect an event that holds content; return whether it is erased."""
@@ -104,7 +133,10 @@ class LedgerWalk:
         erased = self._target.includes(commit, event, run)
         fact = fact_of(event)
         if erased:
-            self.slots.append(_Slot(commit.seq, index, _WHAT[type(event)], None if fact is None else fact.id, section))
+            fact_id = None if fact is None else fact.id
+            self.redacted.append(
+                Redacted(self._stream, commit.seq, index, _WHAT[type(event)], fact=fact_id, section=section)
+            )
         if fact is not None:
             self.merged = self.merged or (erased and bool(fact.consolidated_from))
             self._take_fact(event, fact, erased=erased)
@@ -156,16 +188,17 @@ class LedgerWalk:
         return self._unused.all
 
 
-def walk_until_settled(target: ErasureTarget, ledger: Walk, used: set[str]) -> LedgerWalk:
+def walk_until_settled(target: ErasureTarget, ledger: Walk, stream: str, used: set[str]) -> LedgerWalk:
     """Walk the ledger until a walk finds nothing new, and return that walk.
 
     Args:
         target: what to erase; it is extended by each walk.
         ledger: starts reading the ledger at each call.
+        stream: the name of the ledger.
         used: the words of the target that occur in turns that stay.
     """
     while True:
-        walk = LedgerWalk(target)
+        walk = LedgerWalk(target, stream)
         for commit in ledger():
             walk.take(commit)
         if not target.extend(walk.facts, walk.runs, walk.unused() - used, walk.summaries):

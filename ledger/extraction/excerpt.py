@@ -167,7 +167,7 @@ def _group_line(name: str, ids: Sequence[str]) -> str:
 
 
 def cut_to(text: str, keep: int) -> str:
-    """Keep so many characters of a text, most of them from its head, around a mark that says how many are gone."""
+    """Keep `keep` characters of a text, two thirds of them from its head, around a mark that counts the others."""
     if keep >= len(text):
         return text
     head = keep * 2 // 3

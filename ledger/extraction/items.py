@@ -13,7 +13,7 @@ from typing import TypedDict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backstory.ledger.core.events import (
-    DOCUMENT_SECTIONS,
+    SECTION_GROUPS,
     Candidate,
     Consolidation,
     Extension,
@@ -140,22 +140,15 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
             "authority": {"type": "string"},
         },
     }
-    groups: dict[str, Json] = {}
-    for name in DOCUMENT_SECTIONS:
-        group, _, key = name.partition(".")
-        properties = groups.setdefault(group, {"type": "object", "properties": {}})
-        assert isinstance(properties, dict)  # noqa: S101 the line above made it
-        inner = properties["properties"]
-        assert isinstance(inner, dict)  # noqa: S101 as above
-        inner[key] = section
-    items: dict[str, Json] = {
-        "newFacts": {"type": "array", "items": _NewFact.model_json_schema()},
-        "factsToRemove": {"type": "array", "items": _Removal.model_json_schema()},
-        "factsToReinforce": {"type": "array", "items": _Reference.model_json_schema()},
+    groups: dict[str, Json] = {
+        group: {"type": "object", "properties": dict.fromkeys(keys, section)} for group, keys in SECTION_GROUPS.items()
     }
+    kinds: dict[str, type[_Item]] = {"newFacts": _NewFact, "factsToRemove": _Removal, "factsToReinforce": _Reference}
     if review:
-        items["staleFactsToRemove"] = {"type": "array", "items": _Removal.model_json_schema()}
-        items["staleFactsToExtend"] = {"type": "array", "items": _Extension.model_json_schema()}
+        kinds |= {"staleFactsToRemove": _Removal, "staleFactsToExtend": _Extension}
+    items: dict[str, Json] = {
+        name: {"type": "array", "items": kind.model_json_schema()} for name, kind in kinds.items()
+    }
     if merging:
         # Written out: pydantic's own schema holds a reference, which is valid only at the top of a document.
         sources: Json = {"type": "array", "items": {"type": "string"}}

@@ -1,14 +1,34 @@
-"""Model port: takes a prompt, returns an answer or raises a ModelError that never shows the key."""
+"""Model port: takes a prompt, returns an answer or raises a ModelError that never shows the key.
+
+The functions are for adapters: they read token counts and error texts, and keep secrets out of messages.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from backstory.ledger.core.sanitize import Json, clip
 
-__all__ = ["Answer", "Model", "Prompt", "Usage", "redacted", "showable"]
+__all__ = [
+    "Answer",
+    "Model",
+    "Prompt",
+    "Usage",
+    "error_text",
+    "public_address",
+    "redacted",
+    "showable",
+    "token_count",
+    "usage_of",
+]
+
+_MAX_TOKENS = 2**63 - 1
+_ERROR_TEXT = ("error", "message", "detail", "msg")
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -66,8 +86,44 @@ class Model(Protocol):
         """
 
 
+def token_count(count: object) -> int | None:
+    """Return a server's token count, or None where it is not a valid count."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        return None
+    return count if 0 <= count <= _MAX_TOKENS else None
+
+
+def usage_of(answer: Answer) -> Usage:
+    """Return the token counts of an answer; empty where its usage has another shape."""
+    stated: object = answer.usage
+    if not isinstance(stated, Usage):
+        return Usage()
+    return Usage(token_count(stated.input), token_count(stated.output))
+
+
+def error_text(body: object) -> str:
+    """Return the message of an error body; servers put it under several keys, in a list, or send it bare.
+
+    The rest of the body may repeat the request.
+    """
+    while isinstance(body, Mapping | list) and body:
+        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
+    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
+
+
+def public_address(address: str) -> str | None:
+    """Return an HTTP address without the parts that may hold secrets, or None where the text is not one."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None
+
+
 def redacted(text: str, key: str | None, at_most: int) -> str:
-    """Return a text as one line of so many characters at most, without the key."""
+    """Return a text as one line of at most `at_most` characters, without the key."""
     # The key goes first: clipping could leave a part of it that no longer matches.
     hidden = text.replace(key, "***") if key else text
     return clip(" ".join(hidden.split()), at_most)

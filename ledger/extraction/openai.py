@@ -6,18 +6,25 @@ import enum
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.model import Answer, Prompt, Usage, redacted, showable
+from backstory.ledger.extraction.model import (
+    Answer,
+    Prompt,
+    Usage,
+    error_text,
+    public_address,
+    redacted,
+    showable,
+    token_count,
+)
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -30,9 +37,7 @@ _DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key-needed"
 _REPLY_NAME = "reply"
 _MAX_DETAIL = 300
-_MAX_COUNT = 2**63 - 1
 
-_ERROR_TEXT = ("error", "message", "detail", "msg")
 _FORMAT_REFUSED = frozenset({400, 404, 415, 422, 501})
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _FIRST_SERVER_ERROR = 500
@@ -130,7 +135,8 @@ class OpenAIModel:
             ModelRejectedError: bad key, unknown model, exhausted quota, or a request refused in every format.
         """
         connection = self._connect()
-        reply_format = self._strictest_format()
+        with self._lock:
+            reply_format = min(self._worked, default=_ReplyFormat.JSON_SCHEMA)
         while (answer := self._try_format(connection, prompt, reply_format)) is None:
             reply_format = _ReplyFormat(reply_format + 1)
         return answer
@@ -187,17 +193,13 @@ class OpenAIModel:
         )
 
     def _where(self, address: str) -> str:
-        shown = _public_address(address)
+        shown = public_address(address)
         if shown is None:
             raise ModelRejectedError(
                 f"Model {self._name!r} cannot be asked: its base URL is no http or https address; "
                 f"set OPENAI_BASE_URL to something like http://127.0.0.1:8080/v1."
             )
         return f"Model {self._name!r} at {shown}"
-
-    def _strictest_format(self) -> _ReplyFormat:
-        with self._lock:
-            return min(self._worked, default=_ReplyFormat.JSON_SCHEMA)
 
     def _may_weaken(self, reply_format: _ReplyFormat, status: int) -> bool:
         if reply_format is _ReplyFormat.TEXT:
@@ -257,17 +259,6 @@ def _setting(value: str | None, variable: str) -> str:
     return (os.environ.get(variable, "") if value is None else value).strip()
 
 
-def _public_address(address: str) -> str | None:
-    """Return an HTTP address without the parts that may hold secrets, or None where the text is not one."""
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return None
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) if usable else None
-
-
 def _format_option(reply_format: _ReplyFormat, prompt: Prompt) -> ResponseFormat:
     if reply_format is _ReplyFormat.JSON_OBJECT:
         return {"type": "json_object"}
@@ -277,7 +268,7 @@ def _format_option(reply_format: _ReplyFormat, prompt: Prompt) -> ResponseFormat
 
 def _error_of_status(connection: _Connection, error: APIStatusError) -> ModelError:
     status = error.status_code
-    detail = connection.redact(_error_text(error.body))
+    detail = connection.redact(error_text(error.body))
     what = f"{connection.where} answered HTTP {status}" + (f": {detail}" if detail else "")
     if status == _TOO_MANY_REQUESTS and "insufficient_quota" in (error.code, error.type):
         return ModelRejectedError(f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.")
@@ -285,13 +276,6 @@ def _error_of_status(connection: _Connection, error: APIStatusError) -> ModelErr
         wait = _retry_after(error.response.headers.get("retry-after"))
         return ModelUnavailableError(f"{what}; try again later.", retry_after=wait)
     return ModelRejectedError(f"{what}; {_ADVICE.get(status, _OTHER_ADVICE)}.")
-
-
-def _error_text(body: object) -> str:
-    """Return the message of an error body; servers put it under several keys, in a list, or send it bare."""
-    while isinstance(body, Mapping | list) and body:
-        body = body[0] if isinstance(body, list) else next((body[key] for key in _ERROR_TEXT if body.get(key)), None)
-    return re.sub(r"<[^>]*>", " ", body) if isinstance(body, str) else ""
 
 
 def _retry_after(header: str | None) -> float | None:
@@ -325,7 +309,7 @@ def _read_answer(connection: _Connection, body: bytes, asked: str) -> Answer:
     text = _message_text(_mapping(choice.get("message")))
     if not text.strip():
         # Some gateways report a failure in the body, with status 200.
-        detail = connection.redact(_error_text(completion.get("error")))
+        detail = connection.redact(error_text(completion.get("error")))
         reason = detail or f"finish_reason is {connection.redact(str(choice.get('finish_reason')))}"
         raise ModelUnavailableError(
             f"{connection.where} answered without any text ({reason}); "
@@ -356,11 +340,5 @@ def _message_text(message: Mapping[str, object]) -> str:
 
 def _read_usage(value: object) -> Usage | None:
     counts = _mapping(value)
-    usage = Usage(input=_count(counts.get("prompt_tokens")), output=_count(counts.get("completion_tokens")))
+    usage = Usage(token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens")))
     return None if usage == Usage() else usage
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= _MAX_COUNT else None

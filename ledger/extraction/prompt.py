@@ -17,7 +17,7 @@ from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge
 
-__all__ = ["MAX_TOKENS", "PromptBuilder", "Question", "build_prompt", "conversation", "first_portion", "when"]
+__all__ = ["MAX_TOKENS", "PromptBuilder", "Question", "conversation", "first_portion", "when"]
 
 MAX_TOKENS = 24_000
 """The default limit of a prompt, in tokens."""
@@ -108,6 +108,13 @@ class PromptBuilder:
 
     Memory takes at most half of what the templates leave.
 
+    Args:
+        memory: the memory to show.
+        thread: the name of the thread.
+        at: the moment of asking, which decides what facts are up for review.
+        folder: templates that override the packaged ones.
+        max_tokens: the limit of the prompt, as `estimate_tokens` counts.
+
     Raises:
         ConfigError: as `load_templates`; or the templates leave too little of `max_tokens`.
     """
@@ -141,7 +148,7 @@ class PromptBuilder:
         """Return the question about turns; `signals` are the names of the signals found in them.
 
         Raises:
-            ValueError: there is no room for so many turns; pass the `first_of` them.
+            ValueError: there is no room for all of these turns; pass the `first_of` them.
         """
         texts, shown = self._templates, self._shown
         values = {
@@ -182,31 +189,3 @@ def when(moments: Iterable[str]) -> str:
     """Return the days of the first and the last moment, such as `2026-03-01 to 2026-03-04`."""
     days = [on_one_line(moment)[:_DAY] for moment in moments]
     return " to ".join(dict.fromkeys([min(days), max(days)])) if days else ""
-
-
-def build_prompt(
-    memory: Memory,
-    thread: str,
-    turns: Sequence[Turn],
-    *,
-    at: str,
-    signals: Collection[str] = (),
-    folder: Path | None = None,
-    max_tokens: int = MAX_TOKENS,
-) -> Question:
-    """Return the question what a conversation changes in memory.
-
-    Args:
-        memory: the memory to show.
-        thread: the name of the thread.
-        turns: the turns to learn from; the prompt numbers them by their ordinal, so that they can be cited.
-        at: the moment of asking, which decides what facts are up for review.
-        signals: the names of the signals found in the turns; they become hints.
-        folder: templates that override the packaged ones.
-        max_tokens: the limit of the prompt, as `estimate_tokens` counts.
-
-    Raises:
-        ConfigError: a template cannot be read, or the templates leave no room.
-        ValueError: the turns do not fit; see `PromptBuilder.first_of`.
-    """
-    return PromptBuilder(memory, thread, at=at, folder=folder, max_tokens=max_tokens).question(turns, signals)

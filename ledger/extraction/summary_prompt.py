@@ -57,7 +57,7 @@ class SummaryPromptBuilder:
         """Return the prompt for a summary of turns.
 
         Raises:
-            ValueError: there is no room for so many turns; pass the `first_of` them.
+            ValueError: there is no room for all of these turns; pass the `first_of` them.
         """
         return self._asked("summary.md", [turn.at for turn in turns], conversation=conversation(turns, self.room))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -30,21 +30,17 @@ def changes_since(
     Raises:
         InputError: `document` is not a document.
     """
-    return tuple(_changes(before, read_document(document), _named(document), removable))
-
-
-def _changes(
-    before: Sequence[Candidate], after: Sequence[Candidate], named: set[str], removable: Collection[str] | None
-) -> Iterator[Candidate]:
+    named = _named(document)
+    changes: list[Candidate] = []
     facts = {c.id: c for c in before if isinstance(c, NewFact) and c.id}
     sections = {c.place: c.summary for c in before if isinstance(c, NewSummary)}
     unnamed = {fact.content: fact_id for fact_id, fact in facts.items() if fact_id not in named}
     matched: set[str] = set()
-    for candidate in after:
+    for candidate in read_document(document):
         match candidate:
             case NewSummary(place=place, summary=summary):
                 if summary != sections.get(place, ""):
-                    yield candidate
+                    changes.append(candidate)
             case NewFact():
                 fact = candidate
                 if fact.id is None and (same := unnamed.pop(fact.content, None)) is not None:
@@ -52,12 +48,13 @@ def _changes(
                 was = None if fact.id in matched else facts.get(fact.id or "")
                 matched.add(fact.id or "")
                 if was is None or not _is_unchanged(fact, was):
-                    yield fact
+                    changes.append(fact)
             case _:
-                yield candidate
+                changes.append(candidate)
     missing = [i for i in facts if i not in named and i not in matched]
-    for index, fact_id in enumerate(i for i in missing if removable is None or i in removable):
-        yield Removal(place=f"factsToRemove/{index}", id=fact_id)
+    removed = (i for i in missing if removable is None or i in removable)
+    changes += (Removal(place=f"factsToRemove/{index}", id=fact_id) for index, fact_id in enumerate(removed))
+    return tuple(changes)
 
 
 def _is_unchanged(fact: NewFact, was: NewFact) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backstory.ledger.core.errors import InputError
-from backstory.ledger.core.events import DOCUMENT_SECTIONS, Candidate, NewFact, NewSummary, Unread
+from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, clip, safe_json
 
@@ -157,13 +157,9 @@ def fact_candidate(
 
 def section_candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
     """Yield the sections of a document, each with its name as place, after the entries that are not sections."""
-    groups: dict[str, list[str]] = {}
-    for name in DOCUMENT_SECTIONS:
-        group, _, key = name.partition(".")
-        groups.setdefault(group, []).append(key)
-    for group, keys in groups.items():
+    for group, keys in SECTION_GROUPS.items():
         yield from _unknown_sections(group, document.get(group), keys)
-    for group, keys in groups.items():
+    for group, keys in SECTION_GROUPS.items():
         sections = document.get(group)
         for key in keys:
             section = sections.get(key) if isinstance(sections, Mapping) else None
@@ -171,7 +167,7 @@ def section_candidates(document: Mapping[str, object]) -> Iterator[Candidate]:
                 yield _section_candidate(f"{group}.{key}", section)
 
 
-def _unknown_sections(group: str, sections: object, keys: list[str]) -> Iterator[Unread]:
+def _unknown_sections(group: str, sections: object, keys: Sequence[str]) -> Iterator[Unread]:
     """Yield the entries of a group that are not sections.
 
     Their places are numbers, because a name may be any text and the reading order is restored from the places.

@@ -12,12 +12,14 @@ import msgspec
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
+from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.sanitize import MAX_NAME, clip
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.learning.observing import CallStarted, Observer, Observers, usage_of
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, usage_of
+from backstory.ledger.learning.observing import CallStarted, Observer, Observers, provider_of
 from backstory.ledger.log.clock import Clock
 
-__all__ = ["ModelCaller", "ask_once", "estimated_tokens", "with_usage"]
+__all__ = ["ModelCaller", "ask_once", "call_started", "with_usage"]
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
@@ -40,11 +42,24 @@ def ask_once(model: Model, prompt: Prompt) -> Answer:
     raise ModelRejectedError(f"{model.name} is no model: its ask() returned a {type(answer).__name__}, not an Answer")
 
 
-def estimated_tokens(prompt: Prompt) -> int:
-    """Estimate the tokens of a whole prompt."""
+def call_started(
+    scope: Scope, cause: Cause, turns: TurnRange, prompt: Prompt, model: Model, *, attempt: int
+) -> CallStarted:
+    """Return the notification of a call whose answer leads to a commit of this cause."""
     from backstory.ledger.text.tokens import estimate_tokens
 
-    return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
+    return CallStarted(
+        scope=scope,
+        thread=cause.thread or "",
+        turns=turns,
+        provider=provider_of(model),
+        model=cause.model or "",
+        prompt=prompt.digest,
+        estimated_tokens=estimate_tokens(prompt.system) + estimate_tokens(prompt.user),
+        signals=cause.signals,
+        attempt=attempt,
+        kind=cause.kind,
+    )
 
 
 def with_usage(cause: Cause, prompt: Prompt, answer: Answer | None) -> Cause:
@@ -69,7 +84,6 @@ class ModelCaller:
         clock: the time between calls.
         max_attempts: the most calls for one prompt.
         min_gap: the fewest seconds between two calls, of any threads.
-        pause: replaces the clock's sleep.
         observers: notified of each call.
     """
 
@@ -79,17 +93,15 @@ class ModelCaller:
         clock: Clock,
         max_attempts: int = 5,
         min_gap: float = 0.5,
-        pause: Callable[[float], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.clock = clock
-        self.observers = Observers(observers, clock=clock)
+        self._clock = clock
+        self.observers = Observers(observers, clock)
         self._max_attempts = max_attempts
         self._min_gap = timedelta(seconds=min_gap)
-        self._pause = pause or clock.sleep
         self._next_call = self._asked = clock.now()
         self._mutex = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = False
         self._hurrying: list[int] = []
         """The threads that currently skip the gap, by identifier."""
         register(self)
@@ -97,9 +109,6 @@ class ModelCaller:
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""
         self._mutex = threading.Lock()
-        stopped, self._stopped = self._stopped.is_set(), threading.Event()
-        if stopped:
-            self._stopped.set()
         self._hurrying = [thread for thread in self._hurrying if thread == threading.get_ident()]
 
     @contextmanager
@@ -116,12 +125,12 @@ class ModelCaller:
 
     def stop(self) -> None:
         """Ask no model from now on."""
-        self._stopped.set()
+        self._stopped = True
 
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called; an answer that arrives after it must not be committed."""
-        return self._stopped.is_set()
+        return self._stopped
 
     def call(
         self, model: Model, prompt: Prompt, *, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
@@ -140,22 +149,21 @@ class ModelCaller:
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
         """
-        return self._persist(lambda: self._ask(model, prompt, call, overtaken))
 
-    def _ask(
-        self, model: Model, prompt: Prompt, call: Callable[[], CallStarted], overtaken: Callable[[], bool]
-    ) -> Answer | None:
-        self._take_turn()
-        if self.stopped:
-            raise ModelRejectedError("the program is shutting down")
-        if overtaken():
-            return None
-        return self.observers.watch(call(), lambda: ask_once(model, prompt))
+        def ask() -> Answer | None:
+            self._take_turn()
+            if self.stopped:
+                raise ModelRejectedError("the program is shutting down")
+            if overtaken():
+                return None
+            return self.observers.watch(call(), lambda: ask_once(model, prompt))
+
+        return self._persist(ask)
 
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
         with self._mutex:
-            now = self.clock.now()
+            now = self._clock.now()
             # If the clock was set back, move the reserved moment back with it.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
@@ -165,7 +173,7 @@ class ModelCaller:
             self._next_call = mine + self._min_gap
         wait = (mine - now).total_seconds()
         if wait > 0:
-            self._pause(wait)
+            self._clock.sleep(wait)
 
     def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
         from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
@@ -181,6 +189,6 @@ class ModelCaller:
             stop=lambda state: self.stopped or bool(stop_after_attempt(self._max_attempts)(state)),
             wait=patience,
             retry=retry_if_exception_type(ModelUnavailableError),
-            sleep=self._pause,
+            sleep=self._clock.sleep,
             reraise=True,
         )(ask)

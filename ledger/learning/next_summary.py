@@ -70,7 +70,7 @@ def next_group(
 
 
 def _merging(level: int, turns: TurnRange, live: Sequence[tuple[SummaryKey, Section]]) -> SummaryGroup:
-    # Those of lower levels between them, which a revert has brought back, are told by the new one as well.
+    # The new summary also covers those of lower levels between them, which a revert has brought back.
     within = {
         summed.section: section
         for summed, section in live

@@ -19,7 +19,7 @@ from backstory.ledger.core.errors import ModelError, ModelUnavailableError
 from backstory.ledger.core.events import Candidate, CandidateRejected, FactRemoved, TurnRange, UpdateFailed
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.model import Answer, Model, Usage
+from backstory.ledger.extraction.model import Answer, Model, usage_of
 from backstory.ledger.log.clock import Clock, SystemClock
 
 __all__ = [
@@ -31,13 +31,10 @@ __all__ = [
     "Refusal",
     "UpdateSettled",
     "provider_of",
-    "token_count",
-    "usage_of",
 ]
 
 _log = logging.getLogger(__name__)
 
-_MAX_TOKENS = 2**63 - 1
 _DISCARDED = frozenset({"basis", "covered"})
 
 
@@ -188,9 +185,10 @@ class CallsOnly(Observer):
 class Observers:
     """All observers, notified in order; safe for threads if each observer is."""
 
-    def __init__(self, observers: Sequence[Observer] = (), *, clock: Clock | None = None) -> None:
+    def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
         self._observers = tuple(observers)
-        self._elapsed = _stopwatch(clock)
+        # A clock that replaces the system's is read instead of the monotonic one.
+        self._elapsed = time.monotonic if isinstance(clock, SystemClock) else lambda: clock.now().timestamp()
 
     def watch(self, call: CallStarted, ask: Callable[[], Answer]) -> Answer:
         """Make a call, and notify the observers before and after it."""
@@ -202,7 +200,9 @@ class Observers:
             failed = _failed(call, self._since(start), error)
             self._notify(lambda observer: observer.on_call_ended(failed))
             raise
-        ended = _answered(call, self._since(start), answer)
+        seconds, usage = self._since(start), usage_of(answer)
+        model = clip(answer.model, MAX_NAME)
+        ended = CallEnded(call=call, seconds=seconds, model=model, tokens_in=usage.input, tokens_out=usage.output)
         self._notify(lambda observer: observer.on_call_ended(ended))
         return answer
 
@@ -226,44 +226,11 @@ class Observers:
                 _log.exception("the callback %s failed; the update goes on", type(observer).__name__)
 
 
-def _stopwatch(clock: Clock | None) -> Callable[[], float]:
-    """Return a function that reads seconds from the monotonic clock, or from a clock that replaces the system's."""
-    if clock is None or isinstance(clock, SystemClock):
-        return time.monotonic
-    return lambda: clock.now().timestamp()
-
-
 def provider_of(model: Model) -> str:
     """Return the protocol of a model: OpenTelemetry's name `openai`, or `custom`."""
     from backstory.ledger.extraction.openai import OpenAIModel
 
     return "openai" if isinstance(model, OpenAIModel) else "custom"
-
-
-def token_count(count: object) -> int | None:
-    """Return a server's token count, or None where it is not a valid count."""
-    if isinstance(count, bool) or not isinstance(count, int):
-        return None
-    return count if 0 <= count <= _MAX_TOKENS else None
-
-
-def usage_of(answer: Answer) -> Usage:
-    """Return the token counts of an answer; empty where its usage has another shape."""
-    stated: object = answer.usage
-    if not isinstance(stated, Usage):
-        return Usage()
-    return Usage(token_count(stated.input), token_count(stated.output))
-
-
-def _answered(call: CallStarted, seconds: float, answer: Answer) -> CallEnded:
-    usage = usage_of(answer)
-    return CallEnded(
-        call=call,
-        seconds=seconds,
-        model=clip(answer.model, MAX_NAME),
-        tokens_in=usage.input,
-        tokens_out=usage.output,
-    )
 
 
 def _failed(call: CallStarted, seconds: float, error: BaseException) -> CallEnded:

@@ -131,7 +131,7 @@ class Producer:
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held.
 
-        What waited goes on waiting. What the parent is at is the parent's; here it is nobody's until it is noticed.
+        Conversations that waited still wait. One that the parent works on is the parent's, until it is noticed here.
         """
         self._changed = threading.Condition()
         self._workers = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +16,11 @@ from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, estimated_tokens, with_usage
+from backstory.ledger.learning.model_caller import ModelCaller, call_started, with_usage
 from backstory.ledger.learning.next_summary import SummaryGroup, SummaryLimits, next_group
-from backstory.ledger.learning.observing import CallStarted, provider_of
+from backstory.ledger.learning.observing import CallStarted
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
-
-if TYPE_CHECKING:
-    from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
 __all__ = ["Summarizer", "SummaryOutcome"]
 
@@ -122,7 +118,7 @@ class Summarizer:
             group = next_group(memory, state.coverage, known, self._limits, anyway=anyway)
         if group is None:
             return None
-        group, prompt = self._prompt(group, self._prompt_builder(thread))
+        group, prompt = self._prompt(thread, group)
         moments = [turn.at for turn in group.sources]
         moments += [moment for section in group.parts.values() for moment in (section.since, section.until)]
         command = Summarize(
@@ -146,15 +142,13 @@ class Summarizer:
         )
         return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None)
 
-    def _prompt_builder(self, thread: str) -> SummaryPromptBuilder:
+    def _prompt(self, thread: str, group: SummaryGroup) -> tuple[SummaryGroup, Prompt]:
+        """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
         from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
-        return SummaryPromptBuilder(
+        builder = SummaryPromptBuilder(
             thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
         )
-
-    def _prompt(self, group: SummaryGroup, builder: SummaryPromptBuilder) -> tuple[SummaryGroup, Prompt]:
-        """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
         if group.parts:
             return group, builder.of_summaries(list(group.parts.values()))
         sources = tuple(builder.first_of(group.sources))
@@ -170,7 +164,7 @@ class Summarizer:
         def call() -> CallStarted:
             nonlocal attempts
             attempts += 1
-            return _call(writer, task, model, attempts)
+            return call_started(writer.scope, task.cause, task.command.turns, task.prompt, model, attempt=attempts)
 
         def overtaken() -> bool:
             with writer.state(durable=False) as state:
@@ -197,17 +191,3 @@ class Summarizer:
             task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, attempts)
         )
         return writer.commit(command, with_usage(task.cause, task.prompt, answer), at=task.at)
-
-
-def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
-    return CallStarted(
-        scope=writer.scope,
-        thread=task.command.thread,
-        turns=task.command.turns,
-        provider=provider_of(model),
-        model=task.cause.model or "",
-        prompt=task.prompt.digest,
-        estimated_tokens=estimated_tokens(task.prompt),
-        attempt=attempt,
-        kind="summary",
-    )

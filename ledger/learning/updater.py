@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,8 @@ from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, ask_once, estimated_tokens, with_usage
-from backstory.ledger.learning.observing import CallStarted, Observer, provider_of
+from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_started, with_usage
+from backstory.ledger.learning.observing import CallStarted, Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Coverage, is_quiet
@@ -64,23 +64,27 @@ class Outcome(msgspec.Struct, frozen=True):
     failed: bool
 
 
-class _Task(msgspec.Struct, frozen=True):
+class _Task(msgspec.Struct):
     """A portion of a job with its prepared prompt.
 
     Attributes:
+        writer: the scope.
         job: the portion as a job.
         turns: its turns.
         basis: the seq of the memory that the prompt shows.
         cause: the cause of the commit.
         question: the prompt, or None for a recorded reply.
+        attempts: the calls so far, those of earlier updates included.
         thread: the turns that a recorded reply may cite.
     """
 
+    writer: Writer
     job: Job
     turns: Sequence[Turn]
     basis: int
     cause: Cause
     question: Question | None
+    attempts: int
     thread: Sequence[Turn] = ()
 
     @property
@@ -93,20 +97,11 @@ class _Task(msgspec.Struct, frozen=True):
         """The date of a backfilled commit: the time of the last turn it covers."""
         return parse_moment(self.turns[-1].at) if self.job.backdate else None
 
-
-class _TaskRun:
-    """A task in progress; `attempts` counts the calls so far, those of earlier updates included."""
-
-    def __init__(self, writer: Writer, task: _Task, attempts: int) -> None:
-        self.writer = writer
-        self.task = task
-        self.attempts = attempts
-
     def is_overtaken(self, *kinds: str) -> bool:
         """Whether a commit of one of these kinds (default: any barrier) came after the memory that the prompt shows."""
         with self.writer.state(durable=False) as state:
             barriers = state.memory.barriers
-            return any(barriers.get(kind, 0) > self.task.basis for kind in kinds or BARRIERS)
+            return any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS)
 
 
 _INTERRUPTED = Outcome(None, covered=False, failed=False)
@@ -127,20 +122,6 @@ def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
     return job.attempts == 0 and begins.role == "user" and is_quiet(thread, job.turns)
 
 
-def _call(writer: Writer, task: _Task, model: Model, attempt: int) -> CallStarted:
-    return CallStarted(
-        scope=writer.scope,
-        thread=task.job.thread,
-        turns=task.job.turns,
-        provider=provider_of(model),
-        model=task.cause.model or "",
-        prompt=task.prompt.digest,
-        estimated_tokens=estimated_tokens(task.prompt),
-        signals=task.cause.signals,
-        attempt=attempt,
-    )
-
-
 class Updater:
     """Runs jobs; safe for threads.
 
@@ -153,7 +134,6 @@ class Updater:
         prompts: a folder that overrides packaged templates.
         patterns: a folder that overrides packaged signal patterns.
         prompt_max_tokens: the limit of each prompt.
-        pause: replaces the clock's sleep.
         observers: notified of each call and of each update.
     """
 
@@ -166,12 +146,11 @@ class Updater:
         prompts: Path | None = None,
         patterns: Path | None = None,
         prompt_max_tokens: int = 24_000,
-        pause: Callable[[float], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock or SystemClock()
         self.model_caller = ModelCaller(
-            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, pause=pause, observers=observers
+            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
         )
         self._prompts = prompts
         self._patterns = patterns
@@ -198,7 +177,7 @@ class Updater:
         """
         outcomes: list[Outcome] = []
         while (task := self._task(writer, job, model, first=not outcomes)) is not None:
-            outcome = self._settle(writer, task, model)
+            outcome = self._settle(task, model)
             outcomes.append(outcome)
             done = task.job.turns.last
             if done >= job.turns.last or not (outcome.covered or outcome.failed):
@@ -208,6 +187,8 @@ class Updater:
 
     def _task(self, writer: Writer, job: Job, model: Model, *, first: bool) -> _Task | None:
         """Prepare the next portion of a job; None where there is nothing to ask."""
+        from backstory.ledger.extraction.signals import load_signals
+
         with writer.state() as state:
             memory, pin = state.memory, state.transcript.head
             thread = state.transcript.threads[job.thread]
@@ -216,20 +197,14 @@ class Updater:
             if not turns or (not first and _can_wait(state.coverage, thread, job)):
                 return None
         name = clip(str(model.name), MAX_NAME)
-        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name)
-        if isinstance(model, RecordedReply):
-            return _Task(job, turns, memory.seq, self._with_signals(cause, turns), None, citable)
-        builder = self._prompt_builder(memory, job, turns[0])
-        portion = builder.first_of(turns)
+        builder = None if isinstance(model, RecordedReply) else self._prompt_builder(memory, job, turns[0])
+        portion = turns if builder is None else builder.first_of(turns)
         if len(portion) < len(turns):
             job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
-        cause = self._with_signals(cause, portion)
-        return _Task(job, portion, memory.seq, cause, builder.question(portion, cause.signals))
-
-    def _with_signals(self, cause: Cause, turns: Sequence[Turn]) -> Cause:
-        from backstory.ledger.extraction.signals import load_signals
-
-        return msgspec.structs.replace(cause, signals=load_signals(self._patterns).seen_in(turns))
+        signals = load_signals(self._patterns).seen_in(portion)
+        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals)
+        question = None if builder is None else builder.question(portion, signals)
+        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, citable)
 
     def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
         from backstory.ledger.extraction.prompt import PromptBuilder
@@ -239,47 +214,45 @@ class Updater:
         at = max(job.asked_at or spell_moment(now), memory.at)
         return PromptBuilder(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
 
-    def _settle(self, writer: Writer, task: _Task, model: Model) -> Outcome:
+    def _settle(self, task: _Task, model: Model) -> Outcome:
         """Ask the model about a portion and commit the outcome."""
         from backstory.ledger.extraction.reply import read_reply
 
-        run = _TaskRun(writer, task, task.job.attempts)
         try:
-            answer = self._ask(run, model)
+            answer = self._ask(task, model)
         except ModelError as error:
             if self.model_caller.stopped:
                 return _INTERRUPTED
-            return self._fail(run, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
+            return self._fail(task, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
         if self.model_caller.stopped:
             return _INTERRUPTED
         if answer is None:
-            return self._conclude(run, _NO_ANSWER, None)
+            return self._conclude(task, _NO_ANSWER, None)
         try:
             proposal = read_reply(answer.text, task.turns, prompted=answer.prompted, thread=task.thread)
         except ReplyError as error:
-            return self._fail(run, "reply", error, answer)
-        return self._conclude(run, proposal, answer)
+            return self._fail(task, "reply", error, answer)
+        return self._conclude(task, proposal, answer)
 
-    def _ask(self, run: _TaskRun, model: Model) -> Answer | None:
+    def _ask(self, task: _Task, model: Model) -> Answer | None:
         """Ask the model, with retries; None where the answer would be discarded.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
         """
-        task = run.task
 
         def call() -> CallStarted:
-            run.attempts += 1
-            return _call(run.writer, task, model, run.attempts)
+            task.attempts += 1
+            scope, turns = task.writer.scope, task.job.turns
+            return call_started(scope, task.cause, turns, task.prompt, model, attempt=task.attempts)
 
         if task.question is None:
-            run.attempts += 1
+            task.attempts += 1
             return ask_once(model, task.prompt)
-        return self.model_caller.call(model, task.prompt, call=call, overtaken=run.is_overtaken)
+        return self.model_caller.call(model, task.prompt, call=call, overtaken=task.is_overtaken)
 
-    def _conclude(self, run: _TaskRun, proposal: Proposal, answer: Answer | None) -> Outcome:
+    def _conclude(self, task: _Task, proposal: Proposal, answer: Answer | None) -> Outcome:
         """Commit an answer; the decision discards one that came too late."""
-        task = run.task
         question = task.question if answer is None or answer.prompted else None
         command = Extract(
             at="",
@@ -290,27 +263,26 @@ class Updater:
             stale=None if question is None else question.stale,
         )
         cause = with_usage(task.cause, task.prompt, answer)
-        commit = self._commit(run, command, msgspec.structs.replace(cause, turns=task.job.turns))
+        commit = self._commit(task, command, msgspec.structs.replace(cause, turns=task.job.turns))
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
-    def _fail(self, run: _TaskRun, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
+    def _fail(self, task: _Task, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
         """Commit a failure."""
-        task = run.task
-        if run.is_overtaken("redaction"):
+        if task.is_overtaken("redaction"):
             # As for any answer that an erasure overtook: the turns are covered, and nothing of the answer is kept.
-            return self._conclude(run, _NO_ANSWER, answer)
+            return self._conclude(task, _NO_ANSWER, answer)
         failure = FailUpdate(
             at="",
             reason=reason,
             detail=clip(str(error), 2_000),
-            attempts=run.attempts,
+            attempts=task.attempts,
             turns=task.job.turns,
             basis=task.basis,
         )
         cause = with_usage(task.cause, task.prompt, answer)
-        return Outcome(self._commit(run, failure, cause), covered=False, failed=True)
+        return Outcome(self._commit(task, failure, cause), covered=False, failed=True)
 
-    def _commit(self, run: _TaskRun, command: Command, cause: Cause) -> Commit:
-        commit = run.writer.commit(command, cause, at=run.task.at)
-        self.model_caller.observers.settled(run.writer.scope, run.task.job.turns, run.attempts, commit)
+    def _commit(self, task: _Task, command: Command, cause: Cause) -> Commit:
+        commit = task.writer.commit(command, cause, at=task.at)
+        self.model_caller.observers.settled(task.writer.scope, task.job.turns, task.attempts, commit)
         return commit

@@ -17,7 +17,8 @@ from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.erasure.digest import Seal, sealing
-from backstory.ledger.erasure.plan import (
+from backstory.ledger.erasure.plan import plan_erasure
+from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
     ForgetExpired,
@@ -25,7 +26,6 @@ from backstory.ledger.erasure.plan import (
     ForgetMatching,
     ForgetThread,
     Plan,
-    plan_erasure,
 )
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits

@@ -38,7 +38,7 @@ from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
 from backstory.ledger.erasure.digest import sealing
-from backstory.ledger.erasure.plan import Erasure, Plan
+from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.group_commit import PendingCommit

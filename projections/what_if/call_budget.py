@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from backstory.ledger.extraction.model import Answer, Model, Prompt
-from backstory.ledger.learning.observing import usage_of
+from backstory.ledger.extraction.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.text.tokens import estimate_tokens
 
 __all__ = ["BudgetExceededError", "BudgetedModel"]

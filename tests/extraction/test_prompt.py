@@ -22,7 +22,7 @@ from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.excerpt import cut_to
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.prompt import PromptBuilder, Question, build_prompt
+from backstory.ledger.extraction.prompt import PromptBuilder, Question
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import NAMES, load_templates
 from backstory.ledger.text.tokens import estimate_tokens
@@ -59,8 +59,11 @@ def later(days: float) -> str:
     return spell_moment(datetime.fromisoformat(AT) + timedelta(days=days))
 
 
-def question(*turns: Turn, memory: Memory | None = None, thread: str = "t", **more: object) -> Question:
-    return build_prompt(memory or Memory(), thread, turns, **{"at": AT, **more})  # type: ignore[arg-type]
+def question(
+    *turns: Turn, memory: Memory | None = None, thread: str = "t", signals: Sequence[str] = (), **more: object
+) -> Question:
+    frame = PromptBuilder(memory or Memory(), thread, **{"at": AT, **more})  # type: ignore[arg-type]
+    return frame.question(turns, signals)
 
 
 def asked(*turns: Turn, memory: Memory | None = None, thread: str = "t", **more: object) -> str:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory.ledger.core.errors import ScopeError
-from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope, stream_folder
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60) | st.text(
     "aAbB_-./\\\0 %~é", min_size=1, max_size=8
@@ -121,8 +121,6 @@ def test_the_places_are_the_agreed_ones() -> None:
     ]
     assert Scope().stream(LEDGER) == "ledger"
     assert Scope().stream(TRANSCRIPT) == "transcript"
-    assert stream_folder("ledger") == ""
-    assert stream_folder("users/u/agents/A/transcript") == "users/u/agents/A"
 
 
 scopes = st.builds(Scope.of, st.none() | ids, st.none() | agents)

@@ -50,7 +50,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.erasure.plan import (
+from backstory.ledger.erasure.plan import plan_erasure
+from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
     ForgetExpired,
@@ -58,7 +59,6 @@ from backstory.ledger.erasure.plan import (
     ForgetMatching,
     ForgetThread,
     Plan,
-    plan_erasure,
 )
 from backstory.ledger.rules.decide import decide
 from backstory.projections.history.preview import preview_revert, preview_rollback, revert_command, rollback_command

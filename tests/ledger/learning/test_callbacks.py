@@ -224,7 +224,7 @@ def test_on_the_machines_own_clock_time_is_monotonic(monkeypatch):
     call = CallStarted(
         scope=Scope(), thread="t", turns=TurnRange(1, 1), provider="custom", model="m", prompt="", estimated_tokens=1
     )
-    observing.Observers([watcher], clock=SystemClock()).watch(call, lambda: Answer("", "m"))
+    observing.Observers([watcher], SystemClock()).watch(call, lambda: Answer("", "m"))
     assert [ended.seconds for ended in watcher.ended] == [2.5]
 
 

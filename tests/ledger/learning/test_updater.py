@@ -26,7 +26,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.erasure.plan import ForgetMatching
+from backstory.ledger.erasure.requests import ForgetMatching
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Outcome, Updater
@@ -331,7 +331,7 @@ def test_a_stop_while_the_model_thinks_leaves_the_turns_pending(desk, said):
 
 def test_a_stop_during_a_pause_asks_nobody_again(tmp_path):
     desk = Desk(tmp_path)
-    desk.updater = Updater(clock=desk.clock, min_gap=0, pause=lambda seconds: desk.updater.stop())
+    desk.clock.sleep = lambda seconds: desk.updater.stop()
     assert desk.run(BUSY, reply("never")) == Outcome(None, covered=False, failed=False)
     assert len(desk.model.prompts) == 1
     assert desk.memory.seq == 0
@@ -446,7 +446,8 @@ def test_what_was_erased_while_the_call_waited_for_its_turn_is_not_sent_at_all(t
     def wait(_: float) -> None:
         desk.writer.forget(ForgetMatching("tea"))
 
-    desk = Desk(tmp_path, min_gap=60, pause=wait)
+    desk = Desk(tmp_path, min_gap=60)
+    desk.clock.sleep = wait
     desk.say(topic="milk")
     desk.run(reply(), job=Job("t", TurnRange(3, 4)))
     assert desk.run(reply("Likes tea"), job=Job("t", TurnRange(1, 2))).covered

@@ -337,8 +337,7 @@ def test_a_child_hangs_on_no_lock_of_the_producer_that_a_thread_of_the_parent_ho
         assert shop.producer.close(PATIENCE)
         assert not shop.pending()
 
-    stopped: threading.Condition = vars(shop.updater.model_caller._stopped)["_cond"]
-    with held(shop.producer._changed, shop.updater.model_caller._mutex, stopped):
+    with held(shop.producer._changed, shop.updater.model_caller._mutex):
         assert gone_well(forked(child))
     assert shop.producer.close(PATIENCE)
 
