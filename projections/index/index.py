@@ -90,7 +90,7 @@ class ScopeIndex:
         self._file.catch_up()
 
     def delete(self) -> None:
-        """Take the file away and whatever belongs to it; nobody has it in use when this returns.
+        """Take the file away and whatever belongs to it; no process uses it when this returns.
 
         Raises:
             StoreError: it cannot be taken away. LockTimeoutError: another process keeps it.
