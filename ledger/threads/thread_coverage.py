@@ -6,7 +6,8 @@ Folded from the ledger's commits, in order. The index keeps it, so that it need 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -34,6 +35,10 @@ class Parked(msgspec.Struct, frozen=True):
     detail: str
     attempts: int
     at: str = ""
+
+
+_first: Callable[[Parked], int] = attrgetter("turns.first")
+_last: Callable[[Parked], int] = attrgetter("turns.last")
 
 
 class ThreadCoverage(msgspec.Struct, array_like=True):
@@ -130,11 +135,3 @@ class ThreadCoverage(msgspec.Struct, array_like=True):
         """The last of the ordinals that are covered from one on without a gap; the one before it where it is not."""
         found = ranges.overlap(self.covered, first, first)
         return found[0][1] if found else first - 1
-
-
-def _first(parked: Parked) -> int:
-    return parked.turns.first
-
-
-def _last(parked: Parked) -> int:
-    return parked.turns.last

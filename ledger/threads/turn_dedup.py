@@ -8,14 +8,14 @@ too, unless it is said to be new.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.resend import NOTHING_KNOWN, Alignment, align_delivery, align_whole, has_substance
+from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole, has_substance
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ def align(
     """
     by_id = {message.id: message for message in messages if message.id is not None}
     forgotten = frozenset() if mode == "append" else _forgotten(thread, messages, seal)
-    aligned = _aligned(thread, messages, mode, seal, forgotten=forgotten, sent_before=sent_before)
+    aligned = NOTHING_KNOWN
+    if mode == "replace":
+        aligned = align_whole(thread, messages, seal, forgotten=forgotten)
+    elif mode == "conversation":
+        aligned = align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
     superseded = dict.fromkeys(aligned.superseded)
     fresh: list[Kept] = []
     for index, message in enumerate(messages):
@@ -102,26 +106,8 @@ def align(
     return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
 
 
-def _aligned(
-    thread: Thread,
-    messages: Sequence[Kept],
-    mode: Mode,
-    seal: Seal | None,
-    *,
-    forgotten: Collection[int],
-    sent_before: bool,
-) -> Alignment:
-    match mode:
-        case "append":
-            return NOTHING_KNOWN
-        case "replace":
-            return align_whole(thread, messages, seal, forgotten=forgotten)
-        case "conversation":
-            return align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
-
-
 def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:
-    """The messages without ids that were forgotten on request, by index; a mere "yes" may be said by anybody."""
+    """The messages without ids that were forgotten on request, by index; a bare "yes" is kept."""
     if seal is None or not thread.forgotten:
         return frozenset()
     return frozenset(

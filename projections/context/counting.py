@@ -40,13 +40,8 @@ class Vocabulary:
     """Counts with a model's vocabulary; `counting` returns the tokens of a text."""
 
     def __init__(self, name: str, counting: Callable[[str], int]) -> None:
-        self._name = name
+        self.name = name
         self._counting = counting
-
-    @property
-    def name(self) -> str:
-        """See `Counter`."""
-        return self._name
 
     def count(self, text: str) -> int:
         """See `Counter`."""
@@ -60,10 +55,7 @@ class Estimate:
     their characters. docs/context.md compares the estimate with the vocabularies.
     """
 
-    @property
-    def name(self) -> str:
-        """See `Counter`."""
-        return "estimate"
+    name = "estimate"
 
     def count(self, text: str) -> int:
         """See `Counter`."""

@@ -15,6 +15,7 @@ import orjson
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.log.store.files import put_in_place, unfinished
 
 __all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "erase_document", "render", "stated_moment"]
 
@@ -171,7 +172,7 @@ class DocumentFile:
                 with suppress(PermissionError):
                     os.utime(self.path)
             else:
-                self._replace(data)
+                put_in_place(self.path, data)
             self._ours = _digest(data)
 
     @contextmanager
@@ -204,15 +205,6 @@ class DocumentFile:
         self.path.rename(aside)
         _log.warning("%s was edited by hand: it is now %s; `import` adopts it", self.path, aside)
 
-    def _replace(self, data: bytes) -> None:
-        fresh = _fresh(self.path)
-        # Remove a file left by a killed process, or a link that would overwrite another file.
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        fresh.replace(self.path)
-
 
 def erase_document(path: Path) -> None:
     """Remove memory.json and its copies, moved aside or unfinished: they may hold content to forget.
@@ -223,16 +215,12 @@ def erase_document(path: Path) -> None:
         StoreError: a file cannot be removed.
     """
     try:
-        for file in (path, _fresh(path), *path.parent.glob(f"{path.name}.edited-*")):
+        for file in (path, unfinished(path), *path.parent.glob(f"{path.name}.edited-*")):
             file.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(
             f"cannot remove {error.filename}: {error.strerror or error}; check the folder's mode"
         ) from error
-
-
-def _fresh(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
 
 
 def _digest(data: bytes) -> bytes:

@@ -102,7 +102,7 @@ class IndexBuilder:
             CorruptLogError: a line is not what was written.
         """
         streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
-        # The edition first: what is read after it may be newer, never older, and then the next look tells.
+        # The edition first: what is read after it may be newer, never older, and then the next look finds it.
         editions = [self._store.edition(stream) for stream in streams]
         begun = self._tip.ledger.end + self._tip.transcript.end
         total = max(0, sum(map(self._store.size, streams)) - begun)

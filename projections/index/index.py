@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
@@ -90,7 +89,7 @@ class ScopeIndex:
         self._file.catch_up()
 
     def delete(self) -> None:
-        """Take the file away and whatever belongs to it; nobody has it in use when this returns.
+        """Take the file away and whatever belongs to it; no process uses it when this returns.
 
         Raises:
             StoreError: it cannot be taken away. LockTimeoutError: another process keeps it.
@@ -289,36 +288,33 @@ class ScopeIndex:
             prefix = named(fact_id)
             return [number_in(key) for key, _ in _under(at, Table.FACTS, prefix)]
 
-        def read(at: IndexSnapshot, part: Sequence[int]) -> list[Commit]:
-            return [_one(at, seq) for seq in part]
-
-        return self._by_parts(self._ask(seqs), read, newest_first=newest_first)
+        return self._by_parts(self._ask(seqs), _one, newest_first=newest_first)
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
 
-        def read(at: IndexSnapshot, part: Sequence[Place]) -> list[Commit]:
-            return [at.line(LEDGER, place.seq, place.byte) for place in part]
+        def read(at: IndexSnapshot, place: Place) -> Commit:
+            return at.line(LEDGER, place.seq, place.byte)
 
         return self._by_parts(self._ask(lambda at: _learned(at, thread)), read, newest_first=newest_first)
 
     def _by_parts(
-        self, places: Sequence[P], read: Callable[[IndexSnapshot, Sequence[P]], list[Commit]], *, newest_first: bool
+        self, places: Sequence[P], read: Callable[[IndexSnapshot, P], Commit], *, newest_first: bool
     ) -> Iterator[Commit]:
         ordered = places[::-1] if newest_first else places
         for start in range(0, len(ordered), _AT_ONCE):
             part = ordered[start : start + _AT_ONCE]
-            yield from self._ask(partial(_swapped, read, part))
+
+            def block(at: IndexSnapshot, part: Sequence[P] = part) -> list[Commit]:
+                return [read(at, place) for place in part]
+
+            yield from self._ask(block)
 
     # Words.
 
     def turns(self, thread: str, within: TurnRange | None = None) -> tuple[Turn, ...]:
         """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
-
-        def turns(at: IndexSnapshot) -> tuple[Turn, ...]:
-            return tuple(turn for turn in _turns(at, thread, within))
-
-        return self._ask(turns)
+        return self._ask(lambda at: tuple(_turns(at, thread, within)))
 
     # Whether it is right.
 
@@ -397,10 +393,6 @@ class Indexes:
         """Let go of all that is open."""
         for index in list(self._held.values()):
             index.close()
-
-
-def _swapped(read: Callable[[IndexSnapshot, Sequence[P]], T], part: Sequence[P], at: IndexSnapshot) -> T:
-    return read(at, part)
 
 
 def _origin(at: IndexSnapshot) -> Origin | None:

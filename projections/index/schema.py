@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 VERSION = 4
-"""Raise it whenever what is kept changes, be it a field of Memory or of Fact: an index of another version is none."""
+"""Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24
 """Behind every number that can follow a name."""

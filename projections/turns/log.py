@@ -31,68 +31,68 @@ class TurnFilter(msgspec.Struct, frozen=True):
 
 
 class TurnQuery:
-    """What stands, seen through a lens; see `TurnLog.look`."""
+    """The turns that stand and pass a filter; see `TurnLog.look`."""
 
     def __init__(self, index: TurnIndex, turn_filter: TurnFilter) -> None:
-        self._board = index
-        self._lens = turn_filter
+        self._index = index
+        self._filter = turn_filter
         self._since = index.cutoff(turn_filter.bound)
 
     def count(self) -> int:
         """Return how many turns there are."""
-        count = len(self._board.all)
-        return min(count, self._lens.bound) if self._lens.bound else count
+        count = len(self._index.all)
+        return min(count, self._filter.bound) if self._filter.bound else count
 
     def newest(self, k: int = 0) -> list[TurnView]:
         """Return the newest `k` turns, or all for 0, in the order they were recorded."""
         if k == 0:
-            return _said(self._board.all.since(self._since))
-        return _said(self._board.all.newest(min(k, self._lens.bound) if self._lens.bound else k))
+            return _said(self._index.all.since(self._since))
+        return _said(self._index.all.newest(min(k, self._filter.bound) if self._filter.bound else k))
 
     def last(self) -> TurnView | None:
         """Return the newest turn."""
-        row = self._board.all.last()
+        row = self._index.all.last()
         return None if row is None else row.said
 
     def at(self, position: int) -> TurnView | None:
         """Return the turn at a position, from 0; None where there is none."""
-        hidden = len(self._board.all) - self.count()
-        row = self._board.all.at(position + hidden) if position >= 0 else None
+        hidden = len(self._index.all) - self.count()
+        row = self._index.all.at(position + hidden) if position >= 0 else None
         return None if row is None else row.said
 
     def of_id(self, turn_id: str) -> TurnView | None:
         """Return the newest turn of an id."""
-        row = self._board.of_id(turn_id)
+        row = self._index.of_id(turn_id)
         return None if row is None or row.serial < self._since else row.said
 
     def of_role(self, role: str) -> list[TurnView]:
         """Return what was said in a role."""
-        return _said(self._board.of_role(role, self._since))
+        return _said(self._index.of_role(role, self._since))
 
     def of_actions(self, actions: Iterable[str]) -> list[TurnView]:
         """Return what was caused by any of some actions."""
-        found = [self._board.of_action(action, self._since) for action in dict.fromkeys(actions)]
+        found = [self._index.of_action(action, self._since) for action in dict.fromkeys(actions)]
         if len(found) == 1:
             return _said(found[0])
         return _said(sorted((row for rows in found for row in rows), key=lambda row: row.serial))
 
     def addressed_to(self, name: str) -> list[TurnView]:
         """Return the turns addressed to a name, or to all."""
-        return _said(self._board.addressed_to(name, self._since))
+        return _said(self._index.addressed_to(name, self._since))
 
     def knows(self, turn_id: str | None, said: Words, *, thread: str | None = None, k: int = 0) -> bool:
         """Whether a message is among the newest `k` turns (0: all)."""
-        row = self._board.known(turn_id, said, thread)
-        return row is not None and row.serial >= max(self._since, self._board.cutoff(k))
+        row = self._index.known(turn_id, said, thread)
+        return row is not None and row.serial >= max(self._since, self._index.cutoff(k))
 
     def known(self, turn_id: str | None, said: Words, *, thread: str | None = None) -> TurnView | None:
         """Return the newest turn that a message is."""
-        row = self._board.known(turn_id, said, thread)
+        row = self._index.known(turn_id, said, thread)
         return None if row is None or row.serial < self._since else row.said
 
     def one_with(self, said: TurnView) -> list[TurnView]:
         """Return what a turn is shown for: all that is one with it where ids are ignored, else itself alone."""
-        return _said(self._board.like(said)) if self._lens.ignore_id else [said]
+        return _said(self._index.like(said)) if self._filter.ignore_id else [said]
 
 
 def _said(rows: Iterable[Row]) -> list[TurnView]:
@@ -100,7 +100,7 @@ def _said(rows: Iterable[Row]) -> list[TurnView]:
 
 
 class _TurnIndexes:
-    """The turns that a scope's boards are made of; `seen` is how much of the transcript they show."""
+    """The turns that the indexes of a scope are made of; `seen` is how much of the transcript they show."""
 
     def __init__(self) -> None:
         self.seen: Seen | None = None
@@ -108,11 +108,11 @@ class _TurnIndexes:
 
     def _begin(self) -> None:
         self._threads: dict[str, list[Row | None]] = {}
-        self._boards: dict[tuple[str | None, bool], TurnIndex] = {}
+        self._indexes: dict[tuple[str | None, bool], TurnIndex] = {}
         self._serial = 0
 
     def take(self, news: NewTurns) -> None:
-        """Bring all boards up to date."""
+        """Bring all indexes up to date."""
         if news.anew:
             self._begin()
         for gone in news.drop:
@@ -139,13 +139,13 @@ class _TurnIndexes:
                 index.drop(row)
 
     def _of(self, name: str) -> list[TurnIndex]:
-        return [index for (thread, _), index in self._boards.items() if thread in (None, name)]
+        return [index for (thread, _), index in self._indexes.items() if thread in (None, name)]
 
     def index(self, thread: str | None, *, ignore_id: bool) -> TurnIndex:
-        """Return the board of a thread, or of all; it is made when it is asked for first, and followed from then on."""
-        index = self._boards.get((thread, ignore_id))
+        """Return the index of a thread, or of all; it is made at the first request and kept up to date."""
+        index = self._indexes.get((thread, ignore_id))
         if index is None:
-            index = self._boards[thread, ignore_id] = TurnIndex(self.standing(thread), ignore_id=ignore_id)
+            index = self._indexes[thread, ignore_id] = TurnIndex(self.standing(thread), ignore_id=ignore_id)
         return index
 
     def standing(self, thread: str | None) -> list[Row]:
@@ -171,12 +171,12 @@ class TurnLog:
         self._mutex = threading.Lock()
         self.adding = threading.Lock()
         """For a caller that looks whether something is there and then adds it."""
-        self._boards = _TurnIndexes()
+        self._indexes = _TurnIndexes()
 
     def start_over(self) -> None:
         """Drop all that is held, even while it is in use; the next read starts at the first line."""
         self._follower.start_over()
-        self._boards = _TurnIndexes()
+        self._indexes = _TurnIndexes()
 
     @contextmanager
     def look(self, turn_filter: TurnFilter) -> Iterator[TurnQuery]:
@@ -197,12 +197,12 @@ class TurnLog:
 
     def _caught_up(self) -> _TurnIndexes:
         # What is dropped meanwhile stays dropped: this read goes on with its own copy.
-        indexes = self._boards
+        indexes = self._indexes
         try:
             indexes.take(self._follower.since(indexes.seen))
         except BaseException:
             # They may show a part of it.
-            self._boards = _TurnIndexes()
+            self._indexes = _TurnIndexes()
             raise
         return indexes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import attrgetter
 from typing import Protocol
@@ -54,6 +54,11 @@ class Words(Protocol):
     def metadata(self) -> dict[str, object]: ...  # noqa: D102
 
 
+_all_words: Callable[[Words], tuple[object, ...]] = attrgetter(
+    "role", "content", "name", "cause_by", "sent_from", "send_to", "metadata"
+)
+
+
 def words_of(said: Words) -> int:
     """Return what two messages share that may be one but for their ids; what shares it is still to be compared."""
     return hash((said.role, said.content, said.name, said.cause_by, said.sent_from, said.send_to))
@@ -61,15 +66,7 @@ def words_of(said: Words) -> int:
 
 def same_words(a: Words, b: Words) -> bool:
     """Whether two messages are one but for their ids, their times and their threads."""
-    return (a.role, a.content, a.name, a.cause_by, a.sent_from, a.send_to, a.metadata) == (
-        b.role,
-        b.content,
-        b.name,
-        b.cause_by,
-        b.sent_from,
-        b.send_to,
-        b.metadata,
-    )
+    return _all_words(a) == _all_words(b)
 
 
 class Row(msgspec.Struct, eq=False, gc=False):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 
 from backstory.projections.turns.rows import Row, Series, TurnView, Words, same_words, words_of
 
@@ -11,8 +11,6 @@ __all__ = ["TO_ALL", "TurnIndex"]
 
 TO_ALL = "<all>"
 """To whom a message is addressed that is for everybody: MetaGPT's word for it, and what an empty list means."""
-
-_K = TypeVar("_K", bound=Hashable)
 
 
 class TurnIndex:
@@ -25,11 +23,11 @@ class TurnIndex:
     def __init__(self, rows: Iterable[Row] = (), *, ignore_id: bool = False) -> None:
         self._ignore_id = ignore_id
         self.all = Series()
-        self._roles: dict[str, Series] = {}
-        self._actions: dict[str, Series] = {}
-        self._addresses: dict[str, Series] = {}
+        self._roles: defaultdict[str, Series] = defaultdict(Series)
+        self._actions: defaultdict[str, Series] = defaultdict(Series)
+        self._addresses: defaultdict[str, Series] = defaultdict(Series)
         self._ids: dict[str, Series | Row] = {}
-        self._words: dict[int, Series] | None = {} if ignore_id else None
+        self._words: defaultdict[int, Series] | None = defaultdict(Series) if ignore_id else None
         """Built when a message without an id is first compared."""
         for row in rows:
             self.add(row)
@@ -40,19 +38,10 @@ class TurnIndex:
         """Take a turn in that was recorded after all others."""
         if self._words is not None:
             twin = self._twin(row.said) if self._ignore_id else None
-            _serie(self._words, words_of(row.said)).append(row)
+            self._words[words_of(row.said)].append(row)
             if twin is not None:
                 return
-        self.all.append(row)
-        for series in self._places(row.said):
-            series.append(row)
-        known = self._ids.setdefault(row.said.id, row)
-        if isinstance(known, Series):
-            known.append(row)
-        elif known is not row:
-            both = self._ids[row.said.id] = Series()
-            both.append(known)
-            both.append(row)
+        self._show(row, Series.append)
 
     def drop(self, row: Row) -> None:
         """Let go of a turn that has just ceased to stand."""
@@ -76,27 +65,27 @@ class TurnIndex:
         else:
             del self._ids[row.said.id]
         if heir is not None:
-            self._show(heir)
+            self._show(heir, Series.insert)
 
-    def _show(self, row: Row) -> None:
-        """Put a turn at its place that stood behind another with the same words."""
-        self.all.insert(row)
+    def _show(self, row: Row, put: Callable[[Series, Row], None]) -> None:
+        """Put a turn into all series: at the end, or, if it stood behind another with the same words, at its place."""
+        put(self.all, row)
         for series in self._places(row.said):
-            series.insert(row)
+            put(series, row)
         known = self._ids.setdefault(row.said.id, row)
         if isinstance(known, Series):
-            known.insert(row)
+            put(known, row)
         elif known is not row:
             both = self._ids[row.said.id] = Series()
-            both.insert(known)
-            both.insert(row)
+            put(both, known)
+            put(both, row)
 
     def _places(self, said: TurnView) -> list[Series]:
         """The series that a turn is in."""
-        places = [_serie(self._roles, said.role)]
+        places = [self._roles[said.role]]
         if said.cause_by is not None:
-            places.append(_serie(self._actions, said.cause_by))
-        places += [_serie(self._addresses, name) for name in _addresses(said)]
+            places.append(self._actions[said.cause_by])
+        places += [self._addresses[name] for name in _addresses(said)]
         return places
 
     def _twin(self, said: Words) -> Row | None:
@@ -156,11 +145,11 @@ class TurnIndex:
         words = (said.role, said.content)
         return next((row for row in rows if _of(row, thread) and (row.said.role, row.said.content) == words), None)
 
-    def _by_words(self) -> dict[int, Series]:
+    def _by_words(self) -> defaultdict[int, Series]:
         if self._words is None:
-            self._words = {}
+            self._words = defaultdict(Series)
             for row in self.all.since():
-                _serie(self._words, words_of(row.said)).append(row)
+                self._words[words_of(row.said)].append(row)
         return self._words
 
 
@@ -173,13 +162,6 @@ def _addresses(said: TurnView) -> tuple[str, ...]:
         return (TO_ALL,)
     # Each addressee once.
     return said.send_to if len(said.send_to) == 1 else tuple(dict.fromkeys(said.send_to))
-
-
-def _serie(by: dict[_K, Series], key: _K) -> Series:
-    known = by.get(key)
-    if known is None:
-        known = by[key] = Series()
-    return known
 
 
 def _rows(by: dict[str, Series], key: str, since: int) -> list[Row]:

@@ -512,15 +512,16 @@ def test_a_fork_waits_until_nothing_is_half_done(tmp_path: Path) -> None:
         """
 entered, forking, left = threading.Event(), threading.Event(), threading.Event()
 os.register_at_fork(before=forking.set)
-replace = DocumentFile._replace
+from backstory.projections.document import document
+replace = document.put_in_place
 
-def slow(self, data):
+def slow(path, data):
     entered.set()
     forking.wait()
-    replace(self, data)
+    replace(path, data)
     left.set()
 
-DocumentFile._replace = slow
+document.put_in_place = slow
 memory.add_fact("walks")
 entered.wait()
 child = os.fork()

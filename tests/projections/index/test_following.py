@@ -629,7 +629,7 @@ def test_whoever_erases_waits_for_nobody_who_reads_and_nothing_is_kept(
     monkeypatch.setattr(JsonlStore, "read", purging)
     assert len(reader.log.standing(None)) == 2
     assert reader.follower._held._turns == []
-    assert reader.log._boards.standing(None) == []
+    assert reader.log._indexes.standing(None) == []
     monkeypatch.undo()
     assert reader.texts() == ["a", "b"]
 
@@ -645,7 +645,7 @@ def test_while_words_are_taken_out_nobody_holds_them(
 
     def noted(*given: object) -> None:
         held.extend(
-            (*log._follower._held._turns, *log._boards.standing(None), *search._kept.turns.standing),
+            (*log._follower._held._turns, *log._indexes.standing(None), *search._kept.turns.standing),
         )
         redact(*given)  # type: ignore[arg-type]
 
