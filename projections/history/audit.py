@@ -38,8 +38,6 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.projections.history.history import concerns, revision_in_words
 
-__all__ = ["Birth", "Evidence", "HistoryItem", "Logs", "Refusal", "Removed", "Why", "why", "why_not"]
-
 
 class Birth(msgspec.Struct, frozen=True):
     """The commit that first added a fact."""

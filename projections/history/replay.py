@@ -12,8 +12,6 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import read_commits
 
-__all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "replay"]
-
 _LONGEST_SEQ = 18
 
 Moment = int | str

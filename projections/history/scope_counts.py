@@ -7,8 +7,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import read_commits
 
-__all__ = ["count_scope"]
-
 
 def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
     """Return a ledger's last seq and the number of its live facts.

@@ -44,8 +44,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.stream_check import StreamCheck
 
-__all__ = ["NOT_OURS", "LedgerCheck"]
-
 NOT_OURS = "its hash is valid, but no rule writes such a commit"
 """The end of each message of an impossible commit."""
 

@@ -13,10 +13,9 @@ from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.remedies import Check, failed_check
-from backstory.projections.integrity.verify import Problem, verify
+from backstory.projections.integrity.stream_check import Problem
+from backstory.projections.integrity.verify import verify
 from backstory.projections.turns.superseded import superseded_turns
-
-__all__ = ["Differing", "examine_logs"]
 
 Differing = Callable[[Scope], Iterable[str]]
 """Returns the differences between a scope's index and its logs."""

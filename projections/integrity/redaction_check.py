@@ -13,8 +13,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import read_commits
 from backstory.projections.integrity.stream_check import Slot, StreamCheck
 
-__all__ = ["RedactionCheck"]
-
 _INDEXES = 1 << 24
 
 

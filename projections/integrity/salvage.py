@@ -15,8 +15,6 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Inspection, 
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.integrity.stream_check import Hashes
 
-__all__ = ["Salvage", "Span", "salvage"]
-
 
 class Span(msgspec.Struct, frozen=True):
     """Adjacent lines: their half-open byte range, the last line break included."""

@@ -24,8 +24,6 @@ from backstory.projections.integrity.stream_check import Problem, StreamCheck
 from backstory.projections.integrity.turn_check import CoverageCheck, TranscriptCheck
 from backstory.projections.integrity.witnessed import WITNESS, Witnessed, judge
 
-__all__ = ["INDEX", "Problem", "Verification", "verify"]
-
 INDEX = "index.sqlite"
 """The stream that a problem of the index names."""
 

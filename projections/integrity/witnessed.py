@@ -19,8 +19,6 @@ from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.projections.integrity.stream_check import Hashes, Problem, StreamCheck
 
-__all__ = ["NOTE", "WITNESS", "Heads", "WitnessFile", "WitnessLine", "Witnessed", "judge"]
-
 WITNESS = "witness"
 """The stream that a problem of the witness names."""
 NOTE = "note"

@@ -21,8 +21,6 @@ from backstory.projections.search.fact_filter import FactFilter
 from backstory.projections.search.lexical.index import Entry
 from backstory.projections.turns import NewTurns, Seen, TurnFollower, TurnView
 
-__all__ = ["Change", "Facts", "Turns", "fact_entry", "turn_entry"]
-
 
 class Change(msgspec.Struct, frozen=True):
     """What an index has to drop, and then to add or replace; where `anew`, it has to begin empty."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.core.events import Fact
 
-__all__ = ["FactFilter"]
-
 _DAY = 10
 """Characters of a time that give its day."""
 

@@ -13,8 +13,6 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.projections.search.corpus import Facts, Turns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 
-__all__ = ["SPACES", "SearchFilters"]
-
 _FEW = 1000
 """So few are gathered at once."""
 

@@ -8,8 +8,6 @@ import msgspec
 
 from backstory.projections.search.lexical.index import Scored
 
-__all__ = ["Fused", "fused"]
-
 _CALM = 3
 """Reciprocal rank fusion's constant: the larger, the less the first places count against the next. It is small, so that
 what is best by one ranking alone is among the first of both."""

@@ -26,8 +26,6 @@ from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
 
-__all__ = ["Search"]
-
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
 

@@ -10,8 +10,6 @@ import msgspec
 
 from backstory.projections.search.lexical.index import Part
 
-__all__ = ["Explanation", "Found", "Hit"]
-
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Why a hit stands where it stands.

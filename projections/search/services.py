@@ -31,8 +31,6 @@ from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors,
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower
 
-__all__ = ["Embedded", "SearchServices"]
-
 _KEPT = 32
 """Scopes whose words stay in memory."""
 

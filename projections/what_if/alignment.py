@@ -15,8 +15,6 @@ import msgspec
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Removal
 
-__all__ = ["Alignment"]
-
 _NEW, _MERGED = "newFacts/", "factsToConsolidate/"
 _FIRST_NEW = 1_000_000
 _FIRST_MERGED = 20_000

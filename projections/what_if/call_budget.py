@@ -6,8 +6,6 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.learning.observing import usage_of
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["BudgetExceededError", "BudgetedModel"]
-
 
 class BudgetExceededError(BaseException):
     """The budget is used up; like KeyboardInterrupt it ends the run, because the updater retries model errors."""

@@ -41,8 +41,6 @@ from backstory.ledger.rules.admission import Dropped, sweep
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["Counterfactual", "is_torn"]
-
 
 class _Targets:
     """The commits that a later revert or rollback refers to; only their outcomes are kept."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Slots = NDArray[np.int64]
 
-__all__ = ["Entry", "LexicalIndex", "Part", "Scored", "Worth"]
-
 Worth: TypeAlias = Callable[[str], float]
 """What decides between entries that fit equally well, by their keys."""
 

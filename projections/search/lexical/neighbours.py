@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Slots = NDArray[np.int64]
 
-__all__ = ["UNIT", "Neighbours"]
-
 UNIT = 10
 _BEFORE = (8, 5, 3, 2)
 _AFTER = (4, 3, 2, 1)

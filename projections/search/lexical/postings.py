@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Small = NDArray[np.int32]
 
-__all__ = ["Column", "Growing", "Postings"]
-
 
 class Growing:
     """A column of numbers that grows at its end; zeros where nothing was put yet."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Tags"]
-
 
 class Tags:
     """One value for each slot, found by its words; value 0 is none."""

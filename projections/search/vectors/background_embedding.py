@@ -27,8 +27,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
-__all__ = ["BackgroundEmbedding", "Reached", "Source"]
-
 _log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 1.0

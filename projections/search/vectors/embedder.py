@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError
 
-__all__ = ["Embedder", "Floats", "passages_by", "query_by"]
-
 Floats: TypeAlias = "NDArray[np.float32]"
 
 

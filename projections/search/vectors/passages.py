@@ -9,8 +9,6 @@ import msgspec
 
 from backstory.projections.search.lexical.index import Entry
 
-__all__ = ["Passage", "passages"]
-
 _BEFORE_CHARS = 300
 """So much of the turn before is enough to know what is answered: its end, where a question stands."""
 

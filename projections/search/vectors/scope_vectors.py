@@ -27,8 +27,6 @@ from backstory.projections.search.vectors.vector_file import Kept, Made, Row, St
 from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
 from backstory.projections.sqlite_file import UnusableError
 
-__all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
-
 _log = logging.getLogger(__name__)
 
 VECTORS = "vectors.sqlite"

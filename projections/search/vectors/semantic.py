@@ -12,8 +12,6 @@ from backstory.projections.search.lexical.index import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.vectors.scope_vectors import Vectors
 
-__all__ = ["Near", "SemanticSearch"]
-
 _log = logging.getLogger(__name__)
 
 _MORE = 4

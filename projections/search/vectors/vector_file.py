@@ -30,8 +30,6 @@ from backstory.projections.sqlite_file import DamagedError, UnusableError, class
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Kept", "Made", "Row", "Stamp", "VectorFile"]
-
 _log = logging.getLogger(__name__)
 
 _VERSION = 1

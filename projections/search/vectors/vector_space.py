@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from backstory.projections.search.vectors.embedder import Floats
 
-__all__ = ["Ident", "Near", "VectorSpace", "packed"]
-
 _CHUNK = 4096
 _FEW = 8
 """Up to one key in this many is looked up; for more than that, all rows are tested."""
