@@ -125,19 +125,6 @@ class Vectors:
             known = self._known(space, len(vector))
             return [] if known is None else [Scored(key, score) for key, score in known.nearest(vector, k, keep)]
 
-    def similarities(self, space: str, query: str) -> dict[str, float]:
-        """Return the cosine of everything in a space; for some thousands of vectors.
-
-        Raises:
-            ModelUnavailableError, ModelRejectedError: the query cannot be embedded.
-        """
-        vector = self._query(query)
-        if vector is None:
-            return {}
-        with self._mutex:
-            known = self._known(space, len(vector))
-            return {} if known is None else known.similarities(vector)
-
     def embedded(self, space: str, passages: Iterable[Passage]) -> int:
         """Return how many of these passages are embedded as they are."""
         asked = [(passage.key, passage.digest) for passage in passages]

@@ -201,21 +201,6 @@ class VectorSpace:
             (row, round(score, 6)) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0
         ]
 
-    def similarities(self, query: Floats) -> dict[str, float]:
-        """Return the cosine of every key."""
-        import numpy as np
-
-        if not self._idents:
-            return {}
-        scores: dict[str, float] = {}
-        codes = self._codes()
-        for start in range(0, len(codes), _CHUNK):
-            vectors = codes[start : start + _CHUNK].view(np.float16).astype(np.float32)
-            for row, score in enumerate((vectors @ query).tolist(), start):
-                key = self._idents[row][0]
-                scores[key] = max(score, scores.get(key, -1.0))
-        return scores
-
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
