@@ -29,9 +29,6 @@ from backstory.projections.turns import TurnFollower, TurnView
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
 
-_FEW = 2000
-"""Up to this many facts are compared faster in plain Python than by loading an index."""
-
 
 class _Kept:
     """What is known of a scope, until something of it is erased; a caller holds the lock of the part it uses.
@@ -65,10 +62,6 @@ class _Kept:
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
-        if len(memory.facts) > _FEW:
-            with self.locks["facts"]:
-                self.follow_facts(memory)
-                return self.words("facts").likeness(query)
         with self._comparing:
             self._likeness.take(self._compared.follow(memory))
             return self._likeness.of(query)

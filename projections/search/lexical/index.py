@@ -19,7 +19,7 @@ import msgspec
 
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.lexical.neighbours import Neighbours
-from backstory.projections.search.lexical.postings import Postings, softened
+from backstory.projections.search.lexical.postings import Postings
 from backstory.projections.search.lexical.shared_tags import Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
@@ -90,13 +90,6 @@ class _Term(msgspec.Struct, frozen=True):
     weight: float
 
 
-class _Vectors(NamedTuple):
-    """What each word weighs, by its number, and how long the entries are then, by slot."""
-
-    weights: Floats
-    lengths: Floats
-
-
 class _Row(NamedTuple):
     """An entry as it is kept."""
 
@@ -126,7 +119,6 @@ class LexicalIndex:
         self._ranks: list[int] = [0]
         """Which entry came first, by slot: one that is replaced keeps its rank."""
         self._next = 1
-        self._vectors: _Vectors | None = None
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -165,7 +157,6 @@ class LexicalIndex:
             self._nearby.put(slot, length, row.group, row.order, row.rank)
             self._speakers.put(slot, row.speaker)
             self._days.put(slot, row.day)
-        self._vectors = None
 
     def _begin_anew(self) -> None:
         """Leave the dead behind: their slots, and the words that no other entry has."""
@@ -195,7 +186,6 @@ class LexicalIndex:
                 self._speakers.drop(slot)
                 self._days.drop(slot)
                 self._keys[slot] = ""
-                self._vectors = None
 
     def ranked(
         self, query: str, k: int, keep: Collection[str] | None = None, worth: Worth | None = None
@@ -328,39 +318,6 @@ class LexicalIndex:
             for word in tags.words(slot):
                 if word in said:
                     yield Part(said[word], where, weight * _rarity(tags.within(word), len(self)))
-
-    def likeness(self, query: str) -> dict[str, float]:
-        """Return how like each entry's own words are to a text, 0 to 1 (the cosine of tf-idf); those at 0 are left out.
-
-        Words of the text that no entry has make all entries less like it.
-        """
-        import numpy as np
-
-        if not self._slots:
-            return {}
-        times: dict[str, int] = {}
-        for word in words_of(query):
-            times[word] = times.get(word, 0) + 1
-        if self._vectors is None:
-            within = self._postings.all_within()
-            weights = np.log1p((len(self) - within + 0.5) / (within + 0.5))
-            self._vectors = _Vectors(weights, self._postings.lengths_of(weights))
-        weights = self._vectors.weights
-        counts = softened(np.array(list(times.values()), dtype=np.int32))
-        numbers = self._postings.numbers(times)
-        known = numbers >= 0
-        terms = numbers[known]
-        if not len(terms):
-            return {}
-        asked = counts[known] * weights[terms]
-        unknown = counts[~known] * _rarity(0, len(self))
-        length = math.sqrt(float((asked**2).sum() + (unknown**2).sum()))
-        which, slots, often = self._postings.spread(terms)
-        products = np.bincount(slots, weights=asked[which] * softened(often) * weights[terms][which])
-        hits = np.flatnonzero(products)
-        values = np.minimum(products[hits] / self._vectors.lengths[hits] / length, 1.0)
-        keys = self._keys
-        return {key: value for slot, value in zip(hits.tolist(), values.tolist(), strict=True) if (key := keys[slot])}
 
 
 def _rarity(within: int, entries: int) -> float:

@@ -8,7 +8,7 @@ grew answers exactly as one that was built at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -148,12 +148,6 @@ class Postings:
         number = self._ids.get(word)
         return number if number is not None and self._within.now[number] else None
 
-    def numbers(self, words: Collection[str]) -> Small:
-        """The numbers of words, -1 for those that never stood anywhere."""
-        import numpy as np
-
-        return np.fromiter((self._ids.get(word, -1) for word in words), dtype=np.int32, count=len(words))
-
     def within(self, number: int) -> int:
         """In how many entries a word stands."""
         return int(self._within.now[number])
@@ -197,40 +191,3 @@ class Postings:
         slots = np.repeat(np.arange(first, end), np.diff(starts))
         span = slice(int(starts[0]), int(starts[-1]))
         return _Segment(first, end, self._words.now[span], slots, self._counts.now[span])
-
-    def lengths_of(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The length of each slot's row as a vector, where each word weighs what `weights` says of its number."""
-        import numpy as np
-
-        slots = np.repeat(np.arange(len(self)), np.diff(self._starts.now))
-        parts = (softened(self._counts.now) * weights[self._words.now]) ** 2
-        return np.sqrt(np.bincount(slots, weights=parts, minlength=len(self)))
-
-    def spread(self, numbers: Small) -> tuple[Ints, Ints, Small]:
-        """All places of several words at once: which of `numbers`, slot, how often; the dead are among them."""
-        import numpy as np
-
-        which, slots, counts = [], [], []
-        for segment in self._settled():
-            low = np.searchsorted(segment.words, numbers, "left")
-            many = np.searchsorted(segment.words, numbers, "right") - low
-            ends = np.cumsum(many)
-            places = np.repeat(low - ends + many, many) + np.arange(ends[-1] if len(ends) else 0)
-            which.append(np.repeat(np.arange(len(numbers)), many))
-            slots.append(segment.slots[places])
-            counts.append(segment.counts[places])
-        if not which:
-            nothing = np.zeros(0, dtype=np.int64)
-            return nothing, nothing, nothing.astype(np.int32)
-        return np.concatenate(which), np.concatenate(slots), np.concatenate(counts)
-
-    def all_within(self) -> Small:
-        """In how many entries each word stands, by number."""
-        return self._within.now
-
-
-def softened(counts: Small) -> NDArray[np.float64]:
-    """How much more a word says that stands there more than once."""
-    import numpy as np
-
-    return 1 + np.log(counts)
