@@ -11,13 +11,13 @@ Where the folder is not there or cannot be written, vectors are kept in this pro
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.index import Scored
@@ -79,11 +79,11 @@ class Vectors:
     def __init__(self, path: Path, embedder: Embedder, *, lock_timeout: float = 10.0) -> None:
         self.embedder = embedder
         self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
-        self._begin()
+        self.renew()
+        register(self)
 
-    def _begin(self) -> None:
+    def renew(self) -> None:
         """Begin as if nothing had been read; in a forked process what is there is the parent's."""
-        self._owner = os.getpid()
         self._mutex = threading.RLock()
         self._queries: Recent[str, Floats] = Recent(_QUERIES)
         self._purged = 0
@@ -103,10 +103,6 @@ class Vectors:
         self._made: Made | None = None
         self._stamp: Stamp | None = None
         self._last = 0
-
-    def _here(self) -> None:
-        if self._owner != os.getpid():
-            self._begin()
 
     # Asking.
 
@@ -128,32 +124,28 @@ class Vectors:
     def embedded(self, space: str, passages: Iterable[Passage]) -> int:
         """Return how many of these passages are embedded as they are."""
         asked = [(passage.key, passage.digest) for passage in passages]
-        self._here()
         with self._mutex:
             known = self._known(space)
             return 0 if known is None else sum(ident in known for ident in asked)
 
     def count(self, space: str) -> int:
         """Return of how many keys something is known."""
-        self._here()
         with self._mutex:
             known = self._known(space)
             return 0 if known is None else known.count()
 
     def has(self, space: str, key: str) -> bool:
         """Whether something is known of a key; what other processes have done since the last question is not seen."""
-        self._here()
         with self._mutex:
             known = self._spaces.get(space)
             return known is not None and known.knows(key)
 
     def ready(self, space: str) -> bool:
         """Whether a space is in memory, so that nothing has to be read to ask it."""
-        return self._owner == os.getpid() and space in self._spaces
+        return space in self._spaces
 
     def _query(self, text: str) -> Floats | None:
         """The vector of a query, mostly the same few again and again; None where it says nothing."""
-        self._here()
         if not text.strip():
             return None
         with self._mutex:
@@ -255,7 +247,6 @@ class Vectors:
                 makes vectors of another size by now: then everything is begun anew.
             LockTimeoutError: another process keeps the file. What the passages raise.
         """
-        self._here()
         begun, known = self._begin_bringing(space)
         wanted: set[Ident] = set()
         lacking: dict[bytes, _Lack] = {}
@@ -430,7 +421,6 @@ class Vectors:
         stand = {
             (space, passage.key, passage.digest) for space, passages in (standing or {}).items() for passage in passages
         }
-        self._here()
         with self._mutex:
             self._purged += 1
             if not self._file.path.parent.is_dir():
@@ -460,7 +450,6 @@ class Vectors:
 
         A model that is embedding is not waited for: its vectors are not kept.
         """
-        self._here()
         self._file.close()
         if self._mutex.acquire(timeout=_CLOSING_SECONDS):
             try:
