@@ -26,7 +26,7 @@ NOTE = "note"
 
 _HASH_BYTES = 32
 _MOST_REPORTED = 100
-_MOST_SEQ = 2**63 - 1
+MOST_SEQ = 2**63 - 1
 
 
 class WitnessLine(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Heads:
             raw = bytes.fromhex(head.hash)
         except ValueError:
             return False
-        if len(raw) != _HASH_BYTES or not 0 <= head.seq <= _MOST_SEQ:
+        if len(raw) != _HASH_BYTES or not 0 <= head.seq <= MOST_SEQ:
             return False
         self._seqs.append(head.seq)
         self._places.append(place)
