@@ -52,13 +52,12 @@ class _Kept:
             index = self._words[within] = LexicalIndex()
         return index
 
-    def follow_facts(self, memory: Memory) -> None:
-        """Take in another memory."""
-        self._take("facts", self.facts.follow(memory))
-
-    def follow_turns(self) -> None:
-        """Take in the transcript as far as it is durable."""
-        self._take("turns", self.turns.follow())
+    def follow(self, memory: Memory | None) -> None:
+        """Take in another memory; None: the transcript, as far as it is durable."""
+        if memory is None:
+            self._take("turns", self.turns.follow())
+        else:
+            self._take("facts", self.facts.follow(memory))
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
@@ -121,7 +120,7 @@ class Search:
     """Finds what a scope's memory and transcript hold; safe for threads and forks, up with other processes.
 
     `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
-    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`, or one of its own.
+    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`.
     """
 
     def __init__(
@@ -130,12 +129,12 @@ class Search:
         meaning: SemanticSearch | None = None,
         *,
         min_similarity: float = 0.0,
-        follower: TurnFollower | None = None,
+        follower: TurnFollower,
     ) -> None:
         self._writer = writer
         self.meaning = meaning
         self._min_similarity = min_similarity
-        self._follower = follower or TurnFollower(writer.store, writer.scope)
+        self._follower = follower
         self._kept = _Kept(writer, self._follower)
 
     def find(
@@ -207,15 +206,10 @@ class Search:
         An erasure does not wait for this: so what is lent was known before the memory was asked for.
         """
         kept = self._kept
-        if within == "facts":
-            memory = self._writer.memory()
-            with kept.locks[within]:
-                kept.follow_facts(memory)
-                yield kept
-        else:
-            with kept.locks[within]:
-                kept.follow_turns()
-                yield kept
+        memory = self._writer.memory() if within == "facts" else None
+        with kept.locks[within]:
+            kept.follow(memory)
+            yield kept
 
     def purge(self) -> None:
         """Drop all that is known by words, without waiting: the next search reads what is left."""

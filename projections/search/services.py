@@ -63,7 +63,7 @@ class SearchServices:
 
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
     no search by meaning; with `background` a thread embeds the rest after the first search. `top_k`
-    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, where others share it.
+    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, which others share.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SearchServices:
         background: bool = True,
         top_k: int = 5,
         min_similarity: float = 0.0,
-        followers: Callable[[Scope], TurnFollower] | None = None,
+        followers: Callable[[Scope], TurnFollower],
     ) -> None:
         self.top_k = top_k
         self._document = document
@@ -104,7 +104,7 @@ class SearchServices:
                     writer,
                     self._meaning(scope),
                     min_similarity=self._min_similarity,
-                    follower=None if self._followers is None else self._followers(scope),
+                    follower=self._followers(scope),
                 )
             self._recent.put(scope, search)
             self._writers.put(scope, writer)
@@ -114,7 +114,7 @@ class SearchServices:
         if self._embedder is None:
             return None
         vectors = Vectors(self._vectors(scope), self._embedder)
-        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else _nothing)
+        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else None)
 
     def _vectors(self, scope: Scope) -> Path:
         return self._document(scope).with_name(VECTORS)
@@ -142,7 +142,7 @@ class SearchServices:
         writer = self._writers.get(scope)
         search = None if writer is None else self.of(writer)
         if writer is None or search is None or search.meaning is None:
-            raise NoModelError(f"nobody has asked for meanings of {scope} lately")
+            raise NoModelError(f"{scope} was not searched by meaning lately: search it first")
         return _Source(writer, search, search.meaning.vectors)
 
     def purge(self, scope: Scope, store: EventStore) -> None:
@@ -232,7 +232,3 @@ def _must_have_spare_files() -> None:
     finally:
         for descriptor in spare:
             os.close(descriptor)
-
-
-def _nothing() -> None:
-    """Background embedding is off."""

@@ -19,8 +19,7 @@ import msgspec
 
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.lexical.neighbours import Neighbours
-from backstory.projections.search.lexical.postings import Postings
-from backstory.projections.search.lexical.shared_tags import Tags
+from backstory.projections.search.lexical.postings import Postings, Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 if TYPE_CHECKING:

@@ -71,14 +71,11 @@ def erase_vectors(path: Path) -> None:
 
 
 class Vectors:
-    """The vectors of one scope, in named spaces; safe for threads, processes and forks.
+    """The vectors of one scope, in named spaces; safe for threads, processes and forks."""
 
-    `lock_timeout` is in seconds.
-    """
-
-    def __init__(self, path: Path, embedder: Embedder, *, lock_timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
+        self._file = VectorFile(path, embedder.name)
         self.renew()
         register(self)
 
