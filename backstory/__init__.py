@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from backstory.projections.search.results import Explanation as Explanation
     from backstory.projections.search.results import Found as Found
     from backstory.projections.search.results import Hit as Hit
-    from backstory.projections.search.services import Embedded as Embedded
+    from backstory.projections.search.vectors.background_embedding import Embedded as Embedded
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Extracted as Extracted
@@ -230,7 +230,7 @@ _MODULES = {
     "backstory.projections.integrity.stream_check": ("Problem",),
     "backstory.projections.integrity.verify": ("Verification",),
     "backstory.projections.search.results": ("Explanation", "Found", "Hit"),
-    "backstory.projections.search.services": ("Embedded",),
+    "backstory.projections.search.vectors.background_embedding": ("Embedded",),
     "backstory.projections.what_if.reextract": ("UpdateCounts",),
     "backstory.results": (
         "ErasedContent",

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
@@ -19,12 +20,15 @@ from backstory.ledger.log.writer import Writer
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
-from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored, Worth
+from backstory.projections.search.lexical.entry import Entry, Scored, Worth
 from backstory.projections.search.results import Explanation, Found, Hit
 from backstory.projections.search.similarity import Similarity
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
+
+if TYPE_CHECKING:
+    from backstory.projections.search.lexical.index import LexicalIndex
 
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
@@ -49,6 +53,9 @@ class _Kept:
         """The index by words; made when it is first asked for, since comparing facts needs none."""
         index = self._words.get(within)
         if index is None:
+            # Loaded late, for it loads numpy.
+            from backstory.projections.search.lexical.index import LexicalIndex
+
             index = self._words[within] = LexicalIndex()
         return index
 
@@ -79,8 +86,7 @@ class _Kept:
 
     def _index(self, within: str, change: Change) -> None:
         if change.anew:
-            self._words[within] = LexicalIndex(change.put)
-            return
+            self._words.pop(within, None)
         if change.drop:
             self.words(within).drop(change.drop)
         if change.put:
@@ -233,35 +239,29 @@ def _why(one: Fused, words: LexicalIndex, query: str) -> Explanation:
 
 
 def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
-    return _of_fact(found, one, why) if isinstance(found, Fact) else _of_turn(found, one, why)
-
-
-def _of_fact(fact: Fact, one: Fused, why: Explanation | None) -> Hit:
+    if isinstance(found, Fact):
+        return Hit(
+            id=found.id,
+            content=found.content,
+            score=one.score,
+            category=found.category,
+            confidence=found.confidence,
+            created_at=found.created_at,
+            source=found.source,
+            source_error=found.source_error,
+            by_hand=found.by_hand,
+            by_meaning=one.words_rank is None,
+            why=why,
+        )
     return Hit(
-        id=fact.id,
-        content=fact.content,
+        id=found.id,
+        content=found.content,
         score=one.score,
-        category=fact.category,
-        confidence=fact.confidence,
-        created_at=fact.created_at,
-        source=fact.source,
-        source_error=fact.source_error,
-        by_hand=fact.by_hand,
-        by_meaning=one.words_rank is None,
-        why=why,
-    )
-
-
-def _of_turn(said: TurnView, one: Fused, why: Explanation | None) -> Hit:
-    return Hit(
-        id=said.id,
-        content=said.content,
-        score=one.score,
-        thread=said.thread,
-        n=said.n,
-        role=said.role,
-        at=said.at,
-        name=said.name,
+        thread=found.thread,
+        n=found.n,
+        role=found.role,
+        at=found.at,
+        name=found.name,
         by_meaning=one.words_rank is None,
         why=why,
     )

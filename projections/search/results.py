@@ -8,7 +8,7 @@ from typing import overload
 
 import msgspec
 
-from backstory.projections.search.lexical.index import Part
+from backstory.projections.search.lexical.entry import Part
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

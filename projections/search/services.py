@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import msgspec
-
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, NoModelError
@@ -24,7 +22,7 @@ from backstory.projections.history.replay import replay
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SPACES
 from backstory.projections.search.query import Search
-from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Source
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
@@ -43,19 +41,6 @@ class _Closes(Protocol):
     """An embedder that has connections to close."""
 
     def close(self) -> None: ...
-
-
-class Embedded(msgspec.Struct, frozen=True):
-    """How many facts and turns of a scope a model has read, of how many there are, and how many of them just now."""
-
-    model: str
-    embedded: int
-    total: int
-    new: int
-
-    def __add__(self, other: Embedded) -> Embedded:
-        """Put two scopes together."""
-        return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
 
 
 class SearchServices:
@@ -135,8 +120,7 @@ class SearchServices:
                 "and embedding_base_url"
             )
         self.of(writer)
-        reached = self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
-        return Embedded(self._embedder.name, reached.embedded, reached.total, reached.new)
+        return self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
 
     def _source(self, scope: Scope) -> Source:
         writer = self._writers.get(scope)

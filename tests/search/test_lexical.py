@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sizes import examples
 
 from backstory.projections.search.lexical import index as lexical
-from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored
+from backstory.projections.search.lexical.entry import Entry, Scored
+from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.neighbours import Neighbours
 
 

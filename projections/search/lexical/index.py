@@ -10,27 +10,19 @@ The index can be added to and taken from at any time, and then answers exactly a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from backstory.projections.search.lexical.entry import Entry, Part, Scored, Worth
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
-from backstory.projections.search.lexical.neighbours import Neighbours
+from backstory.projections.search.lexical.neighbours import Floats, Neighbours, Slots
 from backstory.projections.search.lexical.postings import Postings, Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Slots = NDArray[np.int64]
-
-Worth: TypeAlias = Callable[[str], float]
-"""What decides between entries that fit equally well, by their keys."""
 
 _SATURATION = 1.2
 _LENGTH = 0.75
@@ -49,36 +41,6 @@ _FEW = 8
 _TRIED = 8
 _WALK = 16
 """To gather all that is allowed takes as long as to go through this many times fewer hits by rank."""
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """What can be found: a live fact or a turn that stands.
-
-    `key` is unique in its index, `text` its own words, `speaker` who said it (a name, or else the role). Entries of one
-    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601.
-    """
-
-    key: str
-    text: str
-    speaker: str = ""
-    group: str = ""
-    order: int = 0
-    at: str = ""
-
-
-class Scored(msgspec.Struct, frozen=True):
-    """An entry and how well it fits; what scores mean depends on who gives them."""
-
-    key: str
-    score: float
-
-
-class Part(msgspec.Struct, frozen=True):
-    """What one word of a query adds to a score; `where` is "own words", "nearby", "speaker" or "day"."""
-
-    word: str
-    where: str
-    score: float
 
 
 class _Term(msgspec.Struct, frozen=True):
@@ -194,8 +156,6 @@ class LexicalIndex:
         With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, given by its
         key, and then the newest.
         """
-        import numpy as np
-
         if k < 1 or not self._slots:
             return []
         scores = self._scores(query)
@@ -224,16 +184,12 @@ class LexicalIndex:
         return found
 
     def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
-        import numpy as np
-
         kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
         hits = np.array(sorted(kept), dtype=np.int64)
         return list(islice(self._best_first(scores, hits, k, worth), k))
 
     def _best_first(self, scores: Floats, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
         """All hits in order; sorted in portions, since mostly only the first few are asked for."""
-        import numpy as np
-
         while len(hits):
             top = hits
             if portion < len(hits):
@@ -249,8 +205,6 @@ class LexicalIndex:
 
     def _scores(self, query: str) -> Floats:
         """The score of every slot."""
-        import numpy as np
-
         said = as_said(query)
         scores = np.zeros(len(self._postings))
         for term in self._terms(said):
@@ -301,8 +255,6 @@ class LexicalIndex:
         return () if slot is None else tuple(part for part in self._parts(as_said(query), slot) if part.score > 0)
 
     def _parts(self, said: dict[str, str], slot: int) -> Iterator[Part]:
-        import numpy as np
-
         words, counts = self._postings.row(slot)
         for term in self._terms(said):
             every = np.zeros(len(self._postings))

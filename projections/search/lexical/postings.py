@@ -9,22 +9,19 @@ grew answers exactly as one that was built at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
-    Small = NDArray[np.int32]
+Ints = NDArray[np.int64]
+Small = NDArray[np.int32]
 
 
 class Growing:
     """A column of numbers that grows at its end; zeros where nothing was put yet."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._all: Small = np.zeros(16, dtype=np.int32)
         self._size = 0
 
@@ -36,8 +33,6 @@ class Growing:
     def grow(self, size: int) -> None:
         """Make it at least so long."""
         if size > len(self._all):
-            import numpy as np
-
             wider = np.zeros(max(size, 2 * len(self._all)), dtype=np.int32)
             wider[: self._size] = self.now
             self._all = wider
@@ -50,22 +45,17 @@ class Growing:
         self._all[before : self._size] = numbers
 
 
-class Column:
+class Column(NamedTuple):
     """The entries in which one word stands: their slots, and how often it does."""
 
-    __slots__ = ("counts", "slots")
-
-    def __init__(self, slots: Ints, counts: Small) -> None:
-        self.slots = slots
-        self.counts = counts
+    slots: Ints
+    counts: Small
 
 
 class _Segment:
     """The slots from `first` up to `end`, by word."""
 
     def __init__(self, first: int, end: int, words: Small, slots: Ints, counts: Small) -> None:
-        import numpy as np
-
         order = np.argsort(words, kind="stable")
         self.first = first
         self.end = end
@@ -128,8 +118,6 @@ class Postings:
         self.entries -= 1
 
     def _count(self, words: Small, by: int) -> None:
-        import numpy as np
-
         np.add.at(self._within.now, words, by)
 
     def row(self, slot: int) -> tuple[Small, Small]:
@@ -154,8 +142,6 @@ class Postings:
 
     def column(self, number: int) -> Column:
         """The entries alive in which a word stands."""
-        import numpy as np
-
         found = []
         # In the width of the column, or numpy widens all of that first.
         sought = np.int32(number)
@@ -185,8 +171,6 @@ class Postings:
         return segments
 
     def _segment(self, first: int, end: int) -> _Segment:
-        import numpy as np
-
         starts = self._starts.now[first : end + 1]
         slots = np.repeat(np.arange(first, end), np.diff(starts))
         span = slice(int(starts[0]), int(starts[-1]))
@@ -246,8 +230,6 @@ class Tags:
 
     def boost(self, words: Collection[str], rarity: Callable[[int], float]) -> NDArray[np.float64] | None:
         """What the words add to each slot's score; None for nothing. `rarity` weighs a word by how many have it."""
-        import numpy as np
-
         by_value: NDArray[np.float64] | None = None
         for word in words:
             within = self.within(word)

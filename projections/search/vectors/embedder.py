@@ -65,6 +65,11 @@ def query_by(embedder: Embedder, text: str) -> Floats:
     return _checked(embedder, lambda: embedder.query(text), None, 1)
 
 
+def packed(vectors: Floats) -> list[bytes]:
+    """Return each vector as half-precision floats, as it is kept."""
+    return [row.tobytes() for row in vectors.astype("float16")]
+
+
 def _checked(embedder: Embedder, ask: Callable[[], Floats], count: int | None, axes: int) -> Floats:
     import numpy as np
 

@@ -14,18 +14,21 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
-from backstory.projections.search.lexical.index import Scored
-from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
+from backstory.projections.search.lexical.entry import Scored
+from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
-from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
 from backstory.projections.sqlite_file import UnusableError
+
+if TYPE_CHECKING:
+    from backstory.projections.search.vectors.vector_space import Ident, VectorSpace
 
 _log = logging.getLogger(__name__)
 
@@ -214,6 +217,9 @@ class Vectors:
             by_space.setdefault(row.space, []).append(((row.key, row.digest), row.data))
         for name, fresh in by_space.items():
             if name not in self._spaces:
+                # Loaded late, for it loads numpy and FAISS.
+                from backstory.projections.search.vectors.vector_space import VectorSpace
+
                 self._dimensions = len(fresh[0][1]) // 2
                 self._spaces[name] = VectorSpace(self._dimensions)
             self._spaces[name].put(fresh)

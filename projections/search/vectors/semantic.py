@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from backstory.ledger.core.errors import ModelError, UnavailableError
-from backstory.projections.search.lexical.index import Scored
+from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.vectors.scope_vectors import Vectors
 
