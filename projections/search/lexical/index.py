@@ -233,7 +233,7 @@ class LexicalIndex:
             number = self._postings.number(word)
             if number is not None:
                 yield _Term(written, number, self._rarity(number))
-            elif guesses and not (self._speakers.has(word) or self._days.has(word)):
+            elif guesses and not (self._speakers.within(word) or self._days.within(word)):
                 guesses -= 1
                 meant = [number for other in spellings(written) if (number := self._postings.number(other)) is not None]
                 if meant:

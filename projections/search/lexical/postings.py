@@ -220,10 +220,6 @@ class Tags:
         """The words of what a slot has."""
         return self._words[int(self._of.now[slot])]
 
-    def has(self, word: str) -> bool:
-        """Whether any entry has a value with this word."""
-        return self.within(word) > 0
-
     def within(self, word: str) -> int:
         """How many entries have a value with this word."""
         return sum(self._entries[number] for number in self._values.get(word, ()))
