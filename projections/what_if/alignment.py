@@ -18,7 +18,7 @@ from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Remo
 _NEW, _MERGED = "newFacts/", "factsToConsolidate/"
 _FIRST_NEW = 1_000_000
 _FIRST_MERGED = 20_000
-"""No recorded answer has so many items, so no ledger has these numbers."""
+"""No recorded answer reaches these numbers of items, so no ledger has them."""
 
 
 class Alignment:

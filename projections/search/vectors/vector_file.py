@@ -129,7 +129,7 @@ class VectorFile:
                 self._locks.close()
 
     def close(self) -> None:
-        """Let nothing be written any more, and let go of the lock file and of the lease, whoever holds it here.
+        """Let nothing be written any more, and let go of the lock file and of the lease in all threads.
 
         A write that is under way ends first, and closes the lock file itself.
         """
