@@ -71,12 +71,12 @@ if TYPE_CHECKING:
     from backstory.projections.history.history import Revision as Revision
     from backstory.projections.history.history import SectionChange as SectionChange
     from backstory.projections.history.preview import UndoResult as UndoResult
-    from backstory.projections.integrity.verify import Problem as Problem
+    from backstory.projections.integrity.stream_check import Problem as Problem
     from backstory.projections.integrity.verify import Verification as Verification
     from backstory.projections.search.results import Explanation as Explanation
     from backstory.projections.search.results import Found as Found
     from backstory.projections.search.results import Hit as Hit
-    from backstory.projections.search.services import Embedded as Embedded
+    from backstory.projections.search.vectors.background_embedding import Embedded as Embedded
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Extracted as Extracted
@@ -227,9 +227,10 @@ _MODULES = {
     "backstory.projections.history.audit": ("Birth", "Evidence", "HistoryItem", "Refusal", "Removed", "Why"),
     "backstory.projections.history.history": ("Diff", "LogEntry", "Revision", "SectionChange"),
     "backstory.projections.history.preview": ("UndoResult",),
-    "backstory.projections.integrity.verify": ("Problem", "Verification"),
+    "backstory.projections.integrity.stream_check": ("Problem",),
+    "backstory.projections.integrity.verify": ("Verification",),
     "backstory.projections.search.results": ("Explanation", "Found", "Hit"),
-    "backstory.projections.search.services": ("Embedded",),
+    "backstory.projections.search.vectors.background_embedding": ("Embedded",),
     "backstory.projections.what_if.reextract": ("UpdateCounts",),
     "backstory.results": (
         "ErasedContent",

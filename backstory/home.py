@@ -26,7 +26,7 @@ from backstory.memory import MemoryHandle
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
-from backstory.projections.history.scope_counts import count_scope
+from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
 from backstory.results import ScopeSummary
 

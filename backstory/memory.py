@@ -47,7 +47,7 @@ from backstory.projections.history.history import Diff, LogEntry, diff
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
-from backstory.projections.search.services import Embedded
+from backstory.projections.search.vectors.background_embedding import Embedded
 from backstory.projections.turns import TurnLog
 from backstory.results import (
     Extracted,

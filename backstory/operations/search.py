@@ -13,7 +13,7 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.search.results import Found
-from backstory.projections.search.services import Embedded
+from backstory.projections.search.vectors.background_embedding import Embedded
 
 __all__ = ["Within", "embed", "search"]
 

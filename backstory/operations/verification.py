@@ -8,7 +8,8 @@ import msgspec
 
 from backstory.ledger.core.errors import CorruptLogError, InputError, UsageError
 from backstory.operations.services import ScopeServices
-from backstory.projections.integrity.verify import Problem, Verification
+from backstory.projections.integrity.stream_check import Problem
+from backstory.projections.integrity.verify import Verification
 from backstory.projections.integrity.verify import verify as verify_scope
 from backstory.projections.integrity.witnessed import NOTE, Heads, Witnessed
 from backstory.results import SignedHead

@@ -38,8 +38,6 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.projections.history.history import concerns, revision_in_words
 
-__all__ = ["Birth", "Evidence", "HistoryItem", "Logs", "Refusal", "Removed", "Why", "why", "why_not"]
-
 
 class Birth(msgspec.Struct, frozen=True):
     """The commit that first added a fact."""
@@ -273,7 +271,7 @@ def _terms(text: str) -> set[str]:
 
 def _content(candidate: Candidate) -> str:
     match candidate:
-        case NewFact(content=content):
+        case NewFact(content=content) | Consolidation(content=content):
             return content
         case NewSummary(summary=summary):
             return summary
@@ -283,8 +281,6 @@ def _content(candidate: Candidate) -> str:
             return f"confirm {fact_id}"
         case Extension(id=fact_id, days=days):
             return f"keep {fact_id} for {days} days more"
-        case Consolidation(content=content):
-            return content
         case Edit(id=fact_id, content=content):
             return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
         case Unread(text=text):

@@ -28,20 +28,6 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 from backstory.ledger.core.summaries import SummaryKey
 
-__all__ = [
-    "Diff",
-    "LogEntry",
-    "Revision",
-    "SectionChange",
-    "concerns",
-    "diff",
-    "entry",
-    "facts_of",
-    "policy_in_words",
-    "revision_in_words",
-    "value_in_words",
-]
-
 
 class LogEntry(msgspec.Struct, frozen=True):
     """One commit with a one-line summary."""

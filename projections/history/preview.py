@@ -13,8 +13,6 @@ from backstory.ledger.core.events import LedgerEvent, Redacted
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.undo import Note, Undo, plan_revert, plan_rollback
 
-__all__ = ["UndoResult", "preview_revert", "preview_rollback", "revert_command", "rollback_command"]
-
 
 class UndoResult(msgspec.Struct, frozen=True):
     """The result of an undo or of its preview; `commit` is None where nothing was written."""

@@ -12,8 +12,6 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["Moment", "fold", "memories_when", "memory_at", "read_moment", "replay"]
-
 _LONGEST_SEQ = 18
 
 Moment = int | str
@@ -82,3 +80,20 @@ def memories_when(store: EventStore, scope: Scope, last_updated: str) -> Iterato
         state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         if state.changed_at == last_updated:
             yield state.memory()
+
+
+def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
+    """Return a ledger's last seq and the number of its live facts.
+
+    Returns:
+        None where the first commit belongs to another scope.
+
+    Raises:
+        CorruptLogError: a line is damaged.
+    """
+    fold = Fold(Memory())
+    for commit in read_commits(store, stream, until=store.durable_head(stream)):
+        if commit.seq == 1 and (commit.cause.user, commit.cause.agent) != (scope.user, scope.agent):
+            return None
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    return fold.seq, len(fold.facts)

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from backstory.projections.integrity.remedies import Check, some
 
-__all__ = ["examine_disk"]
-
 _FREE_BYTES = 100 << 20
 _MOST_FILES = 10_000
 

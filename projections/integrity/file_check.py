@@ -19,8 +19,6 @@ from backstory.ledger.log.store.files import last_line
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.remedies import Check, some
 
-__all__ = ["examine_files", "scope_folders"]
-
 _AHEAD = timedelta(minutes=1)
 _STALE_SECONDS = 60.0
 _LOCK_PATIENCE = (0.01, 20)

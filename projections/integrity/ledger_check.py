@@ -44,8 +44,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.stream_check import StreamCheck
 
-__all__ = ["NOT_OURS", "LedgerCheck"]
-
 NOT_OURS = "its hash is valid, but no rule writes such a commit"
 """The end of each message of an impossible commit."""
 
@@ -181,8 +179,7 @@ class LedgerCheck:
             elif violation is None and self._sure and (check := _CHECKS.get(event_type)) is not None:
                 violation = check(self, commit, event)
             changed = fold.apply(event) or changed
-            if (learn := _LEARNERS.get(event_type)) is not None:
-                learn(self, event)
+            self._learn(event)
         duplicates = self._keys.duplicates()
         if violation is None and self._sure:
             violation = self._check_memory(commit, before, holds, duplicates)
@@ -209,36 +206,27 @@ class LedgerCheck:
 
     # An event about a fact or a section states all of it, so it is known from then on.
 
-    def _learn_fact(self, fact: Fact) -> None:
-        if self._unknown:
-            self._unknown.discard(fact.id)
-        self._keys.put(fact, self.fold.policy.dedup_key)
-
-    def _learn_addition(self, event: FactAdded) -> None:
-        self._learn_fact(event.fact)
-
-    def _learn_revision(self, event: FactRevised) -> None:
-        self._learn_fact(event.after)
-
-    def _learn_absence(self, fact_id: str) -> None:
-        self._unknown.discard(fact_id)
-        self._keys.drop(fact_id)
-
-    def _learn_removal(self, event: FactRemoved) -> None:
-        self._learn_absence(event.fact.id)
-
-    def _learn_summary(self, event: SummaryUpdated) -> None:
-        self._unknown_sections.discard(event.section)
-
-    def _learn_redaction(self, event: Redacted) -> None:
-        if event.fact is not None:
-            self._learn_absence(event.fact)
-        if event.section is not None:
-            self._unknown_sections.discard(event.section)
-
-    def _learn_policy(self, event: PolicyChanged) -> None:
-        known = [fact for fact in self.fold.facts.values() if fact.id not in self._unknown]
-        self._keys.rebuild(known, event.after.dedup_key)
+    def _learn(self, event: Event) -> None:
+        match event:
+            case FactAdded(fact=fact) | FactRevised(after=fact):
+                self._unknown.discard(fact.id)
+                self._keys.put(fact, self.fold.policy.dedup_key)
+            case FactRemoved(fact=fact):
+                self._unknown.discard(fact.id)
+                self._keys.drop(fact.id)
+            case SummaryUpdated(section=section):
+                self._unknown_sections.discard(section)
+            case Redacted(fact=fact_id, section=section):
+                if fact_id is not None:
+                    self._unknown.discard(fact_id)
+                    self._keys.drop(fact_id)
+                if section is not None:
+                    self._unknown_sections.discard(section)
+            case PolicyChanged(after=policy):
+                known = [fact for fact in self.fold.facts.values() if fact.id not in self._unknown]
+                self._keys.rebuild(known, policy.dedup_key)
+            case _:
+                pass
 
     def _remember(self, commit: Commit) -> None:
         """Keep the content that later undos refer to, up to the last of them."""
@@ -467,17 +455,6 @@ _CHECKS: Mapping[type, Callable[..., str | None]] = MappingProxyType(
         SummaryUpdated: LedgerCheck._check_summary,  # noqa: SLF001
         PolicyChanged: LedgerCheck._check_policy,  # noqa: SLF001
         Redacted: LedgerCheck._check_redaction,  # noqa: SLF001
-    }
-)
-
-_LEARNERS: Mapping[type, Callable[..., None]] = MappingProxyType(
-    {
-        FactAdded: LedgerCheck._learn_addition,  # noqa: SLF001
-        FactRemoved: LedgerCheck._learn_removal,  # noqa: SLF001
-        FactRevised: LedgerCheck._learn_revision,  # noqa: SLF001
-        SummaryUpdated: LedgerCheck._learn_summary,  # noqa: SLF001
-        PolicyChanged: LedgerCheck._learn_policy,  # noqa: SLF001
-        Redacted: LedgerCheck._learn_redaction,  # noqa: SLF001
     }
 )
 

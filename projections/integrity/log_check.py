@@ -13,10 +13,9 @@ from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.remedies import Check, failed_check
-from backstory.projections.integrity.verify import Problem, verify
+from backstory.projections.integrity.stream_check import Problem
+from backstory.projections.integrity.verify import verify
 from backstory.projections.turns.superseded import superseded_turns
-
-__all__ = ["Differing", "examine_logs"]
 
 Differing = Callable[[Scope], Iterable[str]]
 """Returns the differences between a scope's index and its logs."""
@@ -51,39 +50,34 @@ def examine_logs(
             continue
         left -= size
         verified += 1
-        found = _examine_scope(store, folder, clock, differing)
-        checks += found.checks
-        if found.scope is not None:
-            sound.append(found.scope)
+        found, scope = _examine_scope(store, folder, clock, differing)
+        checks += found
+        if scope is not None:
+            sound.append(scope)
     more = f"; {skipped} larger ones were not: run `verify --all`" if skipped else ""
     summary = Check("logs", not checks, f"{verified} scopes were verified{more}")
     return [summary, *checks], sound
 
 
-class _Found:
-    """The checks of one scope; `scope` is set where there are no findings."""
-
-    def __init__(self, checks: list[Check], scope: Scope | None = None) -> None:
-        self.checks = checks
-        self.scope = scope
-
-
-def _examine_scope(store: JsonlStore, folder: Path, clock: Clock, differing: Differing | None) -> _Found:
+def _examine_scope(
+    store: JsonlStore, folder: Path, clock: Clock, differing: Differing | None
+) -> tuple[list[Check], Scope | None]:
+    """Return the checks of one scope, and the scope where there are no findings."""
     below = folder.relative_to(store.home).as_posix().removeprefix(".")
     try:
         scope = _scope_in(store, below)
         if scope is None:
-            return _Found([Check("owner", False, f"{folder} is not the folder of a scope; move it where it belongs")])
+            return [Check("owner", False, f"{folder} is not the folder of a scope; move it where it belongs")], None
         index = None if differing is None else (lambda: tuple(differing(scope)))
         result = verify(store, scope, document=folder / "memory.json", index=index, clock=clock)
     except BackstoryError as error:
-        return _Found([Check("logs", False, str(error))])
+        return [Check("logs", False, str(error))], None
     found = [failed_check(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
     if len(result.problems) > _PROBLEMS:
         found.append(Check("logs", False, f"{folder}: {len(result.problems) - _PROBLEMS} more findings: run `verify`"))
     if found:
-        return _Found(found)
-    return _Found(list(_cut_threads(store, scope)), scope)
+        return found, None
+    return list(_cut_threads(store, scope)), scope
 
 
 def _cut_threads(store: JsonlStore, scope: Scope) -> Iterator[Check]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 from backstory.ledger.core.commit import UNREADABLE, Commit, decode, head_of, inspect
 from backstory.ledger.core.errors import CorruptLogError, UnavailableError
@@ -12,8 +11,6 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.projections.integrity.stream_check import Slot, StreamCheck
-
-__all__ = ["RedactionCheck"]
 
 _INDEXES = 1 << 24
 
@@ -44,7 +41,12 @@ class RedactionCheck:
         unexplained = {check.stream: self._match(check) for check in (ledger, transcript)}
         if not any(unexplained.values()) and not any(self._named.values()):
             return
-        with _locked(self._store, self._ledger) as locked:
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._store.locked(self._ledger, wait=False))
+                locked = True
+            except UnavailableError:
+                locked = False
             for check in (ledger, transcript):
                 later = self._named_later(ledger) if unexplained[check.stream] else set()
                 for slot in unexplained[check.stream]:
@@ -112,18 +114,3 @@ class RedactionCheck:
 
 def _name(slot: Slot) -> str:
     return f"{'the cause' if slot.index < 0 else f'event {slot.index}'} of commit {slot.seq}"
-
-
-@contextmanager
-def _locked(store: EventStore, stream: str) -> Iterator[bool]:
-    """Lock a stream against erasures; yield False where another process holds the lock."""
-    lock = store.locked(stream, wait=False)
-    try:
-        lock.__enter__()
-    except UnavailableError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.__exit__(None, None, None)

@@ -7,9 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from backstory.projections.integrity.verify import Problem
-
-__all__ = ["REMEDIES", "Check", "counted", "failed_check", "some"]
+from backstory.projections.integrity.stream_check import Problem
 
 _NAMED = 5
 

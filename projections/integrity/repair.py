@@ -23,8 +23,6 @@ from backstory.projections.integrity.remedies import Check, counted, failed_chec
 from backstory.projections.integrity.salvage import Salvage, salvage
 from backstory.projections.integrity.verify import INDEX, verify
 
-__all__ = ["DerivedIndex", "repair"]
-
 _CHUNK = 1 << 20
 
 

@@ -15,8 +15,6 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Inspection, 
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.integrity.stream_check import Hashes
 
-__all__ = ["Salvage", "Span", "salvage"]
-
 
 class Span(msgspec.Struct, frozen=True):
     """Adjacent lines: their half-open byte range, the last line break included."""
@@ -109,7 +107,8 @@ def salvage(store: EventStore, stream: str) -> Salvage:
     spans = _joined([*_stem_spans(stem, left, loose), *(piece.span for piece in branch)])
     kept = left + len(branch)
     found_commits = len(stem) + len({piece.hash for piece in loose if not stem.has(piece.seq, piece.hash)})
-    first = _commit_at(store, stream, spans[0].begin) if spans else None
+    lines = (record.line for record in store.read(stream) if spans and record.byte == spans[0].begin)
+    first = next(map(decode, lines), None)
     return Salvage(spans, first, kept, found_commits - kept, unread, whole=not loose and not unread)
 
 
@@ -165,7 +164,3 @@ def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
         else:
             joined.append(span)
     return tuple(joined)
-
-
-def _commit_at(store: EventStore, stream: str, byte: int) -> Commit | None:
-    return next((decode(record.line) for record in store.read(stream) if record.byte == byte), None)

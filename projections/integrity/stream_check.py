@@ -16,8 +16,6 @@ import msgspec
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, Inspection, decode, inspect
 from backstory.ledger.log.store import EventStore, Record
 
-__all__ = ["Hashes", "Problem", "Slot", "StreamCheck"]
-
 _MOST_REPORTED = 1_000
 _WHOLE = ("torn_tail", "impossible")
 """The kinds of problem that do not prevent reading and folding the lines."""

@@ -19,8 +19,6 @@ from backstory.ledger.core.events import Erased, TurnRange, TurnRecorded, TurnRe
 from backstory.projections.integrity.ledger_check import NOT_OURS
 from backstory.projections.integrity.stream_check import StreamCheck
 
-__all__ = ["CoverageCheck", "TranscriptCheck"]
-
 _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
     {
         "record": frozenset({TurnRecorded, TurnSuperseded, Erased}),

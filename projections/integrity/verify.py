@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,14 +21,13 @@ from backstory.projections.integrity.ledger_check import LedgerCheck
 from backstory.projections.integrity.redaction_check import RedactionCheck
 from backstory.projections.integrity.stream_check import Problem, StreamCheck
 from backstory.projections.integrity.turn_check import CoverageCheck, TranscriptCheck
-from backstory.projections.integrity.witnessed import WITNESS, Witnessed, judge
-
-__all__ = ["INDEX", "Problem", "Verification", "verify"]
+from backstory.projections.integrity.witnessed import MOST_SEQ, WITNESS, Heads, Witnessed, judge
 
 INDEX = "index.sqlite"
 """The stream that a problem of the index names."""
 
-_HASH_BYTES = 32
+_NO_HASH = "00" * 32
+"""A hash that no commit has."""
 _LAG_SECONDS = 0.2
 """Longer than the 100 ms after a commit in which memory.json is written."""
 
@@ -53,12 +51,10 @@ class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Pins:
-    """The transcript heads that ledger commits were made on, in compact arrays."""
+    """The transcript heads that ledger commits were made on, each with the seq of the commit."""
 
     def __init__(self) -> None:
-        self._seqs = array("Q")
-        self._commits = array("Q")
-        self._hashes = bytearray()
+        self._pins = Heads()
         self._last = EMPTY
 
     def take(self, commit: Commit) -> None:
@@ -66,38 +62,25 @@ class _Pins:
         if pin is None or pin.seq <= 0 or pin == self._last:
             return
         self._last = pin
-        self._seqs.append(min(pin.seq, 2**63))
-        self._commits.append(commit.seq)
-        self._hashes += _raw(pin.hash)
+        if not self._pins.add(pin, commit.seq):
+            self._pins.add(Head(min(pin.seq, MOST_SEQ), _NO_HASH), commit.seq)
 
     def judge(self, transcript: StreamCheck) -> None:
         """Report transcript heads that ledger commits name and the transcript does not have."""
-        if not self._seqs:
-            return
-        last = max(range(len(self._seqs)), key=self._seqs.__getitem__)
-        if self._seqs[last] > transcript.head.seq + transcript.unread:
-            made = f"commit {self._commits[last]} of the ledger was made on turns up to commit {self._seqs[last]} here"
+        pin, seq = max(self._pins, key=_pinned_seq, default=(EMPTY, 0))
+        if pin.seq > transcript.head.seq + transcript.unread:
+            made = f"commit {seq} of the ledger was made on turns up to commit {pin.seq} here"
             transcript.found("missing", transcript.lines + 1, transcript.end, f"{made}, which does not exist")
-        others = [
-            place
-            for place, seq in enumerate(self._seqs)
-            if (known := transcript.hashes.get(seq)) is not None
-            and _raw(known) != self._hashes[_HASH_BYTES * place : _HASH_BYTES * (place + 1)]
-        ]
-        if others:
-            first = min(others, key=self._seqs.__getitem__)
-            seq = self._seqs[first]
-            number, byte = _place_of(transcript, seq)
-            message = f"commit {self._commits[first]} of the ledger was made on another commit {seq} than the one here"
+        others = (one for one in self._pins if transcript.hashes.get(one[0].seq) not in (None, one[0].hash))
+        pin, seq = min(others, key=_pinned_seq, default=(EMPTY, 0))
+        if seq:
+            number, byte = _place_of(transcript, pin.seq)
+            message = f"commit {seq} of the ledger was made on another commit {pin.seq} than the one here"
             transcript.found("altered", number, byte, message)
 
 
-def _raw(digest: str) -> bytes:
-    """Return the bytes of a hash; zeros, which no commit has, where it is not one."""
-    try:
-        return bytes.fromhex(digest)[:_HASH_BYTES].ljust(_HASH_BYTES, b"\0")
-    except ValueError:
-        return bytes(_HASH_BYTES)
+def _pinned_seq(pin: tuple[Head, int]) -> int:
+    return pin[0].seq
 
 
 def _place_of(check: StreamCheck, seq: int) -> tuple[int, int]:

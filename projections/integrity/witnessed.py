@@ -17,9 +17,7 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.projections.integrity.stream_check import Hashes, Problem, StreamCheck
-
-__all__ = ["NOTE", "WITNESS", "Heads", "WitnessFile", "WitnessLine", "Witnessed", "judge"]
+from backstory.projections.integrity.stream_check import Problem, StreamCheck
 
 WITNESS = "witness"
 """The stream that a problem of the witness names."""
@@ -28,7 +26,7 @@ NOTE = "note"
 
 _HASH_BYTES = 32
 _MOST_REPORTED = 100
-_MOST_SEQ = 2**63 - 1
+MOST_SEQ = 2**63 - 1
 
 
 class WitnessLine(msgspec.Struct, frozen=True):
@@ -91,7 +89,7 @@ class Heads:
             raw = bytes.fromhex(head.hash)
         except ValueError:
             return False
-        if len(raw) != _HASH_BYTES or not 0 <= head.seq <= _MOST_SEQ:
+        if len(raw) != _HASH_BYTES or not 0 <= head.seq <= MOST_SEQ:
             return False
         self._seqs.append(head.seq)
         self._places.append(place)
@@ -119,7 +117,8 @@ class Witnessed(msgspec.Struct, frozen=True):
 
 def judge(heads: Heads, where: str, check: StreamCheck) -> list[Problem]:
     """Return a problem for each head that a stream does not have, for at most a hundred of them."""
-    missing = [(head, place) for head, place in heads if not _has(check.hashes, head)]
+    hashes = check.hashes
+    missing = [(head, n) for head, n in heads if head != EMPTY and (not head.seq or hashes.get(head.seq) != head.hash)]
     problems = [
         Problem("head_not_found", check.stream, 0, 0, _missing(head, place, where, check))
         for head, place in missing[:_MOST_REPORTED]
@@ -128,10 +127,6 @@ def judge(heads: Heads, where: str, check: StreamCheck) -> list[Problem]:
         more = f"{problems[-1].message}; {len(missing) - _MOST_REPORTED} more witnessed commits are missing"
         problems[-1] = msgspec.structs.replace(problems[-1], message=more)
     return problems
-
-
-def _has(hashes: Hashes, head: Head) -> bool:
-    return head == EMPTY if head.seq == 0 else hashes.get(head.seq) == head.hash
 
 
 def _missing(head: Head, place: int, where: str, check: StreamCheck) -> str:

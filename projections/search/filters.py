@@ -10,10 +10,8 @@ from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import CATEGORIES
-from backstory.projections.search.corpus import Facts, Turns
+from backstory.projections.search.corpus import LATEST, Facts, Turns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
-
-__all__ = ["SPACES", "SearchFilters"]
 
 _FEW = 1000
 """So few are gathered at once."""
@@ -80,7 +78,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
         """Return the keys of the turns that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
-        first, end = self.since or "", self.until or _LATEST
+        first, end = self.since or "", self.until or LATEST
         if self.thread is not None:
             return {key for key, said in turns.of(self.thread).items() if first <= said.at < end}
         standing = turns.standing
@@ -97,8 +95,6 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
 
 _EVERYTHING = SearchFilters()
-_LATEST = "~"
-"""Behind every time that there is."""
 
 
 def _moment(text: str | None) -> str | None:

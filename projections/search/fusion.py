@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from backstory.projections.search.lexical.index import Scored
-
-__all__ = ["Fused", "fused"]
+from backstory.projections.search.lexical.entry import Scored
 
 _CALM = 3
 """Reciprocal rank fusion's constant: the larger, the less the first places count against the next. It is small, so that

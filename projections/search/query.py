@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
@@ -19,20 +20,18 @@ from backstory.ledger.log.writer import Writer
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
-from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored, Worth
+from backstory.projections.search.lexical.entry import Entry, Scored, Worth
 from backstory.projections.search.results import Explanation, Found, Hit
 from backstory.projections.search.similarity import Similarity
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
 
-__all__ = ["Search"]
+if TYPE_CHECKING:
+    from backstory.projections.search.lexical.index import LexicalIndex
 
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
-
-_FEW = 2000
-"""Up to this many facts are compared faster in plain Python than by loading an index."""
 
 
 class _Kept:
@@ -54,23 +53,21 @@ class _Kept:
         """The index by words; made when it is first asked for, since comparing facts needs none."""
         index = self._words.get(within)
         if index is None:
+            # Loaded late, for it loads numpy.
+            from backstory.projections.search.lexical.index import LexicalIndex
+
             index = self._words[within] = LexicalIndex()
         return index
 
-    def follow_facts(self, memory: Memory) -> None:
-        """Take in another memory."""
-        self._take("facts", self.facts.follow(memory))
-
-    def follow_turns(self) -> None:
-        """Take in the transcript as far as it is durable."""
-        self._take("turns", self.turns.follow())
+    def follow(self, memory: Memory | None) -> None:
+        """Take in another memory; None: the transcript, as far as it is durable."""
+        if memory is None:
+            self._take("turns", self.turns.follow())
+        else:
+            self._take("facts", self.facts.follow(memory))
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
-        if len(memory.facts) > _FEW:
-            with self.locks["facts"]:
-                self.follow_facts(memory)
-                return self.words("facts").likeness(query)
         with self._comparing:
             self._likeness.take(self._compared.follow(memory))
             return self._likeness.of(query)
@@ -89,8 +86,7 @@ class _Kept:
 
     def _index(self, within: str, change: Change) -> None:
         if change.anew:
-            self._words[within] = LexicalIndex(change.put)
-            return
+            self._words.pop(within, None)
         if change.drop:
             self.words(within).drop(change.drop)
         if change.put:
@@ -130,7 +126,7 @@ class Search:
     """Finds what a scope's memory and transcript hold; safe for threads and forks, up with other processes.
 
     `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
-    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`, or one of its own.
+    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`.
     """
 
     def __init__(
@@ -139,12 +135,12 @@ class Search:
         meaning: SemanticSearch | None = None,
         *,
         min_similarity: float = 0.0,
-        follower: TurnFollower | None = None,
+        follower: TurnFollower,
     ) -> None:
         self._writer = writer
         self.meaning = meaning
         self._min_similarity = min_similarity
-        self._follower = follower or TurnFollower(writer.store, writer.scope)
+        self._follower = follower
         self._kept = _Kept(writer, self._follower)
 
     def find(
@@ -216,15 +212,10 @@ class Search:
         An erasure does not wait for this: so what is lent was known before the memory was asked for.
         """
         kept = self._kept
-        if within == "facts":
-            memory = self._writer.memory()
-            with kept.locks[within]:
-                kept.follow_facts(memory)
-                yield kept
-        else:
-            with kept.locks[within]:
-                kept.follow_turns()
-                yield kept
+        memory = self._writer.memory() if within == "facts" else None
+        with kept.locks[within]:
+            kept.follow(memory)
+            yield kept
 
     def purge(self) -> None:
         """Drop all that is known by words, without waiting: the next search reads what is left."""
@@ -248,35 +239,29 @@ def _why(one: Fused, words: LexicalIndex, query: str) -> Explanation:
 
 
 def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
-    return _of_fact(found, one, why) if isinstance(found, Fact) else _of_turn(found, one, why)
-
-
-def _of_fact(fact: Fact, one: Fused, why: Explanation | None) -> Hit:
+    if isinstance(found, Fact):
+        return Hit(
+            id=found.id,
+            content=found.content,
+            score=one.score,
+            category=found.category,
+            confidence=found.confidence,
+            created_at=found.created_at,
+            source=found.source,
+            source_error=found.source_error,
+            by_hand=found.by_hand,
+            by_meaning=one.words_rank is None,
+            why=why,
+        )
     return Hit(
-        id=fact.id,
-        content=fact.content,
+        id=found.id,
+        content=found.content,
         score=one.score,
-        category=fact.category,
-        confidence=fact.confidence,
-        created_at=fact.created_at,
-        source=fact.source,
-        source_error=fact.source_error,
-        by_hand=fact.by_hand,
-        by_meaning=one.words_rank is None,
-        why=why,
-    )
-
-
-def _of_turn(said: TurnView, one: Fused, why: Explanation | None) -> Hit:
-    return Hit(
-        id=said.id,
-        content=said.content,
-        score=one.score,
-        thread=said.thread,
-        n=said.n,
-        role=said.role,
-        at=said.at,
-        name=said.name,
+        thread=found.thread,
+        n=found.n,
+        role=found.role,
+        at=found.at,
+        name=found.name,
         by_meaning=one.words_rank is None,
         why=why,
     )

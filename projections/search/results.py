@@ -8,9 +8,7 @@ from typing import overload
 
 import msgspec
 
-from backstory.projections.search.lexical.index import Part
-
-__all__ = ["Explanation", "Found", "Hit"]
+from backstory.projections.search.lexical.entry import Part
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

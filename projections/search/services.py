@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import msgspec
-
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, NoModelError
@@ -24,14 +22,12 @@ from backstory.projections.history.replay import replay
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SPACES
 from backstory.projections.search.query import Search
-from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Source
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower
-
-__all__ = ["Embedded", "SearchServices"]
 
 _KEPT = 32
 """Scopes whose words stay in memory."""
@@ -47,25 +43,12 @@ class _Closes(Protocol):
     def close(self) -> None: ...
 
 
-class Embedded(msgspec.Struct, frozen=True):
-    """How many facts and turns of a scope a model has read, of how many there are, and how many of them just now."""
-
-    model: str
-    embedded: int
-    total: int
-    new: int
-
-    def __add__(self, other: Embedded) -> Embedded:
-        """Put two scopes together."""
-        return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
-
-
 class SearchServices:
     """One search per scope of a home; safe for threads and forks.
 
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
     no search by meaning; with `background` a thread embeds the rest after the first search. `top_k`
-    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, where others share it.
+    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, which others share.
     """
 
     def __init__(
@@ -76,7 +59,7 @@ class SearchServices:
         background: bool = True,
         top_k: int = 5,
         min_similarity: float = 0.0,
-        followers: Callable[[Scope], TurnFollower] | None = None,
+        followers: Callable[[Scope], TurnFollower],
     ) -> None:
         self.top_k = top_k
         self._document = document
@@ -106,7 +89,7 @@ class SearchServices:
                     writer,
                     self._meaning(scope),
                     min_similarity=self._min_similarity,
-                    follower=None if self._followers is None else self._followers(scope),
+                    follower=self._followers(scope),
                 )
             self._recent.put(scope, search)
             self._writers.put(scope, writer)
@@ -116,7 +99,7 @@ class SearchServices:
         if self._embedder is None:
             return None
         vectors = Vectors(self._vectors(scope), self._embedder)
-        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else _nothing)
+        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else None)
 
     def _vectors(self, scope: Scope) -> Path:
         return self._document(scope).with_name(VECTORS)
@@ -137,14 +120,13 @@ class SearchServices:
                 "and embedding_base_url"
             )
         self.of(writer)
-        reached = self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
-        return Embedded(self._embedder.name, reached.embedded, reached.total, reached.new)
+        return self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
 
     def _source(self, scope: Scope) -> Source:
         writer = self._writers.get(scope)
         search = None if writer is None else self.of(writer)
         if writer is None or search is None or search.meaning is None:
-            raise NoModelError(f"nobody has asked for meanings of {scope} lately")
+            raise NoModelError(f"{scope} was not searched by meaning lately: search it first")
         return _Source(writer, search, search.meaning.vectors)
 
     def purge(self, scope: Scope, store: EventStore) -> None:
@@ -234,7 +216,3 @@ def _must_have_spare_files() -> None:
     finally:
         for descriptor in spare:
             os.close(descriptor)
-
-
-def _nothing() -> None:
-    """Background embedding is off."""

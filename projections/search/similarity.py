@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from backstory.projections.search.corpus import Change
 from backstory.projections.search.lexical.tokenizer import words_of
 
-__all__ = ["Similarity"]
-
 
 class Similarity:
     """Which words stand in which entries, and how much of an entry each is; not safe for threads."""

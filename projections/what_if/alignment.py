@@ -15,12 +15,10 @@ import msgspec
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Removal
 
-__all__ = ["Alignment"]
-
 _NEW, _MERGED = "newFacts/", "factsToConsolidate/"
 _FIRST_NEW = 1_000_000
 _FIRST_MERGED = 20_000
-"""No recorded answer has so many items, so no ledger has these numbers."""
+"""No recorded answer reaches these numbers of items, so no ledger has them."""
 
 
 class Alignment:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from backstory.ledger.extraction.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["BudgetExceededError", "BudgetedModel"]
-
 
 class BudgetExceededError(BaseException):
     """The budget is used up; like KeyboardInterrupt it ends the run, because the updater retries model errors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -41,27 +42,14 @@ from backstory.ledger.rules.admission import Dropped, sweep
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["Counterfactual", "is_torn"]
-
-
-class _Targets:
-    """The commits that a later revert or rollback refers to; only their outcomes are kept."""
-
-    def __init__(self, commits: Iterable[Commit]) -> None:
-        self.reverted: set[int] = set()
-        self.returned_to: set[int] = set()
-        for commit in commits:
-            target = commit.cause.target
-            if target is not None and commit.cause.kind == "revert":
-                self.reverted.add(target)
-            elif target is not None and commit.cause.kind == "rollback":
-                self.returned_to.add(target)
-
 
 class _History:
-    """A history up to some commit: the recorded one, or a counterfactual one."""
+    """A history up to some commit: the recorded one, or a counterfactual one.
 
-    def __init__(self, targets: _Targets, overrides: Mapping[str, PolicyValue]) -> None:
+    It keeps the outcomes of the `targets` only: the commits that a later revert or rollback refers to, by its kind.
+    """
+
+    def __init__(self, targets: Mapping[str, set[int | None]], overrides: Mapping[str, PolicyValue]) -> None:
         self.fold = Fold(Memory())
         self._targets = targets
         self._overrides = dict(overrides)
@@ -104,9 +92,9 @@ class _History:
     def advance(self, commit: Commit, events: Sequence[Event]) -> None:
         """Advance by one commit, with the events it has in this history."""
         self.fold.advance(commit.seq, commit.at, commit.cause.kind, events)
-        if commit.seq in self._targets.reverted:
+        if commit.seq in self._targets["revert"]:
             self._events[commit.seq] = tuple(events)
-        if commit.seq in self._targets.returned_to:
+        if commit.seq in self._targets["rollback"]:
             self._memories[commit.seq] = self.fold.memory()
 
 
@@ -140,7 +128,7 @@ def _manual(commit: Commit) -> Command | None:
 class _Recorded(_History):
     """The recorded history; finds the commits that cannot be decided again because of an erasure."""
 
-    def __init__(self, targets: _Targets) -> None:
+    def __init__(self, targets: Mapping[str, set[int | None]]) -> None:
         super().__init__(targets, {})
         self._torn = False
 
@@ -179,7 +167,9 @@ class Counterfactual:
     """
 
     def __init__(self, commits: Iterable[Commit], overrides: Mapping[str, PolicyValue]) -> None:
-        targets = _Targets(commits)
+        targets: defaultdict[str, set[int | None]] = defaultdict(set)
+        for commit in commits:
+            targets[commit.cause.kind].add(commit.cause.target)
         self._overrides = overrides
         self._history = _History(targets, overrides)
         self._recorded = _Recorded(targets)

@@ -18,8 +18,6 @@ from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.projections.what_if.alignment import Alignment
 
-__all__ = ["InMemoryScope"]
-
 
 class InMemoryScope(Writer):
     """A writer for asking a model again about the turns of one recorded update; writes nothing.

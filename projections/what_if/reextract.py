@@ -33,8 +33,6 @@ from backstory.projections.what_if.call_budget import BudgetExceededError
 from backstory.projections.what_if.counterfactual import Counterfactual, is_torn
 from backstory.projections.what_if.in_memory_scope import InMemoryScope
 
-__all__ = ["Models", "RecordedLedger", "RecordedTurns", "Rerun", "UpdateCounts", "ask_again"]
-
 
 class UpdateCounts(msgspec.Struct, frozen=True):
     """The cost and the results of a series of updates.

@@ -14,8 +14,6 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.projections.what_if.counterfactual import Counterfactual
 
-__all__ = ["WhatIfRun", "decide_again", "overrides_for"]
-
 _WEIGHTS = {"eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight"}
 
 

@@ -19,9 +19,11 @@ from backstory.projections.search import filters as bounds
 from backstory.projections.search.corpus import Facts
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.lexical import index as lexical
-from backstory.projections.search.lexical.index import Entry, LexicalIndex
+from backstory.projections.search.lexical.entry import Entry
+from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.vectors import vector_space as space
+from backstory.projections.search.vectors.embedder import packed
 
 DAY = 86_400.0
 
@@ -128,7 +130,7 @@ def space_of(points: list[tuple[int, int]]) -> space.VectorSpace:
     made = space.VectorSpace(2)
     for number, (key, angle) in enumerate(points):
         vector = np.array([[np.cos(angle / 10), np.sin(angle / 10)]], np.float32)
-        made.put([((f"k{key}", bytes([number])), space.packed(vector)[0])])
+        made.put([((f"k{key}", bytes([number])), packed(vector)[0])])
     return made
 
 
@@ -173,7 +175,7 @@ def test_as_many_are_found_as_there_are(allowed: int) -> None:
     points = chance.standard_normal((1000, 8)).astype(np.float32)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     made = space.VectorSpace(8)
-    made.put([((f"k{n}", b""), data) for n, data in enumerate(space.packed(points))])
+    made.put([((f"k{n}", b""), data) for n, data in enumerate(packed(points))])
     names = {f"k{number}" for number in chance.choice(1000, allowed, replace=False)}
     for k in (1, 20, 300):
         asked = Asked(names, 1000)

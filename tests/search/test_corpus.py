@@ -20,7 +20,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry
-from backstory.projections.search.lexical.index import Entry
+from backstory.projections.search.lexical.entry import Entry
 
 ADA = Scope("ada")
 TRANSCRIPT = ADA.stream("transcript")

@@ -16,7 +16,7 @@ from search.bag import BagOfWords, passage
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
-from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Reached, Source
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 
@@ -73,6 +73,10 @@ class Bench:
             BackgroundEmbedding(self.sources.__getitem__, **{"again": 0.0, "pauses": (0.0, 0.0), **options})
         )
         return self.all[-1]
+
+
+def reached(embedded: int, total: int, new: int) -> Embedded:
+    return Embedded(BagOfWords().name, embedded, total, new)
 
 
 @pytest.fixture
@@ -317,10 +321,10 @@ def test_catching_up_embeds_here_and_says_how_far_it_is(bench):
     source: Source = bench.add(ADA)
     embedding = bench.embedding()
     told: list[tuple[int, int]] = []
-    assert embedding.catch_up(ADA, progress=lambda done, total: told.append((done, total))) == Reached(6, 6, 6)
+    assert embedding.catch_up(ADA, progress=lambda done, total: told.append((done, total))) == reached(6, 6, 6)
     assert told == [(0, 3), (3, 3), (3, 6), (6, 6)]
     assert embedding._thread is None
-    assert embedding.catch_up(ADA) == Reached(6, 6, 0)
+    assert embedding.catch_up(ADA) == reached(6, 6, 0)
     assert source.vectors.count("turns") == 3
 
 
@@ -333,9 +337,9 @@ def test_catching_up_ends_when_the_time_is_up(bench):
 
     bench.embedder.before = slowly
     embedding = bench.embedding(now=lambda: now[0])
-    assert embedding.catch_up(ADA, timeout=0) == Reached(0, 80, 0)
-    assert embedding.catch_up(ADA, timeout=15) == Reached(32, 80, 32)
-    assert embedding.catch_up(ADA) == Reached(80, 80, 48)
+    assert embedding.catch_up(ADA, timeout=0) == reached(0, 80, 0)
+    assert embedding.catch_up(ADA, timeout=15) == reached(32, 80, 32)
+    assert embedding.catch_up(ADA) == reached(80, 80, 48)
 
 
 def test_catching_up_tells_the_model_how_much_time_is_left(bench):
@@ -363,7 +367,7 @@ def test_catching_up_stops_at_a_model_that_hangs_until_the_time_is_up(bench):
             raise ModelUnavailableError("it kept silent")
 
     bench.embedder.before = hang
-    assert bench.embedding(now=lambda: now[0]).catch_up(ADA, timeout=10) == Reached(16, 80, 16)
+    assert bench.embedding(now=lambda: now[0]).catch_up(ADA, timeout=10) == reached(16, 80, 16)
 
 
 def test_catching_up_raises_what_goes_wrong_and_keeps_what_was_done(bench):

@@ -10,7 +10,7 @@ from fakes import open_home
 
 from backstory.ledger.messages import Message
 from backstory.memory import MemoryHandle
-from backstory.projections.search.lexical.index import Entry
+from backstory.projections.search.lexical.entry import Entry
 from backstory.projections.search.vectors.passages import passages
 
 GARDEN = [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.projections.search.fusion import fused
-from backstory.projections.search.lexical.index import Scored
+from backstory.projections.search.lexical.entry import Scored
 
 
 def ranking(keys: str) -> list[Scored]:

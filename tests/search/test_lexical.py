@@ -6,13 +6,14 @@ import itertools
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sizes import examples
 
 from backstory.projections.search.lexical import index as lexical
-from backstory.projections.search.lexical.index import Entry, LexicalIndex, Scored
+from backstory.projections.search.lexical.entry import Entry, Scored
+from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.neighbours import Neighbours
 
 
@@ -58,7 +59,7 @@ def test_a_query_without_a_word_that_is_known_finds_nothing(query: str) -> None:
 
 def test_an_empty_index_finds_nothing() -> None:
     index = LexicalIndex()
-    assert (index.ranked("tea", 5), index.likeness("tea"), index.explain("tea", "f0"), len(index)) == ([], {}, (), 0)
+    assert (index.ranked("tea", 5), index.explain("tea", "f0"), len(index)) == ([], (), 0)
 
 
 @pytest.mark.parametrize("k", [0, -1])
@@ -233,34 +234,10 @@ def test_the_parts_of_a_score_add_up_to_it_and_say_where_each_word_was() -> None
     assert index.explain(query, "nobody") == ()
 
 
-def test_likeness_is_one_for_the_same_words_and_nothing_without_a_common_one() -> None:
-    index = facts("likes green tea", "works in Lisbon", "green house")
-    like = index.likeness("She likes green tea.")
-    assert like["f0"] == pytest.approx(1)
-    assert 0 < like["f2"] < 0.6
-    assert "f1" not in like
-    assert index.likeness("nothing known") == {}
-
-
-def test_likeness_falls_with_all_that_a_text_says_besides() -> None:
-    index = facts("likes green tea", "works in Lisbon")
-    assert index.likeness("green tea and zebras")["f0"] < index.likeness("green tea")["f0"]
-
-
-def test_likeness_takes_in_what_changes() -> None:
-    index = facts("likes green tea")
-    before = index.likeness("green tea")["f0"]
-    index.put([Entry("f1", "green fields"), Entry("f2", "green hills")])
-    assert index.likeness("green tea")["f0"] != before
-    index.drop(["f1", "f2"])
-    assert index.likeness("green tea") == {"f0": before}
-
-
 def test_what_is_dropped_is_nowhere() -> None:
     index = facts("likes tea", "likes coffee")
     index.drop(["f0", "f0", "never there"])
     assert index.ranked("tea", 5) == []
-    assert index.likeness("tea") == {}
     assert index.explain("tea", "f0") == ()
     assert len(index) == 1
 
@@ -329,7 +306,6 @@ class Changing(RuleBasedStateMachine):
             assert found[:2] == self.index.ranked(query, 2)
             keep = [name for name in self.left if name < "k"]
             assert self.index.ranked(query, 30, keep) == [scored for scored in found if scored.key < "k"]
-            assert self.index.likeness(query) == pytest.approx(anew.likeness(query))
             for scored in found[:3]:
                 assert sum(part.score for part in self.index.explain(query, scored.key)) == pytest.approx(scored.score)
 
@@ -343,11 +319,6 @@ def _begins_anew_soon() -> object:
 
 TestChanging = Changing.TestCase
 TestChanging.settings = settings(max_examples=examples())
-
-
-@given(st.lists(WORDS, max_size=12), WORDS)
-def test_likeness_lies_between_nothing_and_one(texts: list[str], query: str) -> None:
-    assert all(0 < value <= 1 for value in facts(*texts).likeness(query).values())
 
 
 def test_of_a_long_text_that_nobody_knows_only_a_few_words_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:

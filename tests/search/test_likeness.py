@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.projections.search.corpus import Change
-from backstory.projections.search.lexical.index import Entry
+from backstory.projections.search.lexical.entry import Entry
 from backstory.projections.search.similarity import Similarity
 
 WORDS = ("tea", "violin", "bees", "Oslo", "喝茶", "running", "run")

@@ -21,9 +21,8 @@ from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableErr
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
-from backstory.projections.search.vectors.embedder import Floats
+from backstory.projections.search.vectors.embedder import Floats, packed
 from backstory.projections.search.vectors.scope_vectors import VECTORS
-from backstory.projections.search.vectors.vector_space import packed
 
 ADA = Scope("ada")
 

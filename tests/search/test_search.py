@@ -325,19 +325,6 @@ def test_likeness_waits_for_nobody_who_searches(bs: Backstory, memory: MemoryHan
         assert found
 
 
-def test_likeness_of_many_facts_is_like_that_of_few(
-    bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learn(memory, "t1", "Plays the violin", "Plays the flute and the violin, all day long", "Keeps bees")
-    search, now = bs._services.searches.of(memory._services.own), memory._services.own.memory()
-    few = search.likeness(now, "Who plays the violin?")
-    monkeypatch.setattr("backstory.projections.search.query._FEW", 0)
-    many = search.likeness(now, "Who plays the violin?")
-    assert few.keys() == many.keys()
-    assert sorted(few, key=few.__getitem__) == sorted(many, key=many.__getitem__)
-    assert all(0 < value <= 1 for value in (*few.values(), *many.values()))
-
-
 # A home of searches.
 
 

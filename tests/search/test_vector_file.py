@@ -262,7 +262,7 @@ def test_a_file_that_cannot_be_opened_is_no_damage(tmp_path, monkeypatch):
         error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
         raise error
 
-    monkeypatch.setattr(file, "_connect", refuse)
+    monkeypatch.setattr("backstory.projections.search.vectors.vector_file.connect", refuse)
     with pytest.raises(UnusableError, match="unable to open"):
         file.read()
     assert file.path.exists()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from backstory.ledger.core.scope import Scope
-from backstory.projections.integrity.verify import Problem, Verification
-from backstory.projections.search.services import Embedded
+from backstory.projections.integrity.stream_check import Problem
+from backstory.projections.integrity.verify import Verification
+from backstory.projections.search.vectors.background_embedding import Embedded
 from backstory.results import Extracted
 
 __all__ = ["ConfigValue", "Drawn", "EmbeddedIn", "ExtractedIn", "NewKey", "VerifiedIn"]

@@ -21,7 +21,8 @@ from backstory.projections.history.history import (
     revision_in_words,
 )
 from backstory.projections.history.preview import UndoResult
-from backstory.projections.integrity.verify import Problem, Verification
+from backstory.projections.integrity.stream_check import Problem
+from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 
 __all__ = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backstory.cli.pages.answers import EmbeddedIn
     from backstory.cli.pages.page import Page
     from backstory.projections.search.results import Explanation, Found, Hit
-    from backstory.projections.search.services import Embedded
+    from backstory.projections.search.vectors.background_embedding import Embedded
 
 __all__ = ["embed", "search"]
 

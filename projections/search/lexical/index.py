@@ -10,30 +10,19 @@ The index can be added to and taken from at any time, and then answers exactly a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from backstory.projections.search.lexical.entry import Entry, Part, Scored, Worth
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
-from backstory.projections.search.lexical.neighbours import Neighbours
-from backstory.projections.search.lexical.postings import Postings, softened
-from backstory.projections.search.lexical.shared_tags import Tags
+from backstory.projections.search.lexical.neighbours import Floats, Neighbours, Slots
+from backstory.projections.search.lexical.postings import Postings, Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Slots = NDArray[np.int64]
-
-__all__ = ["Entry", "LexicalIndex", "Part", "Scored", "Worth"]
-
-Worth: TypeAlias = Callable[[str], float]
-"""What decides between entries that fit equally well, by their keys."""
 
 _SATURATION = 1.2
 _LENGTH = 0.75
@@ -54,49 +43,12 @@ _WALK = 16
 """To gather all that is allowed takes as long as to go through this many times fewer hits by rank."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """What can be found: a live fact or a turn that stands.
-
-    `key` is unique in its index, `text` its own words, `speaker` who said it (a name, or else the role). Entries of one
-    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601.
-    """
-
-    key: str
-    text: str
-    speaker: str = ""
-    group: str = ""
-    order: int = 0
-    at: str = ""
-
-
-class Scored(msgspec.Struct, frozen=True):
-    """An entry and how well it fits; what scores mean depends on who gives them."""
-
-    key: str
-    score: float
-
-
-class Part(msgspec.Struct, frozen=True):
-    """What one word of a query adds to a score; `where` is "own words", "nearby", "speaker" or "day"."""
-
-    word: str
-    where: str
-    score: float
-
-
 class _Term(msgspec.Struct, frozen=True):
     """A word of a query that some entry has; `said` is how the query has it."""
 
     said: str
     number: int
     weight: float
-
-
-class _Vectors(NamedTuple):
-    """What each word weighs, by its number, and how long the entries are then, by slot."""
-
-    weights: Floats
-    lengths: Floats
 
 
 class _Row(NamedTuple):
@@ -128,7 +80,6 @@ class LexicalIndex:
         self._ranks: list[int] = [0]
         """Which entry came first, by slot: one that is replaced keeps its rank."""
         self._next = 1
-        self._vectors: _Vectors | None = None
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -167,7 +118,6 @@ class LexicalIndex:
             self._nearby.put(slot, length, row.group, row.order, row.rank)
             self._speakers.put(slot, row.speaker)
             self._days.put(slot, row.day)
-        self._vectors = None
 
     def _begin_anew(self) -> None:
         """Leave the dead behind: their slots, and the words that no other entry has."""
@@ -197,7 +147,6 @@ class LexicalIndex:
                 self._speakers.drop(slot)
                 self._days.drop(slot)
                 self._keys[slot] = ""
-                self._vectors = None
 
     def ranked(
         self, query: str, k: int, keep: Collection[str] | None = None, worth: Worth | None = None
@@ -207,8 +156,6 @@ class LexicalIndex:
         With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, given by its
         key, and then the newest.
         """
-        import numpy as np
-
         if k < 1 or not self._slots:
             return []
         scores = self._scores(query)
@@ -237,16 +184,12 @@ class LexicalIndex:
         return found
 
     def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
-        import numpy as np
-
         kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
         hits = np.array(sorted(kept), dtype=np.int64)
         return list(islice(self._best_first(scores, hits, k, worth), k))
 
     def _best_first(self, scores: Floats, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
         """All hits in order; sorted in portions, since mostly only the first few are asked for."""
-        import numpy as np
-
         while len(hits):
             top = hits
             if portion < len(hits):
@@ -262,8 +205,6 @@ class LexicalIndex:
 
     def _scores(self, query: str) -> Floats:
         """The score of every slot."""
-        import numpy as np
-
         said = as_said(query)
         scores = np.zeros(len(self._postings))
         for term in self._terms(said):
@@ -292,7 +233,7 @@ class LexicalIndex:
             number = self._postings.number(word)
             if number is not None:
                 yield _Term(written, number, self._rarity(number))
-            elif guesses and not (self._speakers.has(word) or self._days.has(word)):
+            elif guesses and not (self._speakers.within(word) or self._days.within(word)):
                 guesses -= 1
                 meant = [number for other in spellings(written) if (number := self._postings.number(other)) is not None]
                 if meant:
@@ -314,8 +255,6 @@ class LexicalIndex:
         return () if slot is None else tuple(part for part in self._parts(as_said(query), slot) if part.score > 0)
 
     def _parts(self, said: dict[str, str], slot: int) -> Iterator[Part]:
-        import numpy as np
-
         words, counts = self._postings.row(slot)
         for term in self._terms(said):
             every = np.zeros(len(self._postings))
@@ -330,39 +269,6 @@ class LexicalIndex:
             for word in tags.words(slot):
                 if word in said:
                     yield Part(said[word], where, weight * _rarity(tags.within(word), len(self)))
-
-    def likeness(self, query: str) -> dict[str, float]:
-        """Return how like each entry's own words are to a text, 0 to 1 (the cosine of tf-idf); those at 0 are left out.
-
-        Words of the text that no entry has make all entries less like it.
-        """
-        import numpy as np
-
-        if not self._slots:
-            return {}
-        times: dict[str, int] = {}
-        for word in words_of(query):
-            times[word] = times.get(word, 0) + 1
-        if self._vectors is None:
-            within = self._postings.all_within()
-            weights = np.log1p((len(self) - within + 0.5) / (within + 0.5))
-            self._vectors = _Vectors(weights, self._postings.lengths_of(weights))
-        weights = self._vectors.weights
-        counts = softened(np.array(list(times.values()), dtype=np.int32))
-        numbers = self._postings.numbers(times)
-        known = numbers >= 0
-        terms = numbers[known]
-        if not len(terms):
-            return {}
-        asked = counts[known] * weights[terms]
-        unknown = counts[~known] * _rarity(0, len(self))
-        length = math.sqrt(float((asked**2).sum() + (unknown**2).sum()))
-        which, slots, often = self._postings.spread(terms)
-        products = np.bincount(slots, weights=asked[which] * softened(often) * weights[terms][which])
-        hits = np.flatnonzero(products)
-        values = np.minimum(products[hits] / self._vectors.lengths[hits] / length, 1.0)
-        keys = self._keys
-        return {key: value for slot, value in zip(hits.tolist(), values.tolist(), strict=True) if (key := keys[slot])}
 
 
 def _rarity(within: int, entries: int) -> float:

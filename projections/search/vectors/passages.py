@@ -7,9 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from backstory.projections.search.lexical.index import Entry
-
-__all__ = ["Passage", "passages"]
+from backstory.projections.search.lexical.entry import Entry
 
 _BEFORE_CHARS = 300
 """So much of the turn before is enough to know what is answered: its end, where a question stands."""

@@ -11,23 +11,24 @@ Where the folder is not there or cannot be written, vectors are kept in this pro
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
-from backstory.projections.search.lexical.index import Scored
-from backstory.projections.search.vectors.embedder import Embedder, Floats, passages_by, query_by
+from backstory.projections.search.lexical.entry import Scored
+from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
-from backstory.projections.search.vectors.vector_space import Ident, VectorSpace, packed
 from backstory.projections.sqlite_file import UnusableError
 
-__all__ = ["VECTORS", "Bringing", "Vectors", "erase_vectors"]
+if TYPE_CHECKING:
+    from backstory.projections.search.vectors.vector_space import Ident, VectorSpace
 
 _log = logging.getLogger(__name__)
 
@@ -73,19 +74,16 @@ def erase_vectors(path: Path) -> None:
 
 
 class Vectors:
-    """The vectors of one scope, in named spaces; safe for threads, processes and forks.
+    """The vectors of one scope, in named spaces; safe for threads, processes and forks."""
 
-    `lock_timeout` is in seconds.
-    """
-
-    def __init__(self, path: Path, embedder: Embedder, *, lock_timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._file = VectorFile(path, embedder.name, lock_timeout=lock_timeout)
-        self._begin()
+        self._file = VectorFile(path, embedder.name)
+        self.renew()
+        register(self)
 
-    def _begin(self) -> None:
+    def renew(self) -> None:
         """Begin as if nothing had been read; in a forked process what is there is the parent's."""
-        self._owner = os.getpid()
         self._mutex = threading.RLock()
         self._queries: Recent[str, Floats] = Recent(_QUERIES)
         self._purged = 0
@@ -106,10 +104,6 @@ class Vectors:
         self._stamp: Stamp | None = None
         self._last = 0
 
-    def _here(self) -> None:
-        if self._owner != os.getpid():
-            self._begin()
-
     # Asking.
 
     def nearest(self, space: str, query: str, k: int, keep: Collection[str] | None = None) -> list[Scored]:
@@ -127,48 +121,31 @@ class Vectors:
             known = self._known(space, len(vector))
             return [] if known is None else [Scored(key, score) for key, score in known.nearest(vector, k, keep)]
 
-    def similarities(self, space: str, query: str) -> dict[str, float]:
-        """Return the cosine of everything in a space; for some thousands of vectors.
-
-        Raises:
-            ModelUnavailableError, ModelRejectedError: the query cannot be embedded.
-        """
-        vector = self._query(query)
-        if vector is None:
-            return {}
-        with self._mutex:
-            known = self._known(space, len(vector))
-            return {} if known is None else known.similarities(vector)
-
     def embedded(self, space: str, passages: Iterable[Passage]) -> int:
         """Return how many of these passages are embedded as they are."""
         asked = [(passage.key, passage.digest) for passage in passages]
-        self._here()
         with self._mutex:
             known = self._known(space)
             return 0 if known is None else sum(ident in known for ident in asked)
 
     def count(self, space: str) -> int:
         """Return of how many keys something is known."""
-        self._here()
         with self._mutex:
             known = self._known(space)
             return 0 if known is None else known.count()
 
     def has(self, space: str, key: str) -> bool:
         """Whether something is known of a key; what other processes have done since the last question is not seen."""
-        self._here()
         with self._mutex:
             known = self._spaces.get(space)
             return known is not None and known.knows(key)
 
     def ready(self, space: str) -> bool:
         """Whether a space is in memory, so that nothing has to be read to ask it."""
-        return self._owner == os.getpid() and space in self._spaces
+        return space in self._spaces
 
     def _query(self, text: str) -> Floats | None:
         """The vector of a query, mostly the same few again and again; None where it says nothing."""
-        self._here()
         if not text.strip():
             return None
         with self._mutex:
@@ -240,6 +217,9 @@ class Vectors:
             by_space.setdefault(row.space, []).append(((row.key, row.digest), row.data))
         for name, fresh in by_space.items():
             if name not in self._spaces:
+                # Loaded late, for it loads numpy and FAISS.
+                from backstory.projections.search.vectors.vector_space import VectorSpace
+
                 self._dimensions = len(fresh[0][1]) // 2
                 self._spaces[name] = VectorSpace(self._dimensions)
             self._spaces[name].put(fresh)
@@ -270,7 +250,6 @@ class Vectors:
                 makes vectors of another size by now: then everything is begun anew.
             LockTimeoutError: another process keeps the file. What the passages raise.
         """
-        self._here()
         begun, known = self._begin_bringing(space)
         wanted: set[Ident] = set()
         lacking: dict[bytes, _Lack] = {}
@@ -445,7 +424,6 @@ class Vectors:
         stand = {
             (space, passage.key, passage.digest) for space, passages in (standing or {}).items() for passage in passages
         }
-        self._here()
         with self._mutex:
             self._purged += 1
             if not self._file.path.parent.is_dir():
@@ -475,7 +453,6 @@ class Vectors:
 
         A model that is embedding is not waited for: its vectors are not kept.
         """
-        self._here()
         self._file.close()
         if self._mutex.acquire(timeout=_CLOSING_SECONDS):
             try:

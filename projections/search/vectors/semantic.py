@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from backstory.ledger.core.errors import ModelError, UnavailableError
-from backstory.projections.search.lexical.index import Scored
+from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.vectors.scope_vectors import Vectors
-
-__all__ = ["Near", "SemanticSearch"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,13 +37,13 @@ class Near(msgspec.Struct, frozen=True):
 class SemanticSearch:
     """What is known of meanings in one scope; safe for threads.
 
-    `wanted` is called whenever that may be behind.
+    `wanted` is called whenever that may be behind; None where nothing embeds in the background.
     """
 
-    def __init__(self, vectors: Vectors, wanted: Callable[[], None]) -> None:
+    def __init__(self, vectors: Vectors, wanted: Callable[[], None] | None) -> None:
         self.vectors = vectors
         self._wanted = wanted
-        self._told = False
+        self._warned = False
 
     def near(
         self,
@@ -62,17 +60,18 @@ class SemanticSearch:
         Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
         would find something near it all the same.
         """
-        self._wanted()
+        if self._wanted is not None:
+            self._wanted()
         model, embedded = self.vectors.embedder.name, 0
         try:
             embedded = self.vectors.count(within)
             ranked = self._nearest(query, within, depth, standing, keep) if embedded and words_of(query) else []
         except (ModelError, UnavailableError) as error:
             # Logged as a warning once: a host may search all the time.
-            _log.log(logging.DEBUG if self._told else logging.WARNING, "search goes on by words alone: %s", error)
-            self._told = True
+            _log.log(logging.DEBUG if self._warned else logging.WARNING, "search goes on by words alone: %s", error)
+            self._warned = True
             return Near(model=model, embedded=embedded, trouble=str(error))
-        self._told = False
+        self._warned = False
         close = [scored for scored in ranked if scored.score >= floor]
         return Near(close, lambda key: not self.vectors.has(within, key), model, embedded)
 

@@ -30,8 +30,6 @@ from backstory.projections.sqlite_file import DamagedError, UnusableError, class
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Kept", "Made", "Row", "Stamp", "VectorFile"]
-
 _log = logging.getLogger(__name__)
 
 _VERSION = 1
@@ -131,7 +129,7 @@ class VectorFile:
                 self._locks.close()
 
     def close(self) -> None:
-        """Let nothing be written any more, and let go of the lock file and of the lease, whoever holds it here.
+        """Let nothing be written any more, and let go of the lock file and of the lease in all threads.
 
         A write that is under way ends first, and closes the lock file itself.
         """
@@ -152,15 +150,12 @@ class VectorFile:
 
     def stamp(self) -> Stamp | None:
         """Say which state the file is in; None where there is none, or only another model's."""
-        stamp = self._any_stamp()
-        return None if self._foreign is not None and stamp == self._foreign[1] else stamp
-
-    def _any_stamp(self) -> Stamp | None:
         try:
             stat = self.path.stat()
         except OSError:
             return None
-        return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        return None if self._foreign is not None and stamp == self._foreign[1] else stamp
 
     def read(self, behind: int = 0) -> Kept | None:
         """Return what the file holds behind a number; None where there is no file, or only another model's.
@@ -183,7 +178,7 @@ class VectorFile:
             return None
 
     def _read(self, behind: int, stamp: Stamp) -> Kept | None:
-        with closing(self._connect()) as db:
+        with closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN")
             made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
             if made.epoch != self.epoch():
@@ -208,9 +203,6 @@ class VectorFile:
                 self.model,
             )
         self._foreign = (maker, stamp)
-
-    def _connect(self) -> sqlite3.Connection:
-        return connect(self.path, busy_seconds=_BUSY_SECONDS)
 
     def _begin_anew(self, reason: str, stamp: Stamp) -> None:
         try:
@@ -243,7 +235,7 @@ class VectorFile:
             raise UnusableError(str(error)) from error
 
     def _write(self, made: Made, put: Sequence[Row], drop: Sequence[int]) -> dict[int, Row]:
-        with closing(self._connect()) as db:
+        with closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN IMMEDIATE")
             if drop:
                 db.executemany("DELETE FROM vector WHERE id = ?", ((number,) for number in drop))

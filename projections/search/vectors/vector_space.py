@@ -10,17 +10,14 @@ import math
 from collections.abc import Collection, Iterator, KeysView
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
 
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from backstory.projections.search.vectors.embedder import Floats
-
-__all__ = ["Ident", "Near", "VectorSpace", "packed"]
+from backstory.projections.search.vectors.embedder import Floats
 
 _CHUNK = 4096
 _FEW = 8
@@ -31,6 +28,9 @@ _AHEAD = 8
 
 _HALF = 2
 
+_library: Any = faiss
+"""Its Python side takes more than its signatures say."""
+
 Ident: TypeAlias = tuple[str, bytes]
 """A key, and the digest of a text that was embedded for it."""
 
@@ -38,19 +38,10 @@ Near: TypeAlias = tuple[str, float]
 """A key, and its cosine to the query."""
 
 
-def packed(vectors: Floats) -> list[bytes]:
-    """Spell vectors as half-precision floats, one after the other."""
-    import numpy as np
-
-    return [row.tobytes() for row in vectors.astype(np.float16)]
-
-
 class VectorSpace:
     """Vectors by what they were made of; one thread at a time."""
 
     def __init__(self, dimensions: int) -> None:
-        import faiss
-
         self._dimensions = dimensions
         self._bytes = _HALF * dimensions
         self._index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
@@ -84,8 +75,6 @@ class VectorSpace:
 
     def put(self, rows: list[tuple[Ident, bytes]]) -> None:
         """Add vectors; what is there already stays as it is."""
-        import numpy as np
-
         fresh = {ident: data for ident, data in rows if ident not in self._rows}
         codes = list(fresh.values())
         with _one_thread():
@@ -120,9 +109,6 @@ class VectorSpace:
 
     def _codes(self) -> NDArray[np.uint8]:
         """The vectors where they lie; good until one is added."""
-        import faiss
-        import numpy as np
-
         if not self._idents:
             return np.zeros((0, self._bytes), np.uint8)
         flat = faiss.rev_swig_ptr(self._index.codes.data(), len(self._idents) * self._bytes)
@@ -178,8 +164,6 @@ class VectorSpace:
 
     def _rows_of(self, keys: Collection[str]) -> NDArray[np.bool_]:
         """Return a mask of the rows that belong to these keys."""
-        import numpy as np
-
         if len(keys) > len(self._digests) // _FEW:
             return np.fromiter(map(keys.__contains__, map(itemgetter(0), self._idents)), bool, len(self))
         mask: NDArray[np.bool_] = np.zeros(len(self), bool)
@@ -188,46 +172,23 @@ class VectorSpace:
 
     def _search(self, query: Floats, k: int, allowed: NDArray[np.bool_] | None) -> list[tuple[int, float]]:
         """Return rows and cosines, the nearest first; those that differ by no more than rounding are equal."""
-        import faiss
-        import numpy as np
-
-        # Its Python side takes more than its signatures say.
-        library: Any = faiss
         params = None
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
-            params = library.SearchParameters(sel=library.IDSelectorBitmap(bits))
+            params = _library.SearchParameters(sel=_library.IDSelectorBitmap(bits))
         with _one_thread():
             scores, rows = self._index.search(query[None], k, params=params)
         return [
             (row, round(score, 6)) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0
         ]
 
-    def similarities(self, query: Floats) -> dict[str, float]:
-        """Return the cosine of every key."""
-        import numpy as np
-
-        if not self._idents:
-            return {}
-        scores: dict[str, float] = {}
-        codes = self._codes()
-        for start in range(0, len(codes), _CHUNK):
-            vectors = codes[start : start + _CHUNK].view(np.float16).astype(np.float32)
-            for row, score in enumerate((vectors @ query).tolist(), start):
-                key = self._idents[row][0]
-                scores[key] = max(score, scores.get(key, -1.0))
-        return scores
-
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Keep FAISS to the thread that calls: others would not be there after a fork, and would be waited for forever."""
-    import faiss
-
-    library: Any = faiss
-    before = library.omp_get_max_threads()
-    library.omp_set_num_threads(1)
+    before = _library.omp_get_max_threads()
+    _library.omp_set_num_threads(1)
     try:
         yield
     finally:
-        library.omp_set_num_threads(before)
+        _library.omp_set_num_threads(before)

@@ -1,0 +1,41 @@
+"""Entries of an index, and what a search by words says of them; needs no numpy, unlike the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+Worth: TypeAlias = Callable[[str], float]
+"""What decides between entries that fit equally well, by their keys."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What can be found: a live fact or a turn that stands.
+
+    `key` is unique in its index, `text` its own words, `speaker` who said it (a name, or else the role). Entries of one
+    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601.
+    """
+
+    key: str
+    text: str
+    speaker: str = ""
+    group: str = ""
+    order: int = 0
+    at: str = ""
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """An entry and how well it fits; what scores mean depends on who gives them."""
+
+    key: str
+    score: float
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one word of a query adds to a score; `where` is "own words", "nearby", "speaker" or "day"."""
+
+    word: str
+    where: str
+    score: float
