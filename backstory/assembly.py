@@ -119,17 +119,19 @@ def assemble(
     return HomeServices(
         updater=updater,
         summarizer=summarizer,
-        asking=lambda prompts: updater_with(prompts or templates, [CallsOnly(observer) for observer in observers]),
+        updater_with=lambda prompts: updater_with(
+            prompts or templates, [CallsOnly(observer) for observer in observers]
+        ),
         timing=timing,
         model=chosen,
-        models=lambda given: as_model(given, settings),
+        model_from=lambda given: as_model(given, settings),
         producer=producer,
         retention=retention,
         document=document,
         projector=DocumentProjector(
             store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
         ),
-        heat=UsageTracker(document, clock),
+        usage=UsageTracker(document, clock),
         faults=faults,
         outbox=Outbox(faults),
         blocks=blocks_of(settings, None if chosen is None else chosen.name),

@@ -209,7 +209,7 @@ class Backstory:
         services.projector.close()
         if services.witness is not None:
             services.witness.sender.close(max(0.0, end - time.monotonic()))
-        services.heat.close()
+        services.usage.close()
         services.faults.close()
         services.index.close()
         self.store.close()
@@ -338,7 +338,7 @@ class Backstory:
             listeners=listeners,
             snapshots=self._services.index(scope),
             purge=self._purge,
-            heat=lambda: self._services.heat.of(scope),
+            heat=lambda: self._services.usage.of(scope),
         )
 
     def _purge(self, scope: Scope) -> None:
@@ -347,7 +347,7 @@ class Backstory:
         self._services.turns.purge(scope)
         self._services.projector.purge(scope)
         self._services.blocks.purge(scope)
-        self._services.heat.purge(scope, self._writers.get(scope))
+        self._services.usage.purge(scope, self._writers.get(scope))
         self._services.faults.purge(scope)
 
     # Finding scopes.

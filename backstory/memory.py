@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -26,10 +26,8 @@ from backstory.operations import (
     context,
     conversations,
     forgetting,
-    graph,
     history,
     learning,
-    recording,
     reextraction,
     search,
     status,
@@ -149,15 +147,12 @@ class MemoryHandle:
                 recorded.
             UsageError: The thread or the mode cannot be one.
         """
-        return recording.record(
-            self.intake,
-            thread,
-            messages,
-            mode=mode,
-            immediate=immediate,
-            keep_hidden=keep_hidden,
-            on_unreadable=on_unreadable,
-        )
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
+        sent = checks.messages_in(messages)
+        kept = checks.kept_of(sent, keep_hidden, on_unreadable)
+        taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
+        return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
 
     def threads(self) -> tuple[ThreadSummary, ...]:
         """Return the recorded conversations.
@@ -486,7 +481,7 @@ class MemoryHandle:
         Returns:
             How many of them are live.
         """
-        return self._services.home.heat.touch(self._services.reading(), fact_ids)
+        return self._services.home.usage.touch(self._services.reading(), fact_ids)
 
     # Explaining.
 
@@ -577,9 +572,9 @@ class MemoryHandle:
             NotFoundError: There is no such thread or fact.
             UsageError: Several ids begin so, or a value cannot be one of its kind.
         """
-        return graph.graph(self._services, thread=thread, fact=fact, since=since, limit=limit)
+        return history.graph(self._services, thread=thread, fact=fact, since=since, limit=limit)
 
-    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
+    def message_flow(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
         """Return who sent what to whom, over the turns that stand.
 
         Args:
@@ -594,7 +589,7 @@ class MemoryHandle:
             NotFoundError: There is no such thread.
             UsageError: `since` is no time, or a value cannot be one of its kind.
         """
-        return graph.message_flow(self._services, thread=thread, since=since, limit=limit)
+        return history.message_flow(self._services, thread=thread, since=since, limit=limit)
 
     # What would be.
 
@@ -940,7 +935,7 @@ class MemoryHandle:
     awhy_not = in_thread(why_not)
     adiff = in_thread(diff)
     agraph = in_thread(graph)
-    aletters = in_thread(letters)
+    amessage_flow = in_thread(message_flow)
     awhat_if = in_thread(what_if)
     areextract = in_thread(reextract)
     arevert = in_thread(revert)

@@ -64,7 +64,7 @@ def context(
     )
     newly = blocks.newly_used(writer.scope, block.facts, writer.clock.now())
     if newly:
-        services.home.heat.touch(writer, newly)
+        services.home.usage.touch(writer, newly)
     if block.text:
         # Not before: building a vocabulary blocks everything else, and now the agent waits for its model anyway.
         blocks.tokens.begin()

@@ -37,7 +37,7 @@ def flush(services: ScopeServices, timeout: float) -> bool:
     else:
         done = home.producer.flush(timeout)
     _tidy(services)
-    home.heat.flush(services.reading())
+    home.usage.flush(services.reading())
     shown = home.projector.flush(services.writer)
     if home.witness is not None:
         home.witness.sender.flush(max(0.0, end - time.monotonic()))

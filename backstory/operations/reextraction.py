@@ -88,14 +88,14 @@ def reextract(
 def _asking(services: ScopeServices, prompts: str | Path | None) -> Updater:
     if prompts is not None and not Path(prompts).is_dir():
         raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
-    return services.home.asking(None if prompts is None else Path(prompts))
+    return services.home.updater_with(None if prompts is None else Path(prompts))
 
 
 @contextmanager
 def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
     """Choose the model to ask; what was opened for it is closed again."""
     home = services.home
-    chosen = some_model(home.model if given is None else home.models(given))
+    chosen = some_model(home.model if given is None else home.model_from(given))
     try:
         yield chosen
     finally:
@@ -105,7 +105,7 @@ def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
 
 
 def _result(found: Rerun, *, unused: int = 0) -> Reextracted:
-    told = diff(found.recorded, found.would_be)
+    difference = diff(found.recorded, found.would_be)
     notes = []
     if found.erased:
         notes.append(f"words were erased, so the recorded answer stands: {_named(found.erased)}")
@@ -116,10 +116,10 @@ def _result(found: Rerun, *, unused: int = 0) -> Reextracted:
     if unused:
         notes.append(f"{unused} {'reply was' if unused == 1 else 'replies were'} not used: no update was left for them")
     return Reextracted(
-        told.added,
-        told.removed,
-        told.revised,
-        told.sections,
+        difference.added,
+        difference.removed,
+        difference.revised,
+        difference.sections,
         len(found.would_be.facts),
         found.recorded.seq,
         found.complete,

@@ -63,7 +63,7 @@ def search(
     if source is not None and not found:
         _must_be_a_source(services, reading, source, within)
     if within == "facts" and found:
-        services.home.heat.touch(reading, [hit.id for hit in found])
+        services.home.usage.touch(reading, [hit.id for hit in found])
     return found
 
 

@@ -62,17 +62,17 @@ class HomeServices(msgspec.Struct, frozen=True):
 
     updater: Updater
     summarizer: Summarizer
-    asking: Callable[[Path | None], Updater]
+    updater_with: Callable[[Path | None], Updater]
     """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
     timing: Timing
     model: Model | None
-    models: Callable[[object], Model | None]
+    model_from: Callable[[object], Model | None]
     """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
     producer: Producer | None
     retention: Retention | None
     document: Callable[[Scope], Path]
     projector: DocumentProjector
-    heat: UsageTracker
+    usage: UsageTracker
     faults: Faults
     outbox: Outbox
     blocks: Blocks
@@ -225,8 +225,8 @@ def live_fact(memory: Memory, fact_id: str) -> Fact:
     """
     if fact_id not in memory.facts:
         raise NotFoundError(
-            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` tells of one that "
-            "is gone"
+            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` explains one "
+            "that is gone"
         )
     return memory.facts[fact_id]
 
