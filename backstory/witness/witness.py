@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ __all__ = ["Witness"]
 
 
 class Witness:
-    """The witness of one home.
+    """The witness of one home. Its thread ends when it is garbage collected.
 
     Args:
         witness: The value of the key `witness`.
@@ -39,6 +40,8 @@ class Witness:
         self._sent = SentHeads(document, self.destination.name)
         self._file = WitnessFile(self.destination.path) if isinstance(self.destination, FileWitness) else None
         self.sender = HeadSender(store, self.destination, self._sent, faults, clock)
+        # The thread refers to the sender, so only what holds the sender can be garbage collected.
+        weakref.finalize(self, self.sender.end).atexit = False
 
     def sent(self, scope: Scope) -> Head | None:
         """Return the last head of a scope's ledger that was sent; None if none was."""
