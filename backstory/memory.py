@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
@@ -20,7 +20,7 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.ledger.threads.turn_dedup import Mode
-from backstory.metagpt import TurnAccess, Turns
+from backstory.metagpt.turns import Turns
 from backstory.operations import (
     changing,
     context,
@@ -224,7 +224,7 @@ class MemoryHandle:
     @property
     def turns(self) -> Turns:
         """The recorded turns, with the operations of MetaGPT's Memory. They are read when they are asked for."""
-        return Turns(TurnAccess(self._turn_log, self._append, self._withdraw, self._services.home.must_be_open))
+        return Turns(self._services, self._turn_log, self._append)
 
     # Extracting.
 
@@ -960,6 +960,3 @@ class MemoryHandle:
 
     def _append(self, thread: str, messages: Sequence[object]) -> RecordResult:
         return self.record(thread, messages, mode="append")
-
-    def _withdraw(self, thread: str, ordinals: Collection[int]) -> tuple[int, ...]:
-        return self._services.writer.withdraw(thread, ordinals, actor=self._services.actor)

@@ -23,7 +23,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
-from backstory.metagpt import Turns
+from backstory.metagpt.turns import Turns
 from backstory.witness.signing import new_key
 
 ADA = Scope("ada")
