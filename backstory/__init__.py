@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from backstory.projections.search.results import Found as Found
     from backstory.projections.search.results import Hit as Hit
     from backstory.projections.search.services import Embedded as Embedded
+    from backstory.projections.turns import TurnView as TurnView
+    from backstory.projections.turns.superseded import SupersededTurn as SupersededTurn
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Extracted as Extracted
@@ -92,9 +94,7 @@ if TYPE_CHECKING:
     from backstory.results import ScopeSummary as ScopeSummary
     from backstory.results import SignedHead as SignedHead
     from backstory.results import Status as Status
-    from backstory.results import SupersededTurn as SupersededTurn
     from backstory.results import ThreadSummary as ThreadSummary
-    from backstory.results import TurnView as TurnView
     from backstory.results import WhatIf as WhatIf
     from backstory.version import __version__ as __version__
 
@@ -126,9 +126,11 @@ projections.history.preview UndoResult
 projections.integrity.verify Problem Verification
 projections.search.results Explanation Found Hit
 projections.search.services Embedded
+projections.turns TurnView
+projections.turns.superseded SupersededTurn
 projections.what_if.reextract UpdateCounts
 results ErasedContent Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult RecordResult
-results Reextracted Restored ScopeSummary SignedHead Status SupersededTurn ThreadSummary TurnView WhatIf
+results Reextracted Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

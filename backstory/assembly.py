@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
 
-__all__ = ["assemble", "signals_of"]
-
 
 def assemble(
     settings: Settings,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
 
-__all__ = ["Backstory"]
-
 _SMALL_BYTES = 1 << 16
 _RECENT = 256
 """How many scopes stay in memory without a handle on them: a host asks for the same ones again and again."""

@@ -13,7 +13,8 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-from backstory.config.loading import DEFAULT_MODEL, Loaded, Settings, base_folder, load_settings
+from backstory.config.loading import Loaded, base_folder, load_settings
+from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ConfigError
 from backstory.ledger.core.scope import Scope
@@ -26,8 +27,6 @@ from backstory.projections.integrity.remedies import Check
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
 from backstory.witness.health import examine_witness
-
-__all__ = ["doctor", "repair_scope"]
 
 _OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000

@@ -46,7 +46,8 @@ from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.services import Embedded
-from backstory.projections.turns import TurnLog
+from backstory.projections.turns import TurnLog, TurnView
+from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
     Extracted,
     FactChange,
@@ -57,9 +58,7 @@ from backstory.results import (
     Restored,
     SignedHead,
     Status,
-    SupersededTurn,
     ThreadSummary,
-    TurnView,
     WhatIf,
 )
 
@@ -70,8 +69,6 @@ if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.messages import KeepHidden
     from backstory.projections.graph import Graph, MessageFlow
-
-__all__ = ["MemoryHandle"]
 
 
 @translate_verbs

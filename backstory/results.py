@@ -8,30 +8,8 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.erasure.plan import Sharing
 from backstory.projections.history.history import Diff, Revision, SectionChange
-from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.reextract import UpdateCounts
-
-__all__ = [
-    "ErasedContent",
-    "Extracted",
-    "FactChange",
-    "FaultCount",
-    "Forgotten",
-    "ParkedThread",
-    "PendingThread",
-    "PolicyResult",
-    "RecordResult",
-    "Reextracted",
-    "Restored",
-    "ScopeSummary",
-    "SignedHead",
-    "Status",
-    "SupersededTurn",
-    "ThreadSummary",
-    "TurnView",
-    "WhatIf",
-]
 
 
 class RecordResult(msgspec.Struct, frozen=True):

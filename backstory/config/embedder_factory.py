@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from backstory.config.loading import Settings
+from backstory.config.settings import Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from backstory.projections.search.vectors.embedder import Floats
-
-__all__ = ["NONE", "EndpointEmbedder", "as_embedder"]
 
 NONE = "none"
 """The configured name for search by words alone."""

@@ -7,12 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from backstory.config.loading import DEFAULT_MODEL, Settings
+from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.ledger.core.errors import ConfigError, ModelUnavailableError
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 from backstory.ledger.learning.observing import token_count
-
-__all__ = ["ModelLike", "as_model"]
 
 Ask: TypeAlias = Callable[[list[dict[str, str]]], str]
 """A function from chat messages (`role`, `content`) to the text of the answer."""

@@ -17,8 +17,6 @@ from backstory.operations.services import ScopeServices
 from backstory.projections.turns import TurnFilter, TurnLog, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
 
-__all__ = ["DEFAULT_THREAD", "Turns"]
-
 DEFAULT_THREAD = "turns"
 """The conversation of a message where neither the caller, the view nor the message names one."""
 

@@ -24,17 +24,6 @@ from backstory.projections.history.preview import (
 from backstory.projections.history.replay import read_moment
 from backstory.results import FactChange, PolicyResult
 
-__all__ = [
-    "add_fact",
-    "clear",
-    "edit_fact",
-    "import_document",
-    "remove_fact",
-    "revert",
-    "rollback",
-    "set_policy",
-]
-
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""

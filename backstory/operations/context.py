@@ -13,8 +13,6 @@ from backstory.projections.context import Blocks, Context, Shares, last_words, t
 if TYPE_CHECKING:
     from backstory.config.settings import Settings
 
-__all__ = ["blocks_of", "context"]
-
 
 def blocks_of(settings: Settings, model: str | None) -> Blocks:
     """Return what renders blocks as configured; `model` names the vocabulary that counts tokens, if it is known."""

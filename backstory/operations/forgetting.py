@@ -11,8 +11,6 @@ from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices
 from backstory.results import ErasedContent, Forgotten
 
-__all__ = ["forget"]
-
 
 def forget(
     services: ScopeServices,

@@ -21,8 +21,6 @@ from backstory.results import WhatIf
 if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow
 
-__all__ = ["fact", "graph", "log", "message_flow", "what_if"]
-
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
     """Return a live fact by its id or a unique beginning of it; see `MemoryHandle.fact`."""

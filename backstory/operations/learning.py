@@ -21,8 +21,6 @@ from backstory.results import Extracted
 if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply
 
-__all__ = ["Recorded", "answer", "discard", "extract", "flush", "retry"]
-
 
 Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 """A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""

@@ -15,8 +15,6 @@ from backstory.results import RecordResult
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Intake"]
-
 
 @translate_verbs
 class Intake:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.extraction.recorded import RecordedReply
 
-__all__ = ["reextract"]
-
 _MOST_NAMED = 10
 
 

@@ -15,8 +15,6 @@ from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.search.results import Found
 from backstory.projections.search.services import Embedded
 
-__all__ = ["Within", "embed", "search"]
-
 Within = Literal["facts", "turns"]
 
 _MAX_SECONDS = 1e9

@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     from backstory.outbox.outbox import Outbox
     from backstory.witness.witness import Witness
 
-__all__ = [
-    "HomeServices",
-    "Progress",
-    "ScopeServices",
-    "begun_fact",
-    "known_policy",
-    "live_fact",
-    "must_know",
-    "some_model",
-]
-
 _POLL_SECONDS = 0.05
 _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
 """An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""

@@ -20,8 +20,6 @@ from backstory.results import RecordResult
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden
 
-__all__ = ["FailSafeMemory"]
-
 _T = TypeVar("_T")
 
 _UNREAD_SECONDS = 30.0

@@ -29,8 +29,6 @@ from backstory.ledger.log.store.files import lock_beside, put_in_place, read_jso
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
-__all__ = ["Faults", "HasScope", "ModelFaults", "scope_of"]
-
 _log = logging.getLogger(__name__)
 
 _AGE = timedelta(days=7)

@@ -20,8 +20,6 @@ from backstory.ledger.log.store.files import refused, sync_folder, write_whole
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-__all__ = ["COMMAND", "SECONDS", "CommandWitness", "Destination", "FileWitness", "UrlWitness", "destination_of"]
-
 COMMAND = "command:"
 SECONDS = 5.0
 """Maximum time of a command or a URL for one batch."""

@@ -16,8 +16,6 @@ from backstory.projections.integrity.remedies import Check, counted
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
 from backstory.witness.sent_heads import SentHeads
 
-__all__ = ["examine_witness"]
-
 
 def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:
     """Count the memories whose newest head the witness does not have, with a reason.

@@ -32,8 +32,6 @@ from backstory.projections.integrity.witnessed import WitnessLine
 from backstory.witness.destinations import Destination
 from backstory.witness.sent_heads import SentHeads
 
-__all__ = ["AGAIN_SECONDS", "DELAY_SECONDS", "HeadSender"]
-
 _log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 0.5

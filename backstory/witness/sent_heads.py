@@ -16,8 +16,6 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.files import put_in_place
 
-__all__ = ["Sent", "SentHeads"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from backstory.witness.destinations import Destination, FileWitness, destination
 from backstory.witness.sender import HeadSender
 from backstory.witness.sent_heads import SentHeads
 
-__all__ = ["Witness"]
-
 
 class Witness:
     """The witness of one home. Its thread ends when it is garbage collected.
