@@ -16,9 +16,10 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.ledger.erasure.plan import Erasure, ForgetFact, ForgetMatching, ForgetThread
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.metagpt.turns import Turns
 from backstory.operations import (
@@ -835,15 +836,21 @@ class MemoryHandle:
             NotFoundError: There is nothing of that to erase.
             StoreError: Deliveries in the outbox cannot be recorded, so they cannot be searched.
         """
-        return forgetting.forget(
-            self._services,
-            fact_id,
-            thread_id=thread_id,
-            matching=matching,
-            everything=everything,
-            with_evidence=with_evidence,
-            dry_run=dry_run,
-        )
+        if sum((fact_id is not None, thread_id is not None, matching is not None, everything)) != 1:
+            raise UsageError("say what to forget, and one thing at a time: a fact, a thread, a text, or everything")
+        if with_evidence and fact_id is None:
+            raise UsageError("with_evidence is about a fact: name one, or forget the whole thread")
+        services = self._services
+        if everything:
+            return forgetting.forget_everything(services, dry_run=dry_run)
+        request: Erasure
+        if fact_id is not None:
+            request = ForgetFact(services.fact_id(services.writer, fact_id, whole=True), with_evidence)
+        elif thread_id is not None:
+            request = ForgetThread(safe_text(thread_id))
+        else:
+            request = ForgetMatching(safe_text(matching or ""))
+        return forgetting.forget(services, request, dry_run=dry_run)
 
     # Verifying.
 

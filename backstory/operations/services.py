@@ -85,21 +85,17 @@ class HomeServices(msgspec.Struct, frozen=True):
             raise UsageError("this home was closed: open it again with Backstory.open")
 
 
-def _no_agents() -> Sequence[Writer]:
-    return ()
-
-
 class ScopeServices(msgspec.Struct, frozen=True):
     """One scope's writer, the home it belongs to, and who acts on it."""
 
     own: Writer
     """The scope's own writer; `writer` checks first that the home is open."""
     home: HomeServices
-    fallback: Writer | None = None
+    fallback: Writer | None
     """For an agent: the writer of the user's memory, which the agent reads until it has a memory of its own."""
-    agents: Callable[[], Sequence[Writer]] = _no_agents
+    agents: Callable[[], Sequence[Writer]]
     """Returns the writers of all of the user's agents."""
-    actor: str = ""
+    actor: str
     conversation: str | None = None
     """The thread in which changes are made by hand, if there is one."""
 

@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
@@ -26,11 +27,11 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.files import put_in_place
 from backstory.ledger.log.writer import Writer
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import WitnessLine
 from backstory.witness.destinations import Destination
-from backstory.witness.sent_heads import SentHeads
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,54 @@ _READERS_SECONDS = 2.0
 """Time that a process waits at exit for heads of other processes."""
 _FORK_PATIENCE_SECONDS = 1.0
 _DOING = "witness"
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The last sent heads; `to` is the name of the destination."""
+
+    version: int
+    to: str
+    ledger: Head
+    transcript: Head
+
+
+class SentHeads:
+    """The last heads of each scope that the witness has, in `witness.json` beside memory.json.
+
+    With it the next process sends what a killed one did not, and avoids duplicates. The file is not synced: losing it
+    only sends one head again. It holds hashes and no content, so an erasure keeps it.
+
+    Args:
+        document: Returns the path of a scope's memory.json.
+        to: The name of the destination.
+    """
+
+    def __init__(self, document: Callable[[Scope], Path], to: str) -> None:
+        self._document = document
+        self._to = to
+
+    def of(self, scope: Scope) -> Sent | None:
+        """Return the last heads sent to this destination; None if there are none or the file cannot be read."""
+        path = self._path(scope)
+        try:
+            sent = msgspec.json.decode(path.read_bytes(), type=Sent)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            _log.debug("%s cannot be read, so heads may be sent once more: %s", path, error)
+            return None
+        return sent if sent.to == self._to else None
+
+    def put(self, scope: Scope, ledger: Head, transcript: Head) -> None:
+        """Remember sent heads."""
+        path = self._path(scope)
+        try:
+            put_in_place(path, msgspec.json.encode(Sent(1, self._to, ledger, transcript)))
+        except OSError as error:
+            _log.debug("%s cannot be written, so heads may be sent once more: %s", path, error)
+
+    def _path(self, scope: Scope) -> Path:
+        return self._document(scope).with_name("witness.json")
 
 
 class HeadSender:

@@ -28,8 +28,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.outbox.faults import Faults
-from backstory.witness.sender import HeadSender
-from backstory.witness.sent_heads import SentHeads
+from backstory.witness.sender import HeadSender, SentHeads
 
 SCOPE = Scope(USER)
 NEVER = 3600.0
