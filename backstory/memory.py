@@ -411,18 +411,31 @@ class MemoryHandle:
             UsageError: A value cannot be one of its kind, or nothing lies between `since` and `until`.
             NotFoundError: There is no such thread and, within facts, no live fact from it.
         """
-        return search.search(
-            self._services,
+        query = checks.text("query", query)
+        most = None if top_k is None else checks.whole("top_k", top_k, 1)
+        floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
+        source = None if thread is None else checks.text("thread", thread)
+        first, end = checks.span(since, until)
+        # An agent may still read its user's facts; the turns are always its own.
+        reading = self._services.reading() if within == "facts" else self._services.writer
+        searches = self._services.home.searches
+        found = searches.of(reading).find(
             query,
-            top_k=top_k,
-            category=category,
+            searches.top_k if most is None else most,
             within=within,
-            thread=thread,
-            since=since,
-            until=until,
-            min_similarity=min_similarity,
+            category=category,
+            thread=source,
+            since=first,
+            until=end,
+            min_similarity=floor,
             explain=explain,
         )
+        search.count_trouble(self._services, found)
+        if source is not None and not found:
+            search.must_be_a_source(self._services, reading, source, within)
+        if within == "facts" and found:
+            self._services.home.usage.touch(reading, [hit.id for hit in found])
+        return found
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
         """Embed every fact and turn that has no vector yet; otherwise this happens in the background.

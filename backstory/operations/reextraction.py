@@ -12,7 +12,6 @@ import msgspec
 
 from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.model import Model
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import read_commits
 from backstory.operations.services import Progress, ScopeServices, must_know, some_model
 from backstory.projections.history.history import diff
@@ -65,7 +64,9 @@ def reextract(
     writer = services.reading()
     if thread is not None:
         must_know(writer, thread)
-    updater = _asking(services, prompts)
+    if prompts is not None and not Path(prompts).is_dir():
+        raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
+    updater = services.home.updater_with(None if prompts is None else Path(prompts))
     logs = services.logs(writer)
     turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
     ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
@@ -81,12 +82,6 @@ def reextract(
     # An update that the budget cut short has left no failure behind.
     last_error = found.last_error or ("" if found.complete or now.updates else meter.last_error)
     return _result(msgspec.structs.replace(found, now=now, last_error=last_error))
-
-
-def _asking(services: ScopeServices, prompts: str | Path | None) -> Updater:
-    if prompts is not None and not Path(prompts).is_dir():
-        raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
-    return services.home.updater_with(None if prompts is None else Path(prompts))
 
 
 @contextmanager
