@@ -304,11 +304,13 @@ class Backstory:
             writer = self._writers.get(scope)
             known = writer is not None
             if writer is None:
-                writer = self._new_writer(scope, self._all_listeners())
+                witness = self._services.witness
+                ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
+                writer = self._new_writer(scope, (*ours, *self._listeners))
                 self._writers[scope] = writer
                 self._services.projector.watch(writer)
-                if self._services.witness is not None:
-                    self._services.witness.sender.watch(writer)
+                if witness is not None:
+                    witness.sender.watch(writer)
             self._recent.put(scope, writer)
         if not known and self._services.producer is not None:
             try:
@@ -320,11 +322,6 @@ class Backstory:
                     self._recent.pop(scope, None)
                 raise
         return writer
-
-    def _all_listeners(self) -> tuple[Listener, ...]:
-        witness = self._services.witness
-        ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
-        return (*ours, *self._listeners)
 
     def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
         return Writer(

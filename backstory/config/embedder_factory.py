@@ -150,7 +150,7 @@ class EndpointEmbedder:
         rest: float = _REST_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._model = model
+        self.name = model
         self._address = base_url or _DEFAULT_ADDRESS
         shown = _shown(self._address)
         if shown is None:
@@ -166,11 +166,6 @@ class EndpointEmbedder:
         self._client: OpenAI | None = None
         self._owner = os.getpid()
         self._failed: tuple[float, str] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self._model
 
     def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         """See `Embedder.passages`."""
@@ -263,7 +258,7 @@ class EndpointEmbedder:
         ends = self._now() + seconds
         patient = client.with_options(timeout=seconds, max_retries=0).embeddings.with_streaming_response
         # Every server supports plain numbers.
-        with patient.create(model=self._model, input=texts, encoding_format="float") as answer:
+        with patient.create(model=self.name, input=texts, encoding_format="float") as answer:
             body, late = bytearray(), False
             try:
                 for part in answer.iter_bytes():

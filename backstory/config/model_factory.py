@@ -117,11 +117,7 @@ class _FunctionPort:
 
     def __init__(self, function: Ask) -> None:
         self._function = function
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return getattr(self._function, "__name__", type(self._function).__name__)
+        self.name: str = getattr(function, "__name__", type(function).__name__)
 
     def ask(self, prompt: Prompt) -> Answer:
         """Answer the prompt, once."""

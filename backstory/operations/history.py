@@ -65,7 +65,8 @@ def what_if(
     overrides = overrides_for(policy, now.policy)
     today = now if until is None else services.logs(writer).memory_at(read_moment(until))
     would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
-    return WhatIf.of(diff(today, would_be), len(would_be.facts))
+    found = diff(today, would_be)
+    return WhatIf(found.added, found.removed, found.revised, found.sections, len(would_be.facts))
 
 
 def graph(

@@ -263,7 +263,10 @@ class HeadSender:
             while self._noted or self._sending:
                 wanted = self._wanted = self._begun + 1
                 if not self._wake():
-                    return self._inline()
+                    batch = self._take()
+                    done = self._deliver(batch)
+                    self._settle(batch, done)
+                    return done
                 left = end - time.monotonic()
                 self._changed.wait_for(lambda: self._is_idle() or self._failed >= wanted, left)  # noqa: B023
                 if self._failed >= wanted or time.monotonic() >= end:
@@ -272,12 +275,6 @@ class HeadSender:
 
     def _is_idle(self) -> bool:
         return not self._noted and not self._sending
-
-    def _inline(self) -> bool:
-        batch = self._take()
-        done = self._deliver(batch)
-        self._settle(batch, done)
-        return done
 
     def close(self, timeout: float) -> bool:
         """Flush and end the thread; wait at most 2 seconds for heads of other processes."""
