@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from backstory.projections.search.results import Found as Found
     from backstory.projections.search.results import Hit as Hit
     from backstory.projections.search.vectors.background_embedding import Embedded as Embedded
+    from backstory.projections.turns import TurnView as TurnView
+    from backstory.projections.turns.superseded import SupersededTurn as SupersededTurn
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Extracted as Extracted
@@ -92,169 +94,51 @@ if TYPE_CHECKING:
     from backstory.results import ScopeSummary as ScopeSummary
     from backstory.results import SignedHead as SignedHead
     from backstory.results import Status as Status
-    from backstory.results import SupersededTurn as SupersededTurn
     from backstory.results import ThreadSummary as ThreadSummary
-    from backstory.results import TurnView as TurnView
     from backstory.results import WhatIf as WhatIf
     from backstory.version import __version__ as __version__
 
-__all__ = [
-    "Backstory",
-    "BackstoryError",
-    "Birth",
-    "CallEnded",
-    "CallStarted",
-    "CapError",
-    "Cause",
-    "ConfigError",
-    "ConflictError",
-    "Context",
-    "CorruptLogError",
-    "Diff",
-    "Document",
-    "DocumentAccess",
-    "DocumentFact",
-    "DocumentSection",
-    "DuplicateFactError",
-    "Embedded",
-    "ErasedContent",
-    "Evidence",
-    "Explanation",
-    "Extracted",
-    "Fact",
-    "FactChange",
-    "FaultCount",
-    "Forgotten",
-    "Found",
-    "Graph",
-    "Head",
-    "HistoryItem",
-    "Hit",
-    "InputError",
-    "Intake",
-    "LockTimeoutError",
-    "LogEntry",
-    "MemoryHandle",
-    "MessageFlow",
-    "ModelError",
-    "ModelRejectedError",
-    "ModelUnavailableError",
-    "NoModelError",
-    "NotFoundError",
-    "Observer",
-    "OpenTelemetryObserver",
-    "ParkedThread",
-    "PendingThread",
-    "Policy",
-    "PolicyResult",
-    "Problem",
-    "RecordResult",
-    "RecordedReply",
-    "Reextracted",
-    "Refusal",
-    "RefusedError",
-    "Removed",
-    "ReplyError",
-    "Restored",
-    "Revision",
-    "Scope",
-    "ScopeError",
-    "ScopeSummary",
-    "SectionChange",
-    "Sharing",
-    "SignedHead",
-    "Status",
-    "StoreError",
-    "SupersededTurn",
-    "ThreadSummary",
-    "ThreadSummaryText",
-    "TurnView",
-    "Turns",
-    "UnavailableError",
-    "UndoResult",
-    "UpdateCounts",
-    "UpdateSettled",
-    "UsageError",
-    "Verification",
-    "WhatIf",
-    "Why",
-    "WitnessError",
-    "WrongExpectedVersionError",
-    "__version__",
-]
-
-_MODULES = {
-    "backstory.home": ("Backstory",),
-    "backstory.ledger.core.commit": ("Cause", "Head"),
-    "backstory.ledger.core.errors": (
-        "BackstoryError",
-        "CapError",
-        "ConfigError",
-        "ConflictError",
-        "CorruptLogError",
-        "DuplicateFactError",
-        "InputError",
-        "LockTimeoutError",
-        "ModelError",
-        "ModelRejectedError",
-        "ModelUnavailableError",
-        "NoModelError",
-        "NotFoundError",
-        "RefusedError",
-        "ReplyError",
-        "ScopeError",
-        "StoreError",
-        "UnavailableError",
-        "UsageError",
-        "WitnessError",
-        "WrongExpectedVersionError",
-    ),
-    "backstory.ledger.core.events": ("Fact",),
-    "backstory.ledger.core.policy": ("Policy",),
-    "backstory.ledger.core.scope": ("Scope",),
-    "backstory.ledger.core.summaries": ("ThreadSummaryText",),
-    "backstory.ledger.erasure.requests": ("Sharing",),
-    "backstory.ledger.extraction.recorded": ("RecordedReply",),
-    "backstory.ledger.learning.observing": ("CallEnded", "CallStarted", "Observer", "UpdateSettled"),
-    "backstory.memory": ("MemoryHandle",),
-    "backstory.metagpt.turns": ("Turns",),
-    "backstory.operations.document_access": ("DocumentAccess",),
-    "backstory.operations.recording": ("Intake",),
-    "backstory.otel": ("OpenTelemetryObserver",),
-    "backstory.projections.context": ("Context",),
-    "backstory.projections.document.document": ("Document", "DocumentFact", "DocumentSection"),
-    "backstory.projections.graph": ("Graph", "MessageFlow"),
-    "backstory.projections.history.audit": ("Birth", "Evidence", "HistoryItem", "Refusal", "Removed", "Why"),
-    "backstory.projections.history.history": ("Diff", "LogEntry", "Revision", "SectionChange"),
-    "backstory.projections.history.preview": ("UndoResult",),
-    "backstory.projections.integrity.stream_check": ("Problem",),
-    "backstory.projections.integrity.verify": ("Verification",),
-    "backstory.projections.search.results": ("Explanation", "Found", "Hit"),
-    "backstory.projections.search.vectors.background_embedding": ("Embedded",),
-    "backstory.projections.what_if.reextract": ("UpdateCounts",),
-    "backstory.results": (
-        "ErasedContent",
-        "Extracted",
-        "FactChange",
-        "FaultCount",
-        "Forgotten",
-        "ParkedThread",
-        "PendingThread",
-        "PolicyResult",
-        "RecordResult",
-        "Reextracted",
-        "Restored",
-        "ScopeSummary",
-        "SignedHead",
-        "Status",
-        "SupersededTurn",
-        "ThreadSummary",
-        "TurnView",
-        "WhatIf",
-    ),
-    "backstory.version": ("__version__",),
+_TABLE = """
+home Backstory
+ledger.core.commit Cause Head
+ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError InputError
+ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
+ledger.core.errors RefusedError ReplyError ScopeError StoreError UnavailableError UsageError WitnessError
+ledger.core.errors WrongExpectedVersionError
+ledger.core.events Fact
+ledger.core.policy Policy
+ledger.core.scope Scope
+ledger.core.summaries ThreadSummaryText
+ledger.erasure.requests Sharing
+ledger.extraction.recorded RecordedReply
+ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
+memory MemoryHandle
+metagpt.turns Turns
+operations.document_access DocumentAccess
+operations.recording Intake
+otel OpenTelemetryObserver
+projections.context Context
+projections.document.document Document DocumentFact DocumentSection
+projections.graph Graph MessageFlow
+projections.history.audit Birth Evidence HistoryItem Refusal Removed Why
+projections.history.history Diff LogEntry Revision SectionChange
+projections.history.preview UndoResult
+projections.integrity.stream_check Problem
+projections.integrity.verify Verification
+projections.search.results Explanation Found Hit
+projections.search.vectors.background_embedding Embedded
+projections.turns TurnView
+projections.turns.superseded SupersededTurn
+projections.what_if.reextract UpdateCounts
+results ErasedContent Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult RecordResult
+results Reextracted Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
+version __version__
+"""
+"""Each exported name after its module, for the interpreter; type checkers read the imports above."""
+_MODULE_OF = {
+    name: f"{__name__}.{module}" for module, *names in map(str.split, _TABLE.strip().splitlines()) for name in names
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 it is a list
 
 
 def __getattr__(name: str) -> object:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
-
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

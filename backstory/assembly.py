@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
 
-__all__ = ["assemble", "signals_of"]
-
 
 def assemble(
     settings: Settings,
@@ -119,17 +117,19 @@ def assemble(
     return HomeServices(
         updater=updater,
         summarizer=summarizer,
-        asking=lambda prompts: updater_with(prompts or templates, [CallsOnly(observer) for observer in observers]),
+        updater_with=lambda prompts: updater_with(
+            prompts or templates, [CallsOnly(observer) for observer in observers]
+        ),
         timing=timing,
         model=chosen,
-        models=lambda given: as_model(given, settings),
+        model_from=lambda given: as_model(given, settings),
         producer=producer,
         retention=retention,
         document=document,
         projector=DocumentProjector(
             store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
         ),
-        heat=UsageTracker(document, clock),
+        usage=UsageTracker(document, clock),
         faults=faults,
         outbox=Outbox(faults),
         blocks=blocks_of(settings, None if chosen is None else chosen.name),

@@ -14,21 +14,6 @@ from backstory.projections.history.replay import Moment, read_moment
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept, Message
 
-__all__ = [
-    "Unreadable",
-    "When",
-    "actions",
-    "commit_or_time",
-    "flag",
-    "kept_of",
-    "messages_in",
-    "number",
-    "span",
-    "text",
-    "time",
-    "whole",
-]
-
 Unreadable = Callable[[int, InputError], None]
 """A callback for a message that cannot be read: it gets the message's index and the error."""
 

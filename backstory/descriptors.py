@@ -14,8 +14,6 @@ from typing import ParamSpec, TypeVar
 
 from backstory.ledger.core.errors import StoreError
 
-__all__ = ["translate_verbs"]
-
 _RAN_OUT = (errno.EMFILE, errno.ENFILE)
 _SAID = "Too many open files"
 """The words of the system linker, in an ImportError without a number."""

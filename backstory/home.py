@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
 
-__all__ = ["Backstory"]
-
 _SMALL_BYTES = 1 << 16
 _RECENT = 256
 """How many scopes stay in memory without a handle on them: a host asks for the same ones again and again."""
@@ -210,7 +208,7 @@ class Backstory:
         services.projector.close()
         if services.witness is not None:
             services.witness.sender.close(max(0.0, end - time.monotonic()))
-        services.heat.close()
+        services.usage.close()
         services.faults.close()
         services.index.close()
         self.store.close()
@@ -307,11 +305,13 @@ class Backstory:
             writer = self._writers.get(scope)
             known = writer is not None
             if writer is None:
-                writer = self._new_writer(scope, self._all_listeners())
+                witness = self._services.witness
+                ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
+                writer = self._new_writer(scope, (*ours, *self._listeners))
                 self._writers[scope] = writer
                 self._services.projector.watch(writer)
-                if self._services.witness is not None:
-                    self._services.witness.sender.watch(writer)
+                if witness is not None:
+                    witness.sender.watch(writer)
             self._recent.put(scope, writer)
         if not known and self._services.producer is not None:
             try:
@@ -324,11 +324,6 @@ class Backstory:
                 raise
         return writer
 
-    def _all_listeners(self) -> tuple[Listener, ...]:
-        witness = self._services.witness
-        ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
-        return (*ours, *self._listeners)
-
     def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
         return Writer(
             self.store,
@@ -339,7 +334,7 @@ class Backstory:
             listeners=listeners,
             snapshots=self._services.index(scope),
             purge=self._purge,
-            heat=lambda: self._services.heat.of(scope),
+            heat=lambda: self._services.usage.of(scope),
         )
 
     def _purge(self, scope: Scope) -> None:
@@ -348,7 +343,7 @@ class Backstory:
         self._services.turns.purge(scope)
         self._services.projector.purge(scope)
         self._services.blocks.purge(scope)
-        self._services.heat.purge(scope, self._writers.get(scope))
+        self._services.usage.purge(scope, self._writers.get(scope))
         self._services.faults.purge(scope)
 
     # Finding scopes.

@@ -13,7 +13,8 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-from backstory.config.loading import DEFAULT_MODEL, Loaded, Settings, base_folder, load_settings
+from backstory.config.loading import Loaded, base_folder, load_settings
+from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ConfigError
 from backstory.ledger.core.scope import Scope
@@ -26,8 +27,6 @@ from backstory.projections.integrity.remedies import Check
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
 from backstory.witness.health import examine_witness
-
-__all__ = ["doctor", "repair_scope"]
 
 _OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000
@@ -53,8 +52,8 @@ def doctor(
     env = os.environ if environ is None else environ
     clock = clock or SystemClock()
     checks = [_python()]
-    loaded, told = _configuration(config, store, env)
-    checks.append(told)
+    loaded, check = _configuration(config, store, env)
+    checks.append(check)
     checks += [_model(loaded.settings, env)] if loaded is not None else []
     checks.append(_extras())
     try:
@@ -105,9 +104,9 @@ def _folders(home: Path, named: Path | None) -> list[Path]:
 
 
 def _python() -> Check:
-    told = f"{platform.python_version()}, {sys.executable}"
+    found = f"{platform.python_version()}, {sys.executable}"
     new_enough = sys.version_info >= _OLDEST_PYTHON
-    return Check("python", new_enough, told if new_enough else f"{told}: 3.11 or newer is needed")
+    return Check("python", new_enough, found if new_enough else f"{found}: 3.11 or newer is needed")
 
 
 def _configuration(
@@ -128,7 +127,7 @@ def _configuration(
 
 
 def _must_read_folders(settings: Settings) -> None:
-    """Read what is only read when something is to be learned, so that it is not told by a worker some day.
+    """Read the files that only an update reads otherwise, so that an error is shown here and not by a worker later.
 
     Raises:
         ConfigError: a folder of prompts or patterns is not there, or something in it cannot be used.
@@ -166,9 +165,7 @@ def _extras() -> Check:
     try:
         needs = metadata.requires("backstory") or []
     except metadata.PackageNotFoundError:
-        return Check(
-            "extras", False, "backstory is not installed as a package: install it, or its extras cannot be told"
-        )
+        return Check("extras", False, "backstory is not installed as a package: install it, or its extras stay unknown")
     missing: dict[str, list[str]] = {}
     there: set[str] = set()
     for need in needs:
@@ -181,9 +178,9 @@ def _extras() -> Check:
             there.add(extra[1])
         except metadata.PackageNotFoundError:
             missing.setdefault(extra[1], []).append(package[0])
-    told = [f"{name} is there" for name in sorted(there - set(missing))]
-    told += [f"{name} is not (pip install 'backstory[{name}]')" for name in sorted(missing)]
-    return Check("extras", True, "; ".join(told) or "this version has none")
+    states = [f"{name} is there" for name in sorted(there - set(missing))]
+    states += [f"{name} is not (pip install 'backstory[{name}]')" for name in sorted(missing)]
+    return Check("extras", True, "; ".join(states) or "this version has none")
 
 
 def _parked(
@@ -198,9 +195,9 @@ def _parked(
                 with suppress(ConfigError):
                     waiting += list(_parked_in(bs, scope))
     except (BackstoryError, OSError) as error:
-        return Check("parked updates", False, f"they cannot be told: {error}")
-    told = f"{'; '.join(waiting[:5])}: `retry`, or give them up with `discard --thread T`"
-    return Check("parked updates", not waiting, told if waiting else "none")
+        return Check("parked updates", False, f"they cannot be read: {error}")
+    listed = f"{'; '.join(waiting[:5])}: `retry`, or give them up with `discard --thread T`"
+    return Check("parked updates", not waiting, listed if waiting else "none")
 
 
 def _parked_in(bs: Backstory, scope: Scope) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -16,20 +16,19 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.ledger.erasure.requests import Erasure, ForgetFact, ForgetMatching, ForgetThread
 from backstory.ledger.threads.turn_dedup import Mode
-from backstory.metagpt import TurnAccess, Turns
+from backstory.metagpt.turns import Turns
 from backstory.operations import (
     changing,
     context,
     conversations,
     forgetting,
-    graph,
     history,
     learning,
-    recording,
     reextraction,
     search,
     status,
@@ -48,7 +47,8 @@ from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
-from backstory.projections.turns import TurnLog
+from backstory.projections.turns import TurnLog, TurnView
+from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
     Extracted,
     FactChange,
@@ -59,9 +59,7 @@ from backstory.results import (
     Restored,
     SignedHead,
     Status,
-    SupersededTurn,
     ThreadSummary,
-    TurnView,
     WhatIf,
 )
 
@@ -72,8 +70,6 @@ if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.messages import KeepHidden
     from backstory.projections.graph import Graph, MessageFlow
-
-__all__ = ["MemoryHandle"]
 
 
 @translate_verbs
@@ -149,15 +145,12 @@ class MemoryHandle:
                 recorded.
             UsageError: The thread or the mode cannot be one.
         """
-        return recording.record(
-            self.intake,
-            thread,
-            messages,
-            mode=mode,
-            immediate=immediate,
-            keep_hidden=keep_hidden,
-            on_unreadable=on_unreadable,
-        )
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
+        sent = checks.messages_in(messages)
+        kept = checks.kept_of(sent, keep_hidden, on_unreadable)
+        taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
+        return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
 
     def threads(self) -> tuple[ThreadSummary, ...]:
         """Return the recorded conversations.
@@ -229,7 +222,7 @@ class MemoryHandle:
     @property
     def turns(self) -> Turns:
         """The recorded turns, with the operations of MetaGPT's Memory. They are read when they are asked for."""
-        return Turns(TurnAccess(self._turn_log, self._append, self._withdraw, self._services.home.must_be_open))
+        return Turns(self._services, self._turn_log, self._append)
 
     # Extracting.
 
@@ -418,18 +411,31 @@ class MemoryHandle:
             UsageError: A value cannot be one of its kind, or nothing lies between `since` and `until`.
             NotFoundError: There is no such thread and, within facts, no live fact from it.
         """
-        return search.search(
-            self._services,
+        query = checks.text("query", query)
+        most = None if top_k is None else checks.whole("top_k", top_k, 1)
+        floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
+        source = None if thread is None else checks.text("thread", thread)
+        first, end = checks.span(since, until)
+        # An agent may still read its user's facts; the turns are always its own.
+        reading = self._services.reading() if within == "facts" else self._services.writer
+        searches = self._services.home.searches
+        found = searches.of(reading).find(
             query,
-            top_k=top_k,
-            category=category,
+            searches.top_k if most is None else most,
             within=within,
-            thread=thread,
-            since=since,
-            until=until,
-            min_similarity=min_similarity,
+            category=category,
+            thread=source,
+            since=first,
+            until=end,
+            min_similarity=floor,
             explain=explain,
         )
+        search.count_trouble(self._services, found)
+        if source is not None and not found:
+            search.must_be_a_source(self._services, reading, source, within)
+        if within == "facts" and found:
+            self._services.home.usage.touch(reading, [hit.id for hit in found])
+        return found
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
         """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
@@ -486,7 +492,7 @@ class MemoryHandle:
         Returns:
             How many of them are live.
         """
-        return self._services.home.heat.touch(self._services.reading(), fact_ids)
+        return self._services.home.usage.touch(self._services.reading(), fact_ids)
 
     # Explaining.
 
@@ -577,9 +583,9 @@ class MemoryHandle:
             NotFoundError: There is no such thread or fact.
             UsageError: Several ids begin so, or a value cannot be one of its kind.
         """
-        return graph.graph(self._services, thread=thread, fact=fact, since=since, limit=limit)
+        return history.graph(self._services, thread=thread, fact=fact, since=since, limit=limit)
 
-    def letters(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
+    def message_flow(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
         """Return who sent what to whom, over the turns that stand.
 
         Args:
@@ -594,7 +600,7 @@ class MemoryHandle:
             NotFoundError: There is no such thread.
             UsageError: `since` is no time, or a value cannot be one of its kind.
         """
-        return graph.message_flow(self._services, thread=thread, since=since, limit=limit)
+        return history.message_flow(self._services, thread=thread, since=since, limit=limit)
 
     # What would be.
 
@@ -843,15 +849,21 @@ class MemoryHandle:
             NotFoundError: There is nothing of that to erase.
             StoreError: Deliveries in the outbox cannot be recorded, so they cannot be searched.
         """
-        return forgetting.forget(
-            self._services,
-            fact_id,
-            thread_id=thread_id,
-            matching=matching,
-            everything=everything,
-            with_evidence=with_evidence,
-            dry_run=dry_run,
-        )
+        if sum((fact_id is not None, thread_id is not None, matching is not None, everything)) != 1:
+            raise UsageError("say what to forget, and one thing at a time: a fact, a thread, a text, or everything")
+        if with_evidence and fact_id is None:
+            raise UsageError("with_evidence is about a fact: name one, or forget the whole thread")
+        services = self._services
+        if everything:
+            return forgetting.forget_everything(services, dry_run=dry_run)
+        request: Erasure
+        if fact_id is not None:
+            request = ForgetFact(services.fact_id(services.writer, fact_id, whole=True), with_evidence)
+        elif thread_id is not None:
+            request = ForgetThread(safe_text(thread_id))
+        else:
+            request = ForgetMatching(safe_text(matching or ""))
+        return forgetting.forget(services, request, dry_run=dry_run)
 
     # Verifying.
 
@@ -940,7 +952,7 @@ class MemoryHandle:
     awhy_not = in_thread(why_not)
     adiff = in_thread(diff)
     agraph = in_thread(graph)
-    aletters = in_thread(letters)
+    amessage_flow = in_thread(message_flow)
     awhat_if = in_thread(what_if)
     areextract = in_thread(reextract)
     arevert = in_thread(revert)
@@ -965,6 +977,3 @@ class MemoryHandle:
 
     def _append(self, thread: str, messages: Sequence[object]) -> RecordResult:
         return self.record(thread, messages, mode="append")
-
-    def _withdraw(self, thread: str, ordinals: Collection[int]) -> tuple[int, ...]:
-        return self._services.writer.withdraw(thread, ordinals, actor=self._services.actor)

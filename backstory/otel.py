@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextvars import Token
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
 __all__ = [
@@ -63,11 +63,9 @@ class OpenTelemetryObserver(Observer):
         from backstory.version import __version__
 
         self._tracer = trace.get_tracer("backstory", __version__, tracer_provider)
-        self._instrument(metrics.get_meter("backstory", __version__, meter_provider))
         self._open: dict[int, tuple[Span, Token[Context]]] = {}
         """Spans of calls that are under way, by the identity of their `CallStarted`, which lives as long."""
-
-    def _instrument(self, meter: Meter) -> None:
+        meter = metrics.get_meter("backstory", __version__, meter_provider)
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
             "s",

@@ -7,31 +7,9 @@ import msgspec
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.erasure.requests import Sharing
-from backstory.projections.history.history import Diff, Revision, SectionChange
-from backstory.projections.turns import TurnView
+from backstory.projections.history.history import Revision, SectionChange
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.reextract import UpdateCounts
-
-__all__ = [
-    "ErasedContent",
-    "Extracted",
-    "FactChange",
-    "FaultCount",
-    "Forgotten",
-    "ParkedThread",
-    "PendingThread",
-    "PolicyResult",
-    "RecordResult",
-    "Reextracted",
-    "Restored",
-    "ScopeSummary",
-    "SignedHead",
-    "Status",
-    "SupersededTurn",
-    "ThreadSummary",
-    "TurnView",
-    "WhatIf",
-]
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -172,11 +150,6 @@ class WhatIf(msgspec.Struct, frozen=True):
     revised: tuple[Revision, ...]
     sections: tuple[SectionChange, ...]
     facts: int
-
-    @classmethod
-    def of(cls, difference: Diff, facts: int) -> WhatIf:
-        """Put a difference and a count together."""
-        return cls(difference.added, difference.removed, difference.revised, difference.sections, facts)
 
 
 class Reextracted(msgspec.Struct, frozen=True):

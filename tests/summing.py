@@ -17,7 +17,8 @@ from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.log.commits import read_commits
 
 if TYPE_CHECKING:
-    from backstory.results import Extracted, TurnView
+    from backstory.projections.turns import TurnView
+    from backstory.results import Extracted
 
 
 class Talk:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.config.loading import Settings
+from backstory.config.settings import Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from backstory.projections.search.vectors.embedder import Floats
-
-__all__ = ["NONE", "EndpointEmbedder", "as_embedder"]
 
 NONE = "none"
 """The configured name for search by words alone."""
@@ -149,7 +147,7 @@ class EndpointEmbedder:
         rest: float = _REST_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._model = model
+        self.name = model
         self._address = base_url or _DEFAULT_ADDRESS
         shown = public_address(self._address)
         if shown is None:
@@ -165,11 +163,6 @@ class EndpointEmbedder:
         self._client: OpenAI | None = None
         self._owner = os.getpid()
         self._failed: tuple[float, str] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self._model
 
     def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:
         """See `Embedder.passages`."""
@@ -262,7 +255,7 @@ class EndpointEmbedder:
         ends = self._now() + seconds
         patient = client.with_options(timeout=seconds, max_retries=0).embeddings.with_streaming_response
         # Every server supports plain numbers.
-        with patient.create(model=self._model, input=texts, encoding_format="float") as answer:
+        with patient.create(model=self.name, input=texts, encoding_format="float") as answer:
             body, late = bytearray(), False
             try:
                 for part in answer.iter_bytes():

@@ -25,8 +25,6 @@ from backstory.ledger.core.errors import ConfigError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["BACKEND", "NOT_NEEDED", "read_config"]
-
 _log = logging.getLogger(__name__)
 
 BACKEND = "backend_config"

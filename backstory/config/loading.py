@@ -16,13 +16,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from backstory.config.file import BACKEND, NOT_NEEDED, read_config
-from backstory.config.settings import DEFAULT_MODEL, WEIGHTS, ModelSettings, Settings
+from backstory.config.settings import WEIGHTS, ModelSettings, Settings
 from backstory.config.size_limits import check_values
 from backstory.config.value_ranges import kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
-
-__all__ = ["DEFAULT_MODEL", "Loaded", "ModelSettings", "Settings", "base_folder", "load_settings", "policy_values"]
 
 _log = logging.getLogger(__name__)
 

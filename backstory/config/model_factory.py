@@ -7,11 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from backstory.config.loading import DEFAULT_MODEL, Settings
+from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.ledger.core.errors import ConfigError, ModelUnavailableError
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
-
-__all__ = ["ModelLike", "as_model"]
 
 Ask: TypeAlias = Callable[[list[dict[str, str]]], str]
 """A function from chat messages (`role`, `content`) to the text of the answer."""
@@ -118,11 +116,7 @@ class _FunctionPort:
 
     def __init__(self, function: Ask) -> None:
         self._function = function
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return getattr(self._function, "__name__", type(self._function).__name__)
+        self.name: str = getattr(function, "__name__", type(function).__name__)
 
     def ask(self, prompt: Prompt) -> Answer:
         """Answer the prompt, once."""

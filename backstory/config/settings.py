@@ -13,8 +13,6 @@ from pydantic_core.core_schema import ValidationInfo
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.witness.destinations import destination_of
 
-__all__ = ["DEFAULT_MODEL", "WEIGHTS", "ModelSettings", "Settings"]
-
 DEFAULT_MODEL = "gpt-5-mini"
 """The model without `model_name` and `$BACKSTORY_MODEL`."""
 

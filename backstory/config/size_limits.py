@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-__all__ = ["DEEPEST", "check_extent", "check_values"]
-
 DEEPEST = 64
 """Maximum levels of nesting; the known keys need four."""
 

@@ -17,8 +17,6 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
 
-__all__ = ["open_store"]
-
 _METHODS = tuple(name for name, value in vars(EventStore).items() if not name.startswith("_") and callable(value))
 
 

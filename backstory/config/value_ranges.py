@@ -10,8 +10,6 @@ from pydantic.fields import FieldInfo
 from backstory.config.settings import ModelSettings, Settings
 from backstory.ledger.core.policy import CATEGORIES
 
-__all__ = ["bounds", "kind_of", "range_of"]
-
 Bound = int | float
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.config.loading import Settings, base_folder, load_settings
+from backstory.config.loading import base_folder, load_settings
+from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError
 
 __all__ = ["Configured", "read_backend_config"]

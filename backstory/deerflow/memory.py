@@ -122,7 +122,7 @@ class HostedMemory(MemoryHandle):
         )
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
         if newly:
-            self._services.home.heat.touch(own, newly)
+            self._services.home.usage.touch(own, newly)
         if context.text:
             blocks.tokens.begin()
         return _without_tags(context)

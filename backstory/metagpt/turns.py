@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Self
@@ -13,16 +13,22 @@ from backstory import checks
 from backstory.aio import in_thread
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import NotFoundError
-from backstory.metagpt.access import Asked, TurnAccess, action_name, asked_about, thread_of
-from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
+from backstory.operations.services import ScopeServices
+from backstory.projections.turns import TurnFilter, TurnLog, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
-
-__all__ = ["DEFAULT_THREAD", "Turns"]
 
 DEFAULT_THREAD = "turns"
 """The conversation of a message where neither the caller, the view nor the message names one."""
 
 _ROLES = {"human": "user", "ai": "assistant"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A message that is asked about; `said` is None where memory never keeps such a message."""
+
+    id: str | None
+    said: Words | None
+    thread: str | None
 
 
 @translate_verbs
@@ -34,8 +40,16 @@ class Turns:
     cannot be used. Every method that does I/O has an async twin with an `a` before its name.
     """
 
-    def __init__(self, access: TurnAccess, turn_filter: TurnFilter | None = None) -> None:
-        self._access = access
+    def __init__(
+        self,
+        services: ScopeServices,
+        log: TurnLog,
+        append: Callable[[str, Sequence[object]], RecordResult],
+        turn_filter: TurnFilter | None = None,
+    ) -> None:
+        self._services = services
+        self._log = log
+        self._append = append
         self._filter = turn_filter or TurnFilter()
 
     # Views.
@@ -46,7 +60,7 @@ class Turns:
         Args:
             thread: The conversation; None for all.
             ignore_id: Messages that are equal but for their ids count as one, the oldest.
-            bound: Show only so many of the newest turns, 0 for all. The transcript keeps them all.
+            bound: Show only so many of the newest turns, 0 for all. The transcript keeps all of them.
 
         Returns:
             The view.
@@ -57,7 +71,7 @@ class Turns:
         bound = self._filter.bound if bound is None else _newest("bound", bound)
         ignore_id = self._filter.ignore_id if ignore_id is None else checks.flag("ignore_id", ignore_id)
         thread = self._filter.thread if thread is None else checks.text("thread", thread)
-        return type(self)(self._access, TurnFilter(thread, ignore_id, bound))
+        return type(self)(self._services, self._log, self._append, TurnFilter(thread, ignore_id, bound))
 
     def of(self, thread: str) -> Self:
         """Return the same operations on one conversation.
@@ -178,7 +192,7 @@ class Turns:
         Raises:
             UsageError: It is no list of actions.
         """
-        names = [action_name(action) for action in checks.actions(actions)]
+        names = [_action_name(action) for action in checks.actions(actions)]
         with self._look() as look:
             return look.of_actions(names)
 
@@ -232,7 +246,7 @@ class Turns:
             UsageError: `k` is negative, or no whole number.
         """
         _newest("k", k)
-        read = [(message, asked_about(message)) for message in checks.messages_in(observed)]
+        read = [(message, _asked_about(message)) for message in checks.messages_in(observed)]
         with self._look() as look:
             return [
                 message
@@ -289,10 +303,10 @@ class Turns:
         """
         if thread is not None:
             checks.text("thread", thread)
-        self._access.must_be_open()
+        self._services.home.must_be_open()
         given = checks.messages_in(messages)
         if self._filter.ignore_id:
-            with self._access.log.adding:
+            with self._log.adding:
                 return self._record(self._unlike(given), len(given), thread)
         if any(isinstance(message, TurnView) for message in given):
             given, count = self._unknown(given), len(given)
@@ -315,7 +329,7 @@ class Turns:
             NotFoundError: There is no such turn, or no more.
             InputError: It is no message.
         """
-        asked = asked_about(message)
+        asked = _asked_about(message)
         with self._look() as look:
             found = None if asked.said is None else look.known(asked.id, asked.said, thread=asked.thread)
             gone = [] if found is None else look.one_with(found)
@@ -345,8 +359,8 @@ class Turns:
         Returns:
             The number of turns withdrawn.
         """
-        self._access.must_be_open()
-        return self._withdraw(self._access.log.standing(self._filter.thread))
+        self._services.home.must_be_open()
+        return self._withdraw(self._log.standing(self._filter.thread))
 
     # Async twins.
 
@@ -380,7 +394,7 @@ class Turns:
         return iter(self.get())
 
     def __contains__(self, message: object) -> bool:
-        asked = asked_about(message)
+        asked = _asked_about(message)
         with self._look() as look:
             return asked.said is not None and look.knows(asked.id, asked.said, thread=asked.thread)
 
@@ -390,13 +404,13 @@ class Turns:
 
     @contextmanager
     def _look(self) -> Iterator[TurnQuery]:
-        self._access.must_be_open()
-        with self._access.log.look(self._filter) as look:
+        self._services.home.must_be_open()
+        with self._log.look(self._filter) as look:
             yield look
 
     def _unlike(self, messages: Sequence[object]) -> list[object]:
         """Leave out what is equal to a turn or to an earlier message; what is not kept stays in, to be counted."""
-        asked = [(message, asked_about(message)) for message in messages]
+        asked = [(message, _asked_about(message)) for message in messages]
         new: list[object] = []
         met: dict[int, list[Words]] = {}
         with self._look() as look:
@@ -419,8 +433,8 @@ class Turns:
         """Record what is left of `count` messages, in their order."""
         whose = thread or self._filter.thread
         turns, backlog, threads = 0, False, set()
-        for name, part in groupby(messages, key=lambda message: whose or thread_of(message) or DEFAULT_THREAD):
-            result = self._access.record(name, [_message(message) for message in part])
+        for name, part in groupby(messages, key=lambda message: whose or _thread_of(message) or DEFAULT_THREAD):
+            result = self._append(name, [_message(message) for message in part])
             threads.add(name)
             turns += result.turns
             backlog = backlog or result.backlog
@@ -430,7 +444,36 @@ class Turns:
         by_thread: dict[str, list[int]] = {}
         for turn in turns:
             by_thread.setdefault(turn.thread, []).append(turn.n)
-        return sum(len(self._access.withdraw(thread, ordinals)) for thread, ordinals in by_thread.items())
+        writer, actor = self._services.writer, self._services.actor
+        return sum(len(writer.withdraw(thread, ordinals, actor=actor)) for thread, ordinals in by_thread.items())
+
+
+def _asked_about(message: object) -> Asked:
+    """Read a message as it would be kept; raise InputError if it is no message."""
+    from backstory.ledger.messages import keep, read_message
+
+    if isinstance(message, TurnView):
+        return Asked(message.id, message, message.thread or None)
+    read = read_message(message)
+    kept = keep([read])
+    return Asked(kept[0].id, kept[0], read.thread_id) if kept else Asked(read.id, None, read.thread_id)
+
+
+def _thread_of(message: object) -> str | None:
+    """Return the thread that a message names."""
+    if isinstance(message, TurnView):
+        return message.thread or None
+    named = message.get("thread_id") if isinstance(message, Mapping) else getattr(message, "thread_id", None)
+    # Recording refuses or spells whatever else it is.
+    return None if named is None or named == "" else str(named)
+
+
+def _action_name(action: object) -> str:
+    """Spell an action as MetaGPT does: a text as it is, a class or an object by the full name of its class."""
+    if isinstance(action, str):
+        return action
+    kind = action if isinstance(action, type) else type(action)
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def _newest(name: str, value: int) -> int:

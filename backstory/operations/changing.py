@@ -24,17 +24,6 @@ from backstory.projections.history.preview import (
 from backstory.projections.history.replay import read_moment
 from backstory.results import FactChange, PolicyResult
 
-__all__ = [
-    "add_fact",
-    "clear",
-    "edit_fact",
-    "import_document",
-    "remove_fact",
-    "revert",
-    "rollback",
-    "set_policy",
-]
-
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""
@@ -75,7 +64,7 @@ def add_fact(services: ScopeServices, content: str, category: str, confidence: f
     text = _text(content)
     fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
     commit = _commit(services, AddFact(at="", fact=fact), services.cause("manual", action="add"))
-    return FactChange(commit.seq, _changed(commit))
+    return FactChange(commit.seq, next(event.fact for event in commit.events if isinstance(event, FactAdded)))
 
 
 def edit_fact(
@@ -172,10 +161,6 @@ def _target(seq: int | str, last: int) -> int:
     if isinstance(moment, int):
         return moment
     raise UsageError(f"{seq!r} is a time, and no commit: give its number, or HEAD")
-
-
-def _changed(commit: Commit) -> Fact:
-    return next(event.fact for event in commit.events if isinstance(event, FactAdded))
 
 
 def _text(content: str) -> str:

@@ -13,8 +13,6 @@ from backstory.projections.context import Blocks, Context, Shares, last_words, t
 if TYPE_CHECKING:
     from backstory.config.settings import Settings
 
-__all__ = ["blocks_of", "context"]
-
 
 def blocks_of(settings: Settings, model: str | None) -> Blocks:
     """Return what renders blocks as configured; `model` names the vocabulary that counts tokens, if it is known."""
@@ -64,7 +62,7 @@ def context(
     )
     newly = blocks.newly_used(writer.scope, block.facts, writer.clock.now())
     if newly:
-        services.home.heat.touch(writer, newly)
+        services.home.usage.touch(writer, newly)
     if block.text:
         # Not before: building a vocabulary blocks everything else, and now the agent waits for its model anyway.
         blocks.tokens.begin()

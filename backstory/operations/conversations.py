@@ -10,10 +10,9 @@ from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
-from backstory.projections.turns.superseded import superseded_turns
-from backstory.results import Restored, SupersededTurn, ThreadSummary, TurnView
-
-__all__ = ["restore", "summaries", "superseded", "threads", "transcript"]
+from backstory.projections.turns import TurnView
+from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
+from backstory.results import Restored, ThreadSummary
 
 
 def threads(writer: Writer) -> tuple[ThreadSummary, ...]:

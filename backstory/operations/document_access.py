@@ -17,8 +17,6 @@ from backstory.ledger.core.events import Candidate, NewFact
 from backstory.operations.services import ScopeServices
 from backstory.projections.document.document import Document, document_of
 
-__all__ = ["DocumentAccess"]
-
 _BY_ITSELF = ("genesis", "policy")
 """Kinds of commit that no use of a memory leads to."""
 

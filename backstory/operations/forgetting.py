@@ -4,47 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
-from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Plan
+from backstory.ledger.core.errors import NotFoundError, StoreError
+from backstory.ledger.erasure.requests import Erasure, ForgetEverything, Plan
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices
 from backstory.results import ErasedContent, Forgotten
 
-__all__ = ["forget"]
 
-
-def forget(
-    services: ScopeServices,
-    fact_id: str | None,
-    *,
-    thread_id: str | None,
-    matching: str | None,
-    everything: bool,
-    with_evidence: bool,
-    dry_run: bool,
-) -> Forgotten:
-    """Erase content for good; see `MemoryHandle.forget`."""
-    chosen = [fact_id is not None, thread_id is not None, matching is not None, everything]
-    if sum(chosen) != 1:
-        raise UsageError("say what to forget, and one thing at a time: a fact, a thread, a text, or everything")
-    if with_evidence and fact_id is None:
-        raise UsageError("with_evidence is about a fact: name one, or forget the whole thread")
-    if everything:
-        return _forget_everything(services, dry_run=dry_run)
-    request: Erasure
-    if fact_id is not None:
-        request = ForgetFact(services.fact_id(services.writer, fact_id, whole=True), with_evidence)
-    elif thread_id is not None:
-        request = ForgetThread(safe_text(thread_id))
-    else:
-        request = ForgetMatching(safe_text(matching or ""))
+def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
+    """Erase what is asked for from the memory of one scope; see `MemoryHandle.forget`."""
     seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
     return _forgotten([plan], seq)
 
 
-def _forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
-    """Empty the agents' logs before the user's own, so that an interrupted call can be repeated."""
+def forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
+    """Empty all logs of a user, the agents' first, so that an interrupted call can be repeated."""
     alone = services.scope.user is None or services.scope.agent is not None
     plans: list[Plan] = []
     seq: int | None = None

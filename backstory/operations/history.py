@@ -1,21 +1,25 @@
-"""History of one scope: its commits, where a fact came from, and what another policy would have made of it."""
+"""History of one scope: its commits, graphs of facts and messages, and what another policy would have made of it."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
 from itertools import islice, takewhile
+from typing import TYPE_CHECKING
 
+from backstory import checks
+from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy
+from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
 from backstory.projections.history.history import LogEntry, diff, entry
 from backstory.projections.history.replay import read_moment
 from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
 
-__all__ = ["fact", "log", "what_if"]
+if TYPE_CHECKING:
+    from backstory.projections.graph import Graph, MessageFlow
 
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
@@ -61,4 +65,42 @@ def what_if(
     overrides = overrides_for(policy, now.policy)
     today = now if until is None else services.logs(writer).memory_at(read_moment(until))
     would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
-    return WhatIf.of(diff(today, would_be), len(would_be.facts))
+    found = diff(today, would_be)
+    return WhatIf(found.added, found.removed, found.revised, found.sections, len(would_be.facts))
+
+
+def graph(
+    services: ScopeServices, *, thread: str | None, fact: str | None, since: int | When | None, limit: int
+) -> Graph:
+    """Return the graph of facts, updates and threads; see `MemoryHandle.graph`."""
+    from backstory.projections.graph import Choice, graph_of
+
+    most = _some(limit)
+    moment = None if since is None else checks.commit_or_time("since", since)
+    named = None if fact is None else checks.text("fact", fact)
+    writer = services.reading()
+    if thread is not None:
+        must_know(writer, checks.text("thread", thread))
+    wanted = None if named is None else services.fact_id(writer, named)
+    return graph_of(services.logs(writer), writer.scope, Choice(thread, wanted, moment, most))
+
+
+def message_flow(services: ScopeServices, *, thread: str | None, since: When | None, limit: int) -> MessageFlow:
+    """Return who sent what to whom; see `MemoryHandle.message_flow`."""
+    from backstory.projections.graph import message_flow_of
+
+    most = _some(limit)
+    moment = None if since is None else checks.commit_or_time("since", since)
+    if isinstance(moment, int):
+        raise UsageError(f"{since} is a commit's number, and turns have times only: give a time in ISO 8601")
+    writer = services.reading()
+    if thread is not None:
+        must_know(writer, checks.text("thread", thread))
+    with writer.reader.state() as state:
+        threads = state.transcript.threads
+        turns = {name: threads[name].standing() for name in (threads if thread is None else (thread,))}
+    return message_flow_of(turns, writer.scope, thread=thread, since=moment, limit=most)
+
+
+def _some(limit: int) -> int:
+    return checks.whole("limit", limit, 1, "a whole number")

@@ -21,8 +21,6 @@ from backstory.results import Extracted
 if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply
 
-__all__ = ["Recorded", "answer", "discard", "extract", "flush", "retry"]
-
 
 Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 """A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""
@@ -37,7 +35,7 @@ def flush(services: ScopeServices, timeout: float) -> bool:
     else:
         done = home.producer.flush(timeout)
     _tidy(services)
-    home.heat.flush(services.reading())
+    home.usage.flush(services.reading())
     shown = home.projector.flush(services.writer)
     if home.witness is not None:
         home.witness.sender.flush(max(0.0, end - time.monotonic()))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from backstory.checks import Unreadable, kept_of, messages_in
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
@@ -16,9 +13,7 @@ from backstory.operations.services import ScopeServices
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.ledger.messages import KeepHidden, Kept
-
-__all__ = ["Intake", "record"]
+    from backstory.ledger.messages import Kept
 
 
 @translate_verbs
@@ -87,22 +82,3 @@ class Intake:
         writer = self._services.writer
         with writer.store.locked(writer.transcript_stream):
             return
-
-
-def record(
-    intake: Intake,
-    thread: str,
-    messages: Iterable[object],
-    *,
-    mode: Mode,
-    immediate: bool,
-    keep_hidden: KeepHidden | None,
-    on_unreadable: Unreadable | None,
-) -> RecordResult:
-    """Read messages and take in what is kept of them; see `MemoryHandle.record`."""
-    if mode not in get_args(Mode):
-        raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
-    sent = messages_in(messages)
-    kept = kept_of(sent, keep_hidden, on_unreadable)
-    taken = intake.take_in(thread, kept, mode=mode, immediate=immediate)
-    return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))

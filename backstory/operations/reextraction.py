@@ -12,7 +12,6 @@ import msgspec
 
 from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.model import Model
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
 from backstory.operations.services import Progress, ScopeServices, must_know, some_model
 from backstory.projections.history.history import diff
@@ -24,8 +23,6 @@ from backstory.results import Reextracted
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.extraction.recorded import RecordedReply
-
-__all__ = ["reextract"]
 
 _MOST_NAMED = 10
 
@@ -67,7 +64,9 @@ def reextract(
     writer = services.reading()
     if thread is not None:
         must_know(writer, thread)
-    updater = _asking(services, prompts)
+    if prompts is not None and not Path(prompts).is_dir():
+        raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
+    updater = services.home.updater_with(None if prompts is None else Path(prompts))
     logs = services.logs(writer)
     turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
     ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
@@ -85,17 +84,11 @@ def reextract(
     return _result(msgspec.structs.replace(found, now=now, last_error=last_error))
 
 
-def _asking(services: ScopeServices, prompts: str | Path | None) -> Updater:
-    if prompts is not None and not Path(prompts).is_dir():
-        raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
-    return services.home.asking(None if prompts is None else Path(prompts))
-
-
 @contextmanager
 def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
     """Choose the model to ask; what was opened for it is closed again."""
     home = services.home
-    chosen = some_model(home.model if given is None else home.models(given))
+    chosen = some_model(home.model if given is None else home.model_from(given))
     try:
         yield chosen
     finally:
@@ -105,7 +98,7 @@ def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
 
 
 def _result(found: Rerun, *, unused: int = 0) -> Reextracted:
-    told = diff(found.recorded, found.would_be)
+    difference = diff(found.recorded, found.would_be)
     notes = []
     if found.erased:
         notes.append(f"words were erased, so the recorded answer stands: {_named(found.erased)}")
@@ -116,10 +109,10 @@ def _result(found: Rerun, *, unused: int = 0) -> Reextracted:
     if unused:
         notes.append(f"{unused} {'reply was' if unused == 1 else 'replies were'} not used: no update was left for them")
     return Reextracted(
-        told.added,
-        told.removed,
-        told.revised,
-        told.sections,
+        difference.added,
+        difference.removed,
+        difference.revised,
+        difference.sections,
         len(found.would_be.facts),
         found.recorded.seq,
         found.complete,

@@ -8,14 +8,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from backstory import checks
-from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
-
-__all__ = ["Within", "embed", "search"]
 
 Within = Literal["facts", "turns"]
 
@@ -26,48 +23,7 @@ _BY_HAND = ("manual", "import")
 """Sources of facts that are no threads."""
 
 
-def search(
-    services: ScopeServices,
-    query: str,
-    *,
-    top_k: int | None,
-    category: str | None,
-    within: Within,
-    thread: str | None,
-    since: When | None,
-    until: When | None,
-    min_similarity: float | None,
-    explain: bool,
-) -> Found:
-    """Return what is most like a query; see `MemoryHandle.search`."""
-    query = checks.text("query", query)
-    most = None if top_k is None else checks.whole("top_k", top_k, 1)
-    floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
-    source = None if thread is None else checks.text("thread", thread)
-    first, end = checks.span(since, until)
-    # An agent may still read its user's facts; the turns are always its own.
-    reading = services.reading() if within == "facts" else services.writer
-    searches = services.home.searches
-    found = searches.of(reading).find(
-        query,
-        searches.top_k if most is None else most,
-        within=within,
-        category=category,
-        thread=source,
-        since=first,
-        until=end,
-        min_similarity=floor,
-        explain=explain,
-    )
-    _count_trouble(services, found)
-    if source is not None and not found:
-        _must_be_a_source(services, reading, source, within)
-    if within == "facts" and found:
-        services.home.heat.touch(reading, [hit.id for hit in found])
-    return found
-
-
-def _count_trouble(services: ScopeServices, found: Found) -> None:
+def count_trouble(services: ScopeServices, found: Found) -> None:
     """Count a search that used words alone. The search itself has logged the reason."""
     faults, scope = services.home.faults, services.scope
     if found.trouble is None:
@@ -77,7 +33,7 @@ def _count_trouble(services: ScopeServices, found: Found) -> None:
         faults.count(scope, "search", "ModelError", detail, log=False)
 
 
-def _must_be_a_source(services: ScopeServices, reading: Writer, thread: str, within: Within) -> None:
+def must_be_a_source(services: ScopeServices, reading: Writer, thread: str, within: Within) -> None:
     """Distinguish a thread without matches from one that does not exist."""
     if within == "turns":
         must_know(services.writer, thread)

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from backstory.outbox.outbox import Outbox
     from backstory.witness.witness import Witness
 
-__all__ = [
-    "HomeServices",
-    "Progress",
-    "ScopeServices",
-    "begun_fact",
-    "known_policy",
-    "live_fact",
-    "must_know",
-    "some_model",
-]
-
 _POLL_SECONDS = 0.05
 _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
 """An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
@@ -63,17 +52,17 @@ class HomeServices(msgspec.Struct, frozen=True):
 
     updater: Updater
     summarizer: Summarizer
-    asking: Callable[[Path | None], Updater]
+    updater_with: Callable[[Path | None], Updater]
     """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
     timing: Timing
     model: Model | None
-    models: Callable[[object], Model | None]
+    model_from: Callable[[object], Model | None]
     """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
     producer: Producer | None
     retention: Retention | None
     document: Callable[[Scope], Path]
     projector: DocumentProjector
-    heat: UsageTracker
+    usage: UsageTracker
     faults: Faults
     outbox: Outbox
     blocks: Blocks
@@ -97,21 +86,17 @@ class HomeServices(msgspec.Struct, frozen=True):
             raise UsageError("this home was closed: open it again with Backstory.open")
 
 
-def _no_agents() -> Sequence[Writer]:
-    return ()
-
-
 class ScopeServices(msgspec.Struct, frozen=True):
     """One scope's writer, the home it belongs to, and who acts on it."""
 
     own: Writer
     """The scope's own writer; `writer` checks first that the home is open."""
     home: HomeServices
-    fallback: Writer | None = None
+    fallback: Writer | None
     """For an agent: the writer of the user's memory, which the agent reads until it has a memory of its own."""
-    agents: Callable[[], Sequence[Writer]] = _no_agents
+    agents: Callable[[], Sequence[Writer]]
     """Returns the writers of all of the user's agents."""
-    actor: str = ""
+    actor: str
     conversation: str | None = None
     """The thread in which changes are made by hand, if there is one."""
 
@@ -226,8 +211,8 @@ def live_fact(memory: Memory, fact_id: str) -> Fact:
     """
     if fact_id not in memory.facts:
         raise NotFoundError(
-            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` tells of one that "
-            "is gone"
+            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` explains one "
+            "that is gone"
         )
     return memory.facts[fact_id]
 

@@ -11,8 +11,6 @@ from backstory.ledger.log.backlog import WaitingThread
 from backstory.operations.services import ScopeServices
 from backstory.results import FaultCount, ParkedThread, PendingThread, Status
 
-__all__ = ["status"]
-
 
 def status(services: ScopeServices) -> Status:
     """Return where a scope stands; see `MemoryHandle.status`."""

@@ -14,8 +14,6 @@ from backstory.projections.integrity.verify import verify as verify_scope
 from backstory.projections.integrity.witnessed import NOTE, Heads, Witnessed
 from backstory.results import SignedHead
 
-__all__ = ["sign_head", "verify"]
-
 
 def sign_head(services: ScopeServices, key: str) -> SignedHead:
     """Sign the heads of both streams as a note; see `MemoryHandle.sign_head`."""

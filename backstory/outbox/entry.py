@@ -15,8 +15,6 @@ from backstory.results import RecordResult
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
 
-__all__ = ["Intake", "OutboxEntry", "Records"]
-
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""
 

@@ -20,8 +20,6 @@ from backstory.results import RecordResult
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden
 
-__all__ = ["FailSafeMemory"]
-
 _T = TypeVar("_T")
 
 _UNREAD_SECONDS = 30.0
@@ -116,9 +114,10 @@ class FailSafeMemory:
         except Exception as error:  # noqa: BLE001 the host's list can raise anything
             self._faults.note(scope, "record", error)
             return None
+        bs = self._bs
         entry = OutboxEntry(
             scope,
-            self._opening(memory),
+            (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory,
             thread,
             sent,
             immediate=immediate,
@@ -127,10 +126,6 @@ class FailSafeMemory:
             sent_before=sent_before,
         )
         return self._outbox.hand_over(entry)
-
-    def _opening(self, memory: Memory | Scope) -> Callable[[], Memory]:
-        bs = self._bs
-        return (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory
 
     def guarded(self, memory: HasScope | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Return the result of a call that reads memory.

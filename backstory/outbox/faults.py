@@ -29,8 +29,6 @@ from backstory.ledger.log.store.files import lock_beside, put_in_place, read_jso
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
-__all__ = ["Faults", "HasScope", "ModelFaults", "scope_of"]
-
 _log = logging.getLogger(__name__)
 
 _AGE = timedelta(days=7)
@@ -71,7 +69,7 @@ class _State:
         """Counts that are not written yet."""
         self.filed: set[_Key] = set()
         """Kinds that this process has written before."""
-        self.told: set[_Key] = set()
+        self.logged: set[_Key] = set()
         """Kinds that were logged since the last success."""
         self.written: datetime | None = None
         """The time of the last attempt to write."""
@@ -121,9 +119,9 @@ class Faults:
             said = str(error) if ours else "this error is unexpected, please report it"
             if isinstance(error, InputError) and doing in ("record", "inject"):
                 # The error may quote a message, and a log must not contain content.
-                said = "a message cannot be read; give it to `record` by itself to be told what is wrong with it"
+                said = "a message cannot be read; give it to `record` by itself to see what is wrong with it"
             # Only the traceback explains an unexpected error.
-            self._tell(scope, doing, kind, said, None if ours else error)
+            self._warn(scope, doing, kind, said, None if ours else error)
 
     def count(self, memory: HasScope | Scope, doing: str, kind: str, detail: str = "", *, log: bool = True) -> bool:
         """Count a fault without an error object.
@@ -142,20 +140,20 @@ class Faults:
         at = spell_moment(self._clock.now())
         with self._mutex:
             state = self._state(scope)
-            first = key not in state.told
-            state.told.add(key)
+            first = key not in state.logged
+            state.logged.add(key)
             self._add(scope, state, FaultCount(*key, 1, at, at, clip(detail, _LONGEST)))
         if first and log:
-            self._tell(scope, *key, detail)
+            self._warn(scope, *key, detail)
         return first
 
     def recovered(self, memory: HasScope | Scope, doing: str, *, still: Collection[str] = ()) -> None:
         """Note a success, so that the next fault is logged again, except for the kinds in `still`."""
         # Without a fault, the usual case, this takes no lock.
         state = self._states.get(scope_of(memory))
-        if state is not None and state.told:
+        if state is not None and state.logged:
             with self._mutex:
-                state.told = {(done, kind) for done, kind in state.told if done != doing or kind in still}
+                state.logged = {(done, kind) for done, kind in state.logged if done != doing or kind in still}
 
     def of(self, memory: HasScope | Scope) -> tuple[FaultCount, ...]:
         """Return the faults of a scope, from all processes, newest first."""
@@ -258,7 +256,7 @@ class Faults:
         young.sort(key=lambda fault: (fault.last, fault.doing, fault.kind), reverse=True)
         return tuple(young[:_KINDS])
 
-    def _tell(self, scope: Scope, doing: str, kind: str, said: str, trace: BaseException | None = None) -> None:
+    def _warn(self, scope: Scope, doing: str, kind: str, said: str, trace: BaseException | None = None) -> None:
         _log.warning(
             "memory of %s: %s failed (%s): %s; the agent goes on without it, and more of this is only counted: see "
             "`status`",
@@ -279,7 +277,7 @@ class ModelFaults(Observer):
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def on_call_ended(self, ended: CallEnded) -> None:
         """Count a failed call; a successful one ends the outage.
@@ -288,14 +286,14 @@ class ModelFaults(Observer):
         """
         scope = ended.call.scope
         if ended.error is None:
-            self._told.clear()
+            self._logged.clear()
             self._faults.recovered(scope, "extract")
         elif ended.error != "interrupted":
             kind = ended.error_type or ended.error
             what = "refused to answer" if ended.error == "rejected" else "could not be reached"
             said = f"the model {ended.call.model} {what}; its turns stay pending on disk, and `retry` tries again"
-            self._faults.count(scope, "extract", kind, said, log=kind not in self._told)
-            self._told.add(kind)
+            self._faults.count(scope, "extract", kind, said, log=kind not in self._logged)
+            self._logged.add(kind)
 
 
 def scope_of(memory: HasScope | Scope) -> Scope:

@@ -22,8 +22,6 @@ from backstory.outbox.faults import Faults
 from backstory.outbox.retry_queue import Key, Limits, RetryQueue, ThreadQueue
 from backstory.results import RecordResult
 
-__all__ = ["LOST", "SLOW_SECONDS", "Outbox"]
-
 LOST = "DeliveryLost"
 """The kind of fault that counts dropped deliveries."""
 

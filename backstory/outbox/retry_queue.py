@@ -13,8 +13,6 @@ import msgspec
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
 
-__all__ = ["Key", "Limits", "RetryQueue", "ThreadQueue"]
-
 Key = tuple[Scope, str]
 """A memory and a thread in it."""
 

@@ -11,16 +11,11 @@ import os
 import shlex
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from backstory.ledger.core.errors import WitnessError
 from backstory.ledger.log.store.files import refused, sync_folder, write_whole
-
-if TYPE_CHECKING:
-    from http.client import HTTPConnection
-
-__all__ = ["COMMAND", "SECONDS", "CommandWitness", "Destination", "FileWitness", "UrlWitness", "destination_of"]
 
 COMMAND = "command:"
 SECONDS = 5.0
@@ -97,11 +92,7 @@ class FileWitness:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def name(self) -> str:
-        """See `Destination.name`."""
-        return str(self.path)
+        self.name = str(path)
 
     def append(self, lines: bytes) -> None:
         """Append with one write, and sync. A missing folder is not created, since its disk may not be mounted."""
@@ -141,16 +132,8 @@ class CommandWitness:
     def __init__(self, words: list[str], seconds: float) -> None:
         self._words = words
         self._seconds = seconds
-
-    @property
-    def name(self) -> str:
-        """See `Destination.name`."""
-        return f"{COMMAND}{self._words[0]}"
-
-    @property
-    def program(self) -> str:
-        """The program."""
-        return self._words[0]
+        self.program = words[0]
+        self.name = f"{COMMAND}{self.program}"
 
     def append(self, lines: bytes) -> None:
         """Run the command with a timeout."""
@@ -217,12 +200,13 @@ class UrlWitness:
 
     def append(self, lines: bytes) -> None:
         """Post the lines as application/x-ndjson."""
-        from http.client import HTTPException
+        from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
         target = self._parts.path or "/"
         if self._parts.query:
             target = f"{target}?{self._parts.query}"
-        connection = self._connection()
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
         try:
             connection.request("POST", target, lines, self._headers())
             status = connection.getresponse().status
@@ -239,12 +223,6 @@ class UrlWitness:
             )
         if status not in _SUCCESS:
             raise WitnessError(f"{self.name} answered {status}", kind="HTTPStatus")
-
-    def _connection(self) -> HTTPConnection:
-        from http.client import HTTPConnection, HTTPSConnection
-
-        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
-        return kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/x-ndjson", "User-Agent": "backstory"}

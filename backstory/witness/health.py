@@ -14,9 +14,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.remedies import Check, counted
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
-from backstory.witness.sent_heads import SentHeads
-
-__all__ = ["examine_witness"]
+from backstory.witness.sender import SentHeads
 
 
 def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:

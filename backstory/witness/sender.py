@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
@@ -26,13 +27,11 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.files import put_in_place
 from backstory.ledger.log.writer import Writer
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import WitnessLine
 from backstory.witness.destinations import Destination
-from backstory.witness.sent_heads import SentHeads
-
-__all__ = ["AGAIN_SECONDS", "DELAY_SECONDS", "HeadSender"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +49,56 @@ _FORK_PATIENCE_SECONDS = 1.0
 _DOING = "witness"
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """The last sent heads; `to` is the name of the destination."""
+
+    version: int
+    to: str
+    ledger: Head
+    transcript: Head
+
+
+class SentHeads:
+    """The last heads of each scope that the witness has, in `witness.json` beside memory.json.
+
+    With it the next process sends what a killed one did not, and avoids duplicates. The file is not synced: losing it
+    only sends one head again. It holds hashes and no content, so an erasure keeps it.
+
+    Args:
+        document: Returns the path of a scope's memory.json.
+        to: The name of the destination.
+    """
+
+    def __init__(self, document: Callable[[Scope], Path], to: str) -> None:
+        self._document = document
+        self._to = to
+
+    def of(self, scope: Scope) -> Sent | None:
+        """Return the last heads sent to this destination; None if there are none or the file cannot be read."""
+        path = self._path(scope)
+        try:
+            sent = msgspec.json.decode(path.read_bytes(), type=Sent)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            _log.debug("%s cannot be read, so heads may be sent once more: %s", path, error)
+            return None
+        return sent if sent.to == self._to else None
+
+    def put(self, scope: Scope, ledger: Head, transcript: Head) -> None:
+        """Remember sent heads."""
+        path = self._path(scope)
+        try:
+            put_in_place(path, msgspec.json.encode(Sent(1, self._to, ledger, transcript)))
+        except OSError as error:
+            _log.debug("%s cannot be written, so heads may be sent once more: %s", path, error)
+
+    def _path(self, scope: Scope) -> Path:
+        return self._document(scope).with_name("witness.json")
+
+
 class HeadSender:
-    """Sends heads to a destination. Safe for threads and forks. Its thread ends when it is garbage collected.
+    """Sends heads to a destination. Safe for threads and forks. Its thread runs until `end`.
 
     Args:
         store: The store of the streams.
@@ -74,51 +121,6 @@ class HeadSender:
         delay: float = DELAY_SECONDS,
         again: float = AGAIN_SECONDS,
     ) -> None:
-        self._worker = _Worker(store, destination, sent, faults, clock, delay=delay, again=again)
-        weakref.finalize(self, self._worker.end).atexit = False
-
-    def watch(self, writer: Writer) -> None:
-        """Note an opened scope, since a killed process may not have sent its last head."""
-        self._worker.watch(writer)
-
-    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the signature of a Listener
-        """Note a commit; a `Listener`."""
-        # A scope that is noted already sends this head, too.
-        if self._worker.noted.get(scope) is None:
-            self._worker.note(scope, commit.head)
-
-    def flush(self, timeout: float) -> bool:
-        """Send all noted heads now.
-
-        Args:
-            timeout: Maximum seconds to wait.
-
-        Returns:
-            Whether the destination has the newest heads of all open scopes.
-        """
-        return self._worker.flush(timeout)
-
-    def close(self, timeout: float) -> bool:
-        """Flush and end the thread; wait at most 2 seconds for heads of other processes."""
-        done = self._worker.flush(timeout, for_others=_READERS_SECONDS)
-        self._worker.end()
-        return done
-
-
-class _Worker:
-    """The state of the thread. It has no reference to the sender, so that an unused sender is garbage collected."""
-
-    def __init__(
-        self,
-        store: EventStore,
-        destination: Destination,
-        sent: SentHeads,
-        faults: Faults,
-        clock: Clock,
-        *,
-        delay: float,
-        again: float,
-    ) -> None:
         self._store = store
         self._destination = destination
         self._sent = sent
@@ -129,7 +131,7 @@ class _Worker:
         self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self.renew()
         register(self)
-        _workers.add(self)
+        _senders.add(self)
 
     def renew(self) -> None:
         """Start empty, as in a forked child; the parent sends its own notes."""
@@ -137,7 +139,7 @@ class _Worker:
         self._busy = threading.RLock()
         """Held while files are read or written, but not while a destination is called."""
         self._thread: threading.Thread | None = None
-        self.noted: dict[Scope, Head | None] = {}
+        self._noted: dict[Scope, Head | None] = {}
         """Scopes to check, each with the head of a commit of this process, if there is one."""
         self._begun = 0
         """The number of the last started batch."""
@@ -165,19 +167,24 @@ class _Worker:
     # Noting.
 
     def watch(self, writer: Writer) -> None:
-        """Note an opened scope."""
+        """Note an opened scope, since a killed process may not have sent its last head."""
         with self._changed:
             self._watched[writer.scope] = writer
-        self.note(writer.scope, None)
+        self._note(writer.scope, None)
 
-    def note(self, scope: Scope, head: Head | None) -> None:
-        """Note a scope, and wake the thread."""
+    def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the signature of a Listener
+        """Note a commit; a `Listener`."""
+        # A scope that is noted already sends this head, too.
+        if self._noted.get(scope) is None:
+            self._note(scope, commit.head)
+
+    def _note(self, scope: Scope, head: Head | None) -> None:
         with self._changed:
             self._put(scope, head)
             self._wake()
 
     def _put(self, scope: Scope, head: Head | None) -> None:
-        self.noted[scope] = head or self.noted.get(scope)
+        self._noted[scope] = head or self._noted.get(scope)
 
     def _wake(self) -> bool:
         """Wake the thread, or start it; False if none can start, as at the exit of the interpreter."""
@@ -199,18 +206,18 @@ class _Worker:
 
     def _next(self) -> dict[Scope, Head | None] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self.noted or self.ending)
-            if self.noted:
+            self._changed.wait_for(lambda: self._noted or self.ending)
+            if self._noted:
                 self._changed.wait_for(self._is_hurried, self._again if self._out else self._delay)
-            if not self.noted or (self.ending and self._out and not self._is_wanted()):
+            if not self._noted or (self.ending and self._out and not self._is_wanted()):
                 self._thread = None
                 return None
             return self._take()
 
     def _take(self) -> dict[Scope, Head | None]:
-        batch = dict(islice(self.noted.items(), _MOST_SCOPES))
+        batch = dict(islice(self._noted.items(), _MOST_SCOPES))
         for scope in batch:
-            del self.noted[scope]
+            del self._noted[scope]
         self._begun += 1
         self._sending = True
         return batch
@@ -232,23 +239,34 @@ class _Worker:
             if not done:
                 self._failed = self._begun
                 for scope, head in batch.items():
-                    self._put(scope, self.noted.get(scope) or head)
+                    self._put(scope, self._noted.get(scope) or head)
             self._changed.notify_all()
 
     # Flushing.
 
     def flush(self, timeout: float, *, for_others: float | None = None) -> bool:
-        """Send everything; `for_others` limits the seconds if all notes are about commits of other processes."""
+        """Send all noted heads now.
+
+        Args:
+            timeout: Maximum seconds to wait.
+            for_others: Maximum seconds if all notes are about commits of other processes.
+
+        Returns:
+            Whether the destination has the newest heads of all open scopes.
+        """
         end = time.monotonic() + timeout
         with self._changed:
             for scope in list(self._watched):
                 self._put(scope, None)
-            if for_others is not None and not any(self.noted.values()) and not self._sending:
+            if for_others is not None and not any(self._noted.values()) and not self._sending:
                 end = min(end, time.monotonic() + for_others)
-            while self.noted or self._sending:
+            while self._noted or self._sending:
                 wanted = self._wanted = self._begun + 1
                 if not self._wake():
-                    return self._inline()
+                    batch = self._take()
+                    done = self._deliver(batch)
+                    self._settle(batch, done)
+                    return done
                 left = end - time.monotonic()
                 self._changed.wait_for(lambda: self._is_idle() or self._failed >= wanted, left)  # noqa: B023
                 if self._failed >= wanted or time.monotonic() >= end:
@@ -256,12 +274,12 @@ class _Worker:
             return self._is_idle()
 
     def _is_idle(self) -> bool:
-        return not self.noted and not self._sending
+        return not self._noted and not self._sending
 
-    def _inline(self) -> bool:
-        batch = self._take()
-        done = self._deliver(batch)
-        self._settle(batch, done)
+    def close(self, timeout: float) -> bool:
+        """Flush and end the thread; wait at most 2 seconds for heads of other processes."""
+        done = self.flush(timeout, for_others=_READERS_SECONDS)
+        self.end()
         return done
 
     def end(self) -> None:
@@ -351,14 +369,14 @@ class _Worker:
             self._logged = True
 
 
-_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_senders: weakref.WeakSet[HeadSender] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
     end = time.monotonic() + _READERS_SECONDS
-    for worker in list(_workers):
-        if not worker.ending:
-            worker.flush(max(0.0, end - time.monotonic()))
+    for sender in list(_senders):
+        if not sender.ending:
+            sender.flush(max(0.0, end - time.monotonic()))
 
 
 atexit.register(_at_exit)

@@ -30,8 +30,6 @@ from backstory.ledger.core.scope import Scope
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["HeadNote", "KeyPair", "head_text", "new_key", "open_note", "origin_of", "read_head_text", "sign_text"]
-
 _DASH = "\u2014"
 _ED25519 = b"\x01"
 _KEY_BYTES = 32

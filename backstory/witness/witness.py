@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import Heads, Witnessed, WitnessFile
 from backstory.witness.destinations import Destination, FileWitness, destination_of
-from backstory.witness.sender import HeadSender
-from backstory.witness.sent_heads import SentHeads
-
-__all__ = ["Witness"]
+from backstory.witness.sender import HeadSender, SentHeads
 
 
 class Witness:
-    """The witness of one home.
+    """The witness of one home. Its thread ends when it is garbage collected.
 
     Args:
         witness: The value of the key `witness`.
@@ -39,18 +36,15 @@ class Witness:
         self._sent = SentHeads(document, self.destination.name)
         self._file = WitnessFile(self.destination.path) if isinstance(self.destination, FileWitness) else None
         self.sender = HeadSender(store, self.destination, self._sent, faults, clock)
-
-    def sent(self, scope: Scope) -> Head | None:
-        """Return the last head of a scope's ledger that was sent; None if none was."""
-        sent = self._sent.of(scope)
-        return None if sent is None else sent.ledger
+        # The thread refers to the sender, so only what holds the sender can be garbage collected.
+        weakref.finalize(self, self.sender.end).atexit = False
 
     def read(self, scope: Scope) -> Witnessed:
         """Return the heads that the witness has of a scope; only a file can be read."""
         # Read this before the file, since a head that is sent in between may be missing in the file.
-        sent = self.sent(scope)
+        sent = self._sent.of(scope)
         if self._file is not None:
-            return self._file.read(scope, sent)
+            return self._file.read(scope, None if sent is None else sent.ledger)
         name = self.destination.name
         note = f"heads are sent to {name}, which verify cannot read: pass one from there with --expect-head"
         return Witnessed(name, Heads(), Heads(), (), (note,))

@@ -23,7 +23,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
-from backstory.metagpt import Turns
+from backstory.metagpt.turns import Turns
 from backstory.witness.signing import new_key
 
 ADA = Scope("ada")
@@ -39,7 +39,7 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "facts": lambda memory: memory.facts(),
     "graph": lambda memory: memory.graph(thread="t"),
     "head": lambda memory: memory.head(),
-    "letters": lambda memory: memory.letters(thread="t"),
+    "message_flow": lambda memory: memory.message_flow(thread="t"),
     "log": lambda memory: (memory.log(), memory.log(thread="t"), memory.log(since="2026-01-01")),
     "own": lambda memory: (memory.own.document(), memory.own.taken_over()),
     "policy": lambda memory: memory.policy(),
@@ -391,7 +391,7 @@ def test_no_read_waits_long_for_who_keeps_a_file_beside_the_logs(home: Path, loc
         naps = FakeClock()
         memory = bs.memory("ada")
         bs._services.index(ADA)._file._clock = naps
-        bs._services.heat._locks._clock = naps
+        bs._services.usage._locks._clock = naps
         with held(home / ADA.folder / lock):
             for name, read in READS.items():
                 naps.slept.clear()

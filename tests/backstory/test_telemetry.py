@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from backstory import __version__
 from backstory import otel as telemetry
-from backstory.config.loading import DEFAULT_MODEL
+from backstory.config.settings import DEFAULT_MODEL
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.scope import Scope

@@ -24,7 +24,7 @@ from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.metagpt import DEFAULT_THREAD, Turns
+from backstory.metagpt.turns import DEFAULT_THREAD, Turns
 from backstory.projections.index.index_file import SMALL_BYTES
 from backstory.projections.turns import TurnLog, TurnView
 from backstory.projections.turns.rows import Row, Series

@@ -75,9 +75,9 @@ HANDLE: list[Call] = [
     *calls("graph", NO_TEXT, "thread must be a string, got", "thread"),
     *calls("graph", (*NO_COUNT, 0, None), "limit must be a whole number", "limit"),
     *calls("graph", (*NO_TIME, HUGE, ENDLESS, -1), "(commit|since must be)", "since"),
-    *calls("letters", NO_TEXT, "thread must be a string, got", "thread"),
-    *calls("letters", (*NO_COUNT, 0, None), "limit must be a whole number", "limit"),
-    *calls("letters", (*NO_TIME, HUGE, 1), "(commit|since must be)", "since"),
+    *calls("message_flow", NO_TEXT, "thread must be a string, got", "thread"),
+    *calls("message_flow", (*NO_COUNT, 0, None), "limit must be a whole number", "limit"),
+    *calls("message_flow", (*NO_TIME, HUGE, 1), "(commit|since must be)", "since"),
 ]
 
 TURNS: list[Call] = [
@@ -205,7 +205,7 @@ def test_a_time_may_be_a_text_a_datetime_or_a_date(home: Backstory, moment: str 
     memory.record("t1", said)
     assert [hit.id for hit in memory.search("tea", within="turns", since=moment)] == ["2"]
     assert [hit.id for hit in memory.search("tea", within="turns", until=moment)] == ["1"]
-    assert memory.letters(since=moment).turns == 1
+    assert memory.message_flow(since=moment).turns == 1
 
 
 def test_a_graph_begins_at_a_time_however_it_is_given(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_what_is_injected_counts_as_used_as_what_is_found_does(host):
     _, found = manager.create_fact("Has a cat", user_id="bob")
     manager.get_context("ada")
     manager.search("cat", user_id="bob")
-    heat = manager._hosting.home._services.heat
+    heat = manager._hosting.home._services.usage
     assert injected in heat.of(Scope("ada"))
     assert found in heat.of(Scope("bob"))
 

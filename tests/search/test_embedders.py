@@ -24,7 +24,7 @@ from extraction.misbehaving import (
 from sizes import cannot
 
 from backstory.config.embedder_factory import EndpointEmbedder, as_embedder
-from backstory.config.loading import Settings
+from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import PackagedEmbedder, is_installed
@@ -459,7 +459,7 @@ def test_any_other_name_is_asked_of_a_server(serve, monkeypatch):
 
 def test_configuring_imports_nothing_heavy():
     code = (
-        "import sys; from backstory.config.loading import Settings;"
+        "import sys; from backstory.config.settings import Settings;"
         "from backstory.config.embedder_factory import as_embedder;"
         "from backstory.projections.search.vectors import scope_vectors, background_embedding;"
         "as_embedder(Settings(), {}); as_embedder(Settings(embedding_model='x', embedding_base_url='http://x/'), {});"

@@ -28,8 +28,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.outbox.faults import Faults
-from backstory.witness.sender import HeadSender
-from backstory.witness.sent_heads import SentHeads
+from backstory.witness.sender import HeadSender, SentHeads
 
 SCOPE = Scope(USER)
 NEVER = 3600.0
@@ -240,7 +239,7 @@ def test_an_outage_is_tried_a_few_times_and_then_left_for_a_while(
     make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("backstory.witness.sender._Worker._pause", lambda _, seconds: slept.append(seconds))
+    monkeypatch.setattr("backstory.witness.sender.HeadSender._pause", lambda _, seconds: slept.append(seconds))
     bench = make(delay=0.001)
     memo.fails = True
     bench.add("runs")
@@ -404,7 +403,7 @@ def test_a_forked_child_sends_its_own_and_not_its_parents(tmp_path: Path) -> Non
         bs.memory(USER).flush()
         sender = bs._services.witness.sender
         # A thread of the parent that is in the middle of something is not there in the child.
-        with sender._worker._changed:
+        with sender._changed:
             child = os.fork()
             if child == 0:
                 signal.alarm(int(PATIENCE))
@@ -459,7 +458,7 @@ def opened(home: Path, memo: Memo, **settings: object) -> Backstory:
     """A home whose witness is the one given."""
     bs = open_home(home, witness=str(home / "unused"), **settings)
     assert bs._services.witness is not None
-    bs._services.witness.sender._worker._destination = memo
+    bs._services.witness.sender._destination = memo
     return bs
 
 
@@ -508,13 +507,20 @@ def test_one_who_only_reads_does_not_wait_long_for_what_others_left(
     assert time.monotonic() - waited < PATIENCE / 2
 
 
-def test_a_home_that_nobody_holds_any_more_ends_its_thread(make: Callable[..., Bench], tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Memo())
-    bench.add("runs")
-    worker = bench.sender._worker
-    del bench
-    gc.collect()
-    until(lambda: worker._thread is None)
+def test_a_home_without_references_ends_its_thread(tmp_path: Path) -> None:
+    bs = open_home(tmp_path / "home", witness=str(tmp_path / "heads.jsonl"))
+    bs.memory(USER).add_fact("runs")
+    assert bs._services.witness is not None
+    sender = bs._services.witness.sender
+    assert sender._thread is not None
+    del bs
+
+    def is_over() -> bool:
+        # The thread that writes memory.json refers to the home for a moment longer.
+        gc.collect()
+        return sender._thread is None
+
+    until(is_over)
 
 
 def test_without_a_witness_nothing_is_sent_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
 from backstory.projections.history.history import value_in_words
+from backstory.projections.turns import TurnView
+from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
     Extracted,
     PolicyResult,
@@ -21,9 +23,7 @@ from backstory.results import (
     Restored,
     ScopeSummary,
     Status,
-    SupersededTurn,
     ThreadSummary,
-    TurnView,
 )
 
 __all__ = [

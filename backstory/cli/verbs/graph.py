@@ -70,7 +70,7 @@ def graph(
     target = _target(out, format_, "messages" if messages else "graph")
     with session.memory() as memory:
         drawn: Graph | MessageFlow = (
-            memory.letters(thread=thread, since=since, limit=limit)
+            memory.message_flow(thread=thread, since=since, limit=limit)
             if messages
             else memory.graph(thread=thread, fact=fact, since=since, limit=limit)
         )

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Backstory
-from backstory.config.loading import ModelSettings, Settings, base_folder, load_settings, policy_values
+from backstory.config.loading import base_folder, load_settings, policy_values
 from backstory.config.model_factory import as_model
+from backstory.config.settings import ModelSettings, Settings
 from backstory.config.value_ranges import bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy

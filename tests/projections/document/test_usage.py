@@ -58,7 +58,7 @@ def file(home: Path) -> Path:
 
 
 def heats(bs: Backstory) -> dict[str, float]:
-    return {fact_id: access.heat for fact_id, access in bs._services.heat.of(ADA).items()}
+    return {fact_id: access.heat for fact_id, access in bs._services.usage.of(ADA).items()}
 
 
 def stored(home: Path) -> dict[str, float]:
@@ -79,7 +79,7 @@ def test_each_use_adds_one_to_what_is_left_after_the_half_life(
     clock.advance(60 * DAY)
     memory.touch("fact_2_0", "fact_2_1")
     assert heats(bs) == {"fact_2_0": 1.375, "fact_2_1": 1.0}
-    assert bs._services.heat.of(ADA)["fact_2_0"].at == "2026-05-30T12:00:00.000000Z"
+    assert bs._services.usage.of(ADA)["fact_2_0"].at == "2026-05-30T12:00:00.000000Z"
 
 
 def test_the_half_life_is_the_policys(bs: Backstory, memory: MemoryHandle, clock: FakeClock) -> None:
@@ -219,7 +219,7 @@ def test_merging_takes_the_later_use_and_the_heat_that_is_left_by_then(
         theirs.flush()
         memory.flush()
         # Eight uses a half-life ago are four now.
-        assert bs._services.heat.of(ADA) == {"fact_2_0": Access(4.0, "2026-03-31T12:00:00.000000Z")}
+        assert bs._services.usage.of(ADA) == {"fact_2_0": Access(4.0, "2026-03-31T12:00:00.000000Z")}
 
 
 def test_many_threads_lose_no_use(bs: Backstory, memory: MemoryHandle, home: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_entry_that_cannot_be_is_passed_over(
 
 def test_a_time_to_come_keeps_nothing_warm_for_good(bs: Backstory, memory: MemoryHandle, home: Path) -> None:
     file(home).write_text('{"version":1,"facts":{"fact_2_0":{"heat":2.0,"at":"9999-01-01T00:00:00.000000Z"}}}')
-    assert bs._services.heat.of(ADA)["fact_2_0"].at == "2026-03-01T12:00:00.000000Z"
+    assert bs._services.usage.of(ADA)["fact_2_0"].at == "2026-03-01T12:00:00.000000Z"
 
 
 def test_a_home_where_it_cannot_be_written_works_as_ever(
@@ -307,12 +307,12 @@ def test_a_child_process_can_use_facts_and_leaves_its_parents_uses_to_the_parent
     bs: Backstory, memory: MemoryHandle, home: Path
 ) -> None:
     memory.touch("fact_2_0")
-    bs._services.heat._mutex.acquire()  # as a thread of the parent may, in the moment of the fork
+    bs._services.usage._mutex.acquire()  # as a thread of the parent may, in the moment of the fork
     try:
         child = multiprocessing.get_context("fork").Process(target=_use, args=(memory,))
         child.start()
     finally:
-        bs._services.heat._mutex.release()
+        bs._services.usage._mutex.release()
     child.join(20)
     child.kill()
     assert child.exitcode == 0
@@ -365,7 +365,7 @@ def test_an_erasure_in_the_middle_of_a_writing_is_noticed(
     memory.forget("fact_2_0")
     # Who asked just before the erasure got this answer.
     monkeypatch.setattr(writer.reader, "standing", lambda: next(answers, None) or current())
-    bs._services.heat.flush(writer)
+    bs._services.usage.flush(writer)
     assert set(stored(home)) == {"fact_2_1"}
 
 

@@ -368,7 +368,7 @@ def test_of_a_thread_what_was_learned_from_it_and_what_became_of_that_is_drawn(s
 
 
 def test_a_limit_of_nothing_is_refused(memory: MemoryHandle) -> None:
-    for call in (memory.graph, memory.letters):
+    for call in (memory.graph, memory.message_flow):
         with pytest.raises(UsageError, match="got 0"):
             call(limit=0)
 
@@ -483,11 +483,11 @@ def test_what_was_born_before_stands_above_and_says_so(story: MemoryHandle) -> N
 
 def test_nothing_to_draw_is_said(memory: MemoryHandle) -> None:
     assert "There is nothing of that to draw." in memory.graph().svg()
-    assert parsed(memory.letters().svg()) is not None
+    assert parsed(memory.message_flow().svg()) is not None
 
 
 def test_a_picture_needs_nothing_beside_it(story: MemoryHandle) -> None:
-    for picture in (story.graph().svg(), story.graph().html(), story.letters().html()):
+    for picture in (story.graph().svg(), story.graph().html(), story.message_flow().html()):
         assert not re.search(r"(?:src|href)\s*=|@import|url\((?!#)", picture)
         assert set(re.findall(r"https?://[^\"' ]+", picture)) <= {
             "http://www.w3.org/2000/svg",
@@ -707,10 +707,10 @@ def test_letters_are_those_of_the_turns_that_stand(memory: MemoryHandle) -> None
     for words in ("I run.", "I swim."):
         memory.record("t", [{"role": "user", "content": words, "id": "1", "sent_from": "Alice", "send_to": "Bob"}])
     memory.record("s", [{"role": "user", "content": "hi", "id": "1", "name": "Carol"}])
-    assert routes(memory.letters()) == [("Alice", "Bob", None, 1), ("Carol", None, None, 1)]
-    assert routes(memory.letters(thread="s")) == [("Carol", None, None, 1)]
-    assert memory.letters(since="2100-01-01").routes == ()
+    assert routes(memory.message_flow()) == [("Alice", "Bob", None, 1), ("Carol", None, None, 1)]
+    assert routes(memory.message_flow(thread="s")) == [("Carol", None, None, 1)]
+    assert memory.message_flow(since="2100-01-01").routes == ()
     with pytest.raises(UsageError, match="number"):
-        memory.letters(since="3")
+        memory.message_flow(since="3")
     with pytest.raises(NotFoundError, match="no thread"):
-        memory.letters(thread="none")
+        memory.message_flow(thread="none")

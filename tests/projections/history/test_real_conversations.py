@@ -21,8 +21,9 @@ from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.extraction.recorded import read_replies
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
+from backstory.projections.turns import TurnView
 from backstory.projections.what_if.what_if import decide_again
-from backstory.results import TurnView, WhatIf
+from backstory.results import WhatIf
 
 _DATA = os.environ.get("BACKSTORY_DATA")
 pytestmark = pytest.mark.skipif(
