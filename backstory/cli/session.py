@@ -83,12 +83,6 @@ class Session:
         else:
             show(page(), value)
 
-    @contextmanager
-    def printing_to_stderr(self) -> Iterator[None]:
-        """Redirect standard output to standard error while --json is given."""
-        with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
-            yield
-
     def note(self, text: str) -> None:
         """Write a note to standard error."""
         write_message(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from typing import Annotated
 
 import typer
@@ -89,7 +91,7 @@ def demo(
 
     session = session_of(ctx)
     command = ctx.find_root().command
-    with session.printing_to_stderr():
+    with contextlib.redirect_stdout(sys.stderr if session.as_json else sys.stdout):
         summary = play(command.main, config=session.config, live=live, keep=keep)
     if session.as_json:
         session.answer(summary, lambda *_: None)
