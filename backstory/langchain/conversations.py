@@ -152,12 +152,8 @@ class Conversations:
         digest, known = self._ids.use((scope, thread)) or (b"", ())
         if digest != talk.whole or len(known) != len(asked):
             again = digest == talk.whole
-            known = tuple(
-                [
-                    _id(message, b"" if again else at)
-                    for message, at in zip(asked, talk.chain[talk.asked :], strict=True)
-                ]
-            )
+            digests = talk.chain[talk.asked :]
+            known = tuple(_id(message, b"" if again else at) for message, at in zip(asked, digests, strict=True))
             self._ids.put((scope, thread), (talk.whole, known))
         return list(known)
 

@@ -110,11 +110,9 @@ class Recorder:
         self, run: Run, messages: Sequence[object], *, immediate: bool = False, sent_before: bool = False
     ) -> bool:
         """Record messages; return False if they are queued or lost."""
-        if not messages:
-            return True
-        return (
-            self._fail_safe.record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before)
-            is not None
+        record = self._fail_safe.record
+        return not messages or (
+            record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before) is not None
         )
 
 
@@ -145,10 +143,5 @@ def _structured(messages: Sequence[BaseMessage], answer: object) -> list[dict[st
     # The state may hold the answer of an earlier run. A dict has no class to compare with the name of the tool.
     if call is None or (not isinstance(answer, dict) and type(answer).__name__ != call["name"]):
         return []
-    return [{"role": "assistant", "id": asked.id, "content": _as_json(answer)}]
-
-
-def _as_json(answer: object) -> str:
-    if isinstance(answer, BaseModel):
-        return answer.model_dump_json()
-    return orjson.dumps(answer, default=str).decode()
+    text = answer.model_dump_json() if isinstance(answer, BaseModel) else orjson.dumps(answer, default=str).decode()
+    return [{"role": "assistant", "id": asked.id, "content": text}]
