@@ -19,17 +19,6 @@ from backstory.ledger.extraction.recorded import RecordedReply, read_replies
 from backstory.ledger.messages import read_message
 from backstory.ledger.text.json_text import parse_json
 
-__all__ = [
-    "Conversation",
-    "RecordGroup",
-    "check_policy_range",
-    "policy_changes",
-    "read_conversation",
-    "read_json",
-    "read_recorded_replies",
-    "read_text",
-]
-
 _BOM = b"\xef\xbb\xbf"
 _SWITCH = {
     **dict.fromkeys(("true", "yes", "on"), True),

@@ -13,8 +13,6 @@ from typer.core import TyperGroup
 from backstory.cli.pages.page import one_line, show_traceback, write_json, write_message
 from backstory.cli.session import Session
 
-__all__ = ["Root"]
-
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _FAILED = 3

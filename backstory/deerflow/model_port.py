@@ -143,15 +143,9 @@ class ObservedModel:
         if hook is None:
             return
         seconds = time.monotonic() - begun
+        result = {"prompt": messages, "response": response, "error": error}
         try:
-            hook(
-                config,
-                prompt=messages,
-                response=response,
-                error=error,
-                duration_ms=seconds * 1000,
-                model_name=self.name,
-            )
+            hook(config, **result, duration_ms=seconds * 1000, model_name=self.name)
         except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's on_memory_llm_result failed; the update goes on")
 

@@ -6,8 +6,6 @@ import msgspec
 
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["ConfigValue", "Drawn", "NewKey", "in_scope"]
-
 
 def in_scope(scope: Scope, result: msgspec.Struct) -> dict[str, object]:
     """Return a result as a JSON value with its scope."""

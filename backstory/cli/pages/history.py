@@ -17,18 +17,6 @@ from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.verify import Problem, Verification
 from backstory.results import Reextracted, WhatIf
 
-__all__ = [
-    "diff_lines",
-    "log_row",
-    "log_table",
-    "refusal_table",
-    "undo_lines",
-    "verification_lines",
-    "verification_table",
-    "what_if_lines",
-    "why_page",
-]
-
 _LOG = (
     Column("seq", "cyan", right=True),
     Column("time", "dim", spare=72),

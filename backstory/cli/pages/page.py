@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = [
-    "Column",
-    "Page",
-    "PlainPage",
-    "RichPage",
-    "Span",
-    "clean",
-    "one_line",
-    "page",
-    "show_traceback",
-    "write_json",
-    "write_message",
-    "write_raw",
-]
-
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 

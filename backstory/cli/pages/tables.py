@@ -26,24 +26,6 @@ from backstory.results import (
     TurnView,
 )
 
-__all__ = [
-    "config_table",
-    "document_page",
-    "extracted_lines",
-    "extracted_table",
-    "fact_lines",
-    "fact_table",
-    "head_line",
-    "policy_table",
-    "recorded_line",
-    "scope_table",
-    "status_page",
-    "status_table",
-    "summary_lines",
-    "thread_table",
-    "turn_lines",
-]
-
 _FACTS = (Column("id", "cyan"), Column("category", "green"), Column("conf", right=True), Column("fact", folds=True))
 
 

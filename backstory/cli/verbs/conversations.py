@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from backstory.memory import MemoryHandle
     from backstory.results import Extracted
 
-__all__ = ["discard", "extract", "record", "retry", "status", "threads", "turns"]
-
 _Replies = Annotated[
     str | None,
     typer.Option(

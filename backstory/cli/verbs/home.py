@@ -11,8 +11,6 @@ import typer
 
 from backstory.cli.session import session_of
 
-__all__ = ["config", "demo", "scopes"]
-
 _PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
 _SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key)[^=&#\s]*)=[^&#\s]*", re.IGNORECASE)
 

@@ -9,8 +9,6 @@ import typer
 from backstory.cli.pages.page import write_raw
 from backstory.cli.session import progress, session_of
 
-__all__ = ["head", "keygen", "verify"]
-
 
 def verify(
     ctx: typer.Context,

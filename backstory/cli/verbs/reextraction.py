@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from backstory.projections.what_if.reextract import UpdateCounts
     from backstory.results import Reextracted
 
-__all__ = ["reextract"]
-
 
 def reextract(
     ctx: typer.Context,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from backstory.projections.search.results import Explanation, Found, Hit
     from backstory.projections.search.services import Embedded
 
-__all__ = ["embed", "search"]
-
 _MOST_WORDS = 8
 
 
