@@ -17,11 +17,11 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["NOBODY", "Conversation", "Conversations"]
+__all__ = ["UNKNOWN_USER", "Conversation", "Conversations"]
 
 _MESSAGES = 32_768
 _THREADS = 4_096
-NOBODY = "\0"
+UNKNOWN_USER = "\0"
 """Owner of messages whose user is unknown."""
 _NEVER = b"never"
 """Digest of a conversation that was not recorded completely."""

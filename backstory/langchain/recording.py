@@ -15,7 +15,7 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel
 
-from backstory.langchain.conversations import NOBODY, Conversation, Conversations
+from backstory.langchain.conversations import UNKNOWN_USER, Conversation, Conversations
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recorder:
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
         # users, the owner of an unknown message cannot be known.
         shared = not kept and self._conversations.is_shared(thread, user)
-        earlier = NOBODY if shared or (kept and before is None and is_node(config)) else None
+        earlier = UNKNOWN_USER if shared or (kept and before is None and is_node(config)) else None
         owners = self._conversations.owners(thread, conversation, known, user, earlier=earlier)
         heard = self._conversations.heard(scope, thread, conversation)
         ids = [message.id or "" for message in conversation.said]
