@@ -27,8 +27,6 @@ from backstory.cli.verbs import (
     search,
 )
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=Root,
     name="backstory",

@@ -22,8 +22,6 @@ from backstory.ledger.core.errors import NoModelError, StoreError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.memory import MemoryHandle
 
-__all__ = ["Step", "Summary", "play"]
-
 _USER = "ada"
 _DATA = Path(__file__).parent / "demo_data"
 _ASKED = "Do peanuts go into the dinner on Sunday?"

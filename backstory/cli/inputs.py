@@ -19,18 +19,6 @@ from backstory.ledger.extraction.recorded import RecordedReply, read_replies
 from backstory.ledger.messages import read_message
 from backstory.ledger.text.json_text import parse_json
 
-__all__ = [
-    "Broken",
-    "Conversation",
-    "RecordGroup",
-    "check_policy_range",
-    "policy_changes",
-    "read_conversation",
-    "read_json",
-    "read_recorded_replies",
-    "read_text",
-]
-
 _BOM = b"\xef\xbb\xbf"
 _SWITCH = {
     **dict.fromkeys(("true", "yes", "on"), True),
@@ -46,21 +34,11 @@ class RecordGroup(NamedTuple):
     thread: str
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """A message that cannot be recorded: its line or number, and the reason."""
-
-    where: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.why}"
-
-
 class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a file by scope and thread, in the file's order, and the broken ones."""
+    """The messages of a file by scope and thread, in the file's order; for each broken one its place and the reason."""
 
     groups: dict[RecordGroup, list[dict[str, object]]]
-    broken: tuple[Broken, ...]
+    broken: tuple[str, ...]
 
 
 def _read(file: str) -> bytes:
@@ -140,7 +118,7 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
                 message = _message(item)
                 group = _group(message, user=user, agent=agent, thread=thread)
             except BackstoryError as error:
-                broken.append(Broken(where, str(error)))
+                broken.append(f"{where}: {error}")
             else:
                 groups.setdefault(group, []).append(message)
     except InputError as error:

@@ -13,8 +13,6 @@ from typer.core import TyperGroup
 from backstory.cli.pages.page import one_line, show_traceback, write_json, write_message
 from backstory.cli.session import Session
 
-__all__ = ["Root"]
-
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _FAILED = 3
@@ -60,7 +58,6 @@ def _is_wrong_use(error: Exception) -> bool:
 
 def _report(error: Exception, session: Session | None, words: list[str]) -> int:
     """Write an error as one line, and with --json as a JSON value; return the exit code."""
-    from backstory.cli.failure import ErrorBody, Failure
     from backstory.ledger.core.errors import BackstoryError
 
     code = _FAILED
@@ -83,7 +80,7 @@ def _report(error: Exception, session: Session | None, words: list[str]) -> int:
     as_json = "--json" in words if session is None else session.as_json and not session.answered
     if as_json:
         with contextlib.suppress(OSError):
-            write_json(Failure(ErrorBody(type(error).__name__, line, code)))
+            write_json({"error": {"kind": type(error).__name__, "message": line, "exit": code}})
             sys.stdout.flush()
     return code
 

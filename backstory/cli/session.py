@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from backstory.home import Backstory
     from backstory.memory import MemoryHandle
     from backstory.operations.services import Progress
-
-__all__ = ["Session", "indexing_progress", "progress", "progress_of_total", "session_of"]
 
 T = TypeVar("T")
 
@@ -62,7 +60,7 @@ class Session:
         self.check_home()
         opening: Callable[..., Backstory] = Backstory.open
         with (
-            indexing_progress() as step,
+            progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024) as step,
             opening(
                 self.home, config=self.config, background=False, progress=step, event_store=self.store, **changes
             ) as bs,
@@ -83,12 +81,6 @@ class Session:
         else:
             show(page(), value)
 
-    @contextmanager
-    def printing_to_stderr(self) -> Iterator[None]:
-        """Redirect standard output to standard error while --json is given."""
-        with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
-            yield
-
     def note(self, text: str) -> None:
         """Write a note to standard error."""
         write_message(text)
@@ -100,11 +92,6 @@ def session_of(ctx: typer.Context) -> Session:
     if not isinstance(session, Session):
         raise TypeError("the verb ran without its global options")
     return session
-
-
-def indexing_progress() -> AbstractContextManager[Callable[[int, int], None]]:
-    """Show a progress bar while an index is built; see `progress_of_total`."""
-    return progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024)
 
 
 @contextmanager

@@ -109,16 +109,14 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
 
 
 def _drop_deerflow_keys(plain: dict[str, object]) -> None:
-    dropped = []
-    for key, why in _WITHOUT_EFFECT.items():
-        value = plain.get(key)
-        if key == "storage_class" and not (isinstance(value, str) and value.startswith(_DEERFLOW_STORES)):
-            continue
-        if key in plain:
-            del plain[key]
-            dropped.append(f"{key}: {why}")
+    store = plain.get("storage_class")
+    dropped = set(_WITHOUT_EFFECT) & set(plain)
+    if not (isinstance(store, str) and store.startswith(_DEERFLOW_STORES)):
+        dropped.discard("storage_class")
+    for key in sorted(dropped):
+        del plain[key]
     if dropped:
-        _log.warning("not needed here: %s", "; ".join(dropped))
+        _log.warning("not needed here: %s", "; ".join(f"{key}: {_WITHOUT_EFFECT[key]}" for key in sorted(dropped)))
 
 
 def _foreign_model(plain: dict[str, object]) -> ForeignModel | None:

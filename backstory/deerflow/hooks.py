@@ -48,14 +48,8 @@ class Hooks(msgspec.Struct, frozen=True):
     host_llm_factory: Callable[[], object] | None = None
 
 
-HOOKS = (
-    "callbacks",
-    "should_keep_hidden_message",
-    "trace_context_manager",
-    "extraction_callback",
-    "host_llm",
-    "host_llm_factory",
-)
+_CALLED = ("should_keep_hidden_message", "trace_context_manager", "extraction_callback", "host_llm_factory")
+HOOKS = ("callbacks", "host_llm", *_CALLED)
 """DeerFlow's names of the hooks."""
 
 
@@ -68,18 +62,9 @@ def read_hooks(given: Mapping[str, object]) -> Hooks:
     callbacks = given.get("callbacks")
     if callbacks is not None and not isinstance(callbacks, Callbacks):
         raise ConfigError(f"callbacks must have a method on_memory_llm_call, got {type(callbacks).__name__}")
-    return Hooks(
-        callbacks=callbacks,
-        keep_hidden=_called(given, "should_keep_hidden_message"),
-        trace_context=_called(given, "trace_context_manager"),
-        extraction=_called(given, "extraction_callback"),
-        host_llm=given.get("host_llm"),
-        host_llm_factory=_called(given, "host_llm_factory"),
-    )
-
-
-def _called(given: Mapping[str, object], name: str) -> Any:
-    hook = given.get(name)
-    if hook is not None and not callable(hook):
-        raise ConfigError(f"{name} must be callable, got {type(hook).__name__}")
-    return hook
+    called: list[Any] = [given.get(name) for name in _CALLED]
+    for name, hook in zip(_CALLED, called, strict=True):
+        if hook is not None and not callable(hook):
+            raise ConfigError(f"{name} must be callable, got {type(hook).__name__}")
+    keep_hidden, trace_context, extraction, factory = called
+    return Hooks(callbacks, keep_hidden, trace_context, extraction, given.get("host_llm"), factory)

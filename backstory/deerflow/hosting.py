@@ -14,7 +14,7 @@ from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import HostedMemory
-from backstory.deerflow.model_selection import choose_model
+from backstory.deerflow.model_port import choose_model
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock

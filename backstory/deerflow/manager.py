@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from typing import ClassVar, Literal, Self
 
 from pydantic import PrivateAttr
@@ -321,8 +320,7 @@ def _category(category: str) -> str:
 
 
 def _confidence(confidence: float) -> float:
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not math.isfinite(confidence):
-        raise ValueError("confidence")
-    if not 0 <= confidence <= 1:
+    # A NaN fails the comparison.
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         raise ValueError("confidence")
     return float(confidence)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from backstory.deerflow.config import ForeignModel
+from backstory.config.model_factory import as_model
+from backstory.deerflow.config import Configured, ForeignModel
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
@@ -142,15 +143,9 @@ class ObservedModel:
         if hook is None:
             return
         seconds = time.monotonic() - begun
+        result = {"prompt": messages, "response": response, "error": error}
         try:
-            hook(
-                config,
-                prompt=messages,
-                response=response,
-                error=error,
-                duration_ms=seconds * 1000,
-                model_name=self.name,
-            )
+            hook(config, **result, duration_ms=seconds * 1000, model_name=self.name)
         except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's on_memory_llm_result failed; the update goes on")
 
@@ -159,6 +154,42 @@ class ObservedModel:
         close = getattr(self._asked, "close", None)
         if callable(close):
             close()
+
+
+def choose_model(configured: Configured, hooks: Hooks, traces: Traces, watch: CallObserver) -> ObservedModel | None:
+    """Return the model for extraction; None if there is none.
+
+    An API key in the environment is used only if the host has no hook for a model.
+
+    Raises:
+        ConfigError: The configured or offered object is not a model.
+    """
+    asked = _named(configured) if configured.own_model else _offered(configured, hooks)
+    return None if asked is None else ObservedModel(asked, hooks, traces, watch)
+
+
+def _named(configured: Configured) -> ChatModelPort | Model | None:
+    if configured.foreign is not None:
+        return foreign_chat_model(configured.foreign)
+    named = as_model(None, configured.settings)
+    if named is None:
+        _log.warning(
+            "a model is configured for memory, but no key or address: no facts are extracted until model.api_key, "
+            "model.base_url, OPENAI_API_KEY or OPENAI_BASE_URL is set"
+        )
+    return named
+
+
+def _offered(configured: Configured, hooks: Hooks) -> ChatModelPort | Model | None:
+    if hooks.host_llm is None and hooks.host_llm_factory is None:
+        return as_model(None, configured.settings)
+    offered = hooks.host_llm
+    if offered is None and hooks.host_llm_factory is not None:
+        offered = hooks.host_llm_factory()
+    if offered is None:
+        _log.warning("the host offers no model: turns are recorded, and facts are extracted once there is one")
+        return None
+    return ChatModelPort(offered)
 
 
 def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:

@@ -17,11 +17,11 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["NOBODY", "Conversation", "Conversations"]
+__all__ = ["UNKNOWN_USER", "Conversation", "Conversations"]
 
 _MESSAGES = 32_768
 _THREADS = 4_096
-NOBODY = "\0"
+UNKNOWN_USER = "\0"
 """Owner of messages whose user is unknown."""
 _NEVER = b"never"
 """Digest of a conversation that was not recorded completely."""
@@ -152,12 +152,8 @@ class Conversations:
         digest, known = self._ids.use((scope, thread)) or (b"", ())
         if digest != talk.whole or len(known) != len(asked):
             again = digest == talk.whole
-            known = tuple(
-                [
-                    _id(message, b"" if again else at)
-                    for message, at in zip(asked, talk.chain[talk.asked :], strict=True)
-                ]
-            )
+            digests = talk.chain[talk.asked :]
+            known = tuple(_id(message, b"" if again else at) for message, at in zip(asked, digests, strict=True))
             self._ids.put((scope, thread), (talk.whole, known))
         return list(known)
 

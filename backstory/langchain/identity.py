@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 from uuid import UUID
 
@@ -76,12 +76,8 @@ class Identity:
 
 
 def _first(name: str, context: object, configurable: Mapping[str, object]) -> str | None:
-    return next(filter(None, (_text(name, value) for value in _stated(name, context, configurable))), None)
-
-
-def _stated(name: str, context: object, configurable: Mapping[str, object]) -> Iterator[object]:
-    yield context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
-    yield configurable.get(name)
+    stated = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+    return _text(name, stated) or _text(name, configurable.get(name))
 
 
 def _text(name: str, value: object) -> str | None:

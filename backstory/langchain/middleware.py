@@ -126,14 +126,12 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         """
         config = _config()
         who = self._identity.of(runtime.context, part_of(config, "configurable"))
-        if not self._records:
-            run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
-        else:
+        run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
+        if self._records:
             try:
                 run = self._recorder.begin(who, state, Run.within(state, self.name), config)
             except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
                 self.backstory.faults.note(who.scope, "record", error)
-                run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
         return run.put(state, self.name)
 
     async def abefore_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:

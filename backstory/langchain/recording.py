@@ -15,7 +15,7 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel
 
-from backstory.langchain.conversations import NOBODY, Conversation, Conversations
+from backstory.langchain.conversations import UNKNOWN_USER, Conversation, Conversations
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recorder:
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
         # users, the owner of an unknown message cannot be known.
         shared = not kept and self._conversations.is_shared(thread, user)
-        earlier = NOBODY if shared or (kept and before is None and is_node(config)) else None
+        earlier = UNKNOWN_USER if shared or (kept and before is None and is_node(config)) else None
         owners = self._conversations.owners(thread, conversation, known, user, earlier=earlier)
         heard = self._conversations.heard(scope, thread, conversation)
         ids = [message.id or "" for message in conversation.said]
@@ -110,11 +110,9 @@ class Recorder:
         self, run: Run, messages: Sequence[object], *, immediate: bool = False, sent_before: bool = False
     ) -> bool:
         """Record messages; return False if they are queued or lost."""
-        if not messages:
-            return True
-        return (
-            self._fail_safe.record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before)
-            is not None
+        record = self._fail_safe.record
+        return not messages or (
+            record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before) is not None
         )
 
 
@@ -145,10 +143,5 @@ def _structured(messages: Sequence[BaseMessage], answer: object) -> list[dict[st
     # The state may hold the answer of an earlier run. A dict has no class to compare with the name of the tool.
     if call is None or (not isinstance(answer, dict) and type(answer).__name__ != call["name"]):
         return []
-    return [{"role": "assistant", "id": asked.id, "content": _as_json(answer)}]
-
-
-def _as_json(answer: object) -> str:
-    if isinstance(answer, BaseModel):
-        return answer.model_dump_json()
-    return orjson.dumps(answer, default=str).decode()
+    text = answer.model_dump_json() if isinstance(answer, BaseModel) else orjson.dumps(answer, default=str).decode()
+    return [{"role": "assistant", "id": asked.id, "content": text}]

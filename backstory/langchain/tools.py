@@ -7,7 +7,7 @@ raises would end the agent's run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, TypeAlias
 
 import orjson
 from langchain.tools import ToolRuntime, tool
@@ -34,15 +34,11 @@ _HISTORY = 20
 Calls = ToolRuntime[object, Mapping[str, object]]
 
 
-class Opens(Protocol):
-    """Finds the memory that a tool was called for."""
+Opens: TypeAlias = Callable[[Calls], tuple[Scope, Callable[[], MemoryHandle]]]
+"""Returns the scope that a tool was called for, and a function that opens its memory.
 
-    def __call__(self, runtime: Calls) -> tuple[Scope, Callable[[], MemoryHandle]]:
-        """Return the scope, and a function that opens its memory.
-
-        Raises:
-            ScopeError: The run names no user.
-        """
+It raises ScopeError if the run names no user.
+"""
 
 
 def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:

@@ -47,14 +47,13 @@ def test_the_log_says_what_was_summed_up(told: Cli) -> None:
 
 
 def test_extract_tells_of_summaries_apart_from_updates(tmp_path, capsys) -> None:
-    from backstory.cli.pages.answers import ExtractedIn
     from backstory.cli.pages.page import PlainPage
     from backstory.cli.pages.tables import extracted_lines, extracted_table
     from backstory.results import Extracted
 
     page = PlainPage()
     extracted_lines(page, Extracted(0, 0, (), (4, 5), 1))
-    extracted_table(page, [ExtractedIn.of(Scope("ada"), Extracted(1, 0, (2,), (4, 5)))])
+    extracted_table(page, [(Scope("ada"), Extracted(1, 0, (2,), (4, 5)))])
     out = capsys.readouterr().out
     assert "2 summaries of long threads: commit 4, 5" in out
     assert "1 summary failed" in out

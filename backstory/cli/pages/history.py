@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backstory.cli.pages.answers import VerifiedIn
 from backstory.cli.pages.labels import author, cause_in_words, counted, moment
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.pages.tables import fact_lines
 from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, PolicyChanged, SummaryUpdated
 from backstory.ledger.core.policy import POLICY_KEYS
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
 from backstory.projections.history.audit import HistoryItem, Refusal, Why
-from backstory.projections.history.history import (
-    Diff,
-    LogEntry,
-    Revision,
-    SectionChange,
-    policy_in_words,
-    revision_in_words,
-)
+from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
-from backstory.results import WhatIf
-
-__all__ = [
-    "diff_lines",
-    "log_row",
-    "log_table",
-    "refusal_table",
-    "undo_lines",
-    "verification_lines",
-    "verification_table",
-    "what_if_lines",
-    "why_page",
-]
+from backstory.results import Reextracted, WhatIf
 
 _LOG = (
     Column("seq", "cyan", right=True),
@@ -174,37 +155,23 @@ def _section_lines(page: Page, section: str, before: str, after: str) -> None:
         page.line((f"+ {after}", "green"), indent=2)
 
 
-def _changes(
-    page: Page,
-    added: Iterable[Fact],
-    removed: Iterable[Fact],
-    revised: Iterable[object],
-    sections: Iterable[object],
-) -> None:
-    for fact in removed:
+def diff_lines(page: Page, found: Diff | Reextracted | WhatIf, *, same: str = "No difference.") -> None:
+    """Print a difference: - for removed, + for added, ~ for changed; `same` if there is none."""
+    if not (found.added or found.removed or found.revised or found.sections):
+        page.line((same, "dim"))
+    for fact in found.removed:
         _fact_line(page, "-", "red", fact)
-    for fact in added:
+    for fact in found.added:
         _fact_line(page, "+", "green", fact)
-    for revision in revised:
-        if isinstance(revision, Revision):
-            _revision_line(page, revision.before, revision.after)
-    for change in sections:
-        if isinstance(change, SectionChange):
-            _section_lines(page, change.section, change.before, change.after)
-
-
-def diff_lines(page: Page, found: Diff) -> None:
-    """Print a difference: - for removed, + for added, ~ for changed."""
-    if found.empty:
-        page.line(("No difference.", "dim"))
-    _changes(page, found.added, found.removed, found.revised, found.sections)
+    for revision in found.revised:
+        _revision_line(page, revision.before, revision.after)
+    for change in found.sections:
+        _section_lines(page, change.section, change.before, change.after)
 
 
 def what_if_lines(page: Page, found: WhatIf) -> None:
     """Print how memory would differ, and its number of facts."""
-    if not (found.added or found.removed or found.revised or found.sections):
-        page.line(("Memory would be the same.", "dim"))
-    _changes(page, found.added, found.removed, found.revised, found.sections)
+    diff_lines(page, found, same="Memory would be the same.")
     page.line(f"There would be {counted(found.facts, 'fact')}. Nothing was written.")
 
 
@@ -277,7 +244,7 @@ def _notes(page: Page, notes: Iterable[str]) -> None:
         page.line((f"note: {note}", "dim"))
 
 
-def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
+def verification_table(page: Page, results: Sequence[tuple[Scope, Verification]]) -> None:
     """Print the result of the verification of each scope."""
     columns = (
         Column("ok"),
@@ -288,8 +255,8 @@ def verification_table(page: Page, results: Sequence[VerifiedIn]) -> None:
     )
     page.table(
         columns,
-        (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), r.user or "-", r.agent or "-") for r in results),
+        (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), s.user or "-", s.agent or "-") for s, r in results),
     )
-    page.table(_PROBLEMS, (row for r in results for row in _problem_rows(r.problems)))
+    page.table(_PROBLEMS, (row for _, r in results for row in _problem_rows(r.problems)))
     # Each scope has the same note about a witness that cannot be read.
-    _notes(page, dict.fromkeys(note for r in results for note in r.notes))
+    _notes(page, dict.fromkeys(note for _, r in results for note in r.notes))

@@ -6,8 +6,6 @@ from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RECORDED
 
-__all__ = ["author", "cause_in_words", "counted", "moment", "size", "whose"]
-
 _KIBI = 1024
 
 

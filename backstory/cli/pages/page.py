@@ -10,26 +10,11 @@ import sys
 import traceback
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
-
-__all__ = [
-    "Column",
-    "Page",
-    "PlainPage",
-    "RichPage",
-    "Span",
-    "clean",
-    "one_line",
-    "page",
-    "show_traceback",
-    "write_json",
-    "write_message",
-    "write_raw",
-]
 
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -99,19 +84,6 @@ class Column(NamedTuple):
     spare: int = 0
 
 
-class Page(Protocol):
-    """Writer of lines, quotes and tables."""
-
-    def line(self, *spans: Span, indent: int = 0) -> None:
-        """Write one line; an empty one without spans."""
-
-    def quote(self, text: str, *, indent: int = 0) -> None:
-        """Write a quoted text with all of its lines."""
-
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """Write a table; nothing if there are no rows."""
-
-
 def page() -> Page:
     """Return a page on standard output."""
     if not sys.stdout.isatty():
@@ -125,16 +97,16 @@ class PlainPage:
     """Page for a pipe or a file: one record per line, uncut and without colours."""
 
     def line(self, *spans: Span, indent: int = 0) -> None:
-        """See `Page.line`."""
+        """Write one line; an empty one without spans."""
         _print(" " * indent + "".join(_joined(text) for text, _ in map(_pair, spans)))
 
     def quote(self, text: str, *, indent: int = 0) -> None:
-        """See `Page.quote`."""
+        """Write a quoted text with all of its lines."""
         for line in clean(text).split("\n"):
             _print(f"{' ' * indent}| {line}")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """See `Page.table`."""
+        """Write a table; nothing if there are no rows."""
         body = [[one_line(cell) for cell in row] for row in rows]
         if not body:
             return
@@ -155,7 +127,7 @@ class RichPage:
         self._console = console
 
     def line(self, *spans: Span, indent: int = 0) -> None:
-        """See `Page.line`."""
+        """See `PlainPage.line`."""
         from rich.padding import Padding
         from rich.text import Text
 
@@ -163,7 +135,7 @@ class RichPage:
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def quote(self, text: str, *, indent: int = 0) -> None:
-        """See `Page.quote`."""
+        """See `PlainPage.quote`."""
         from rich.padding import Padding
         from rich.table import Table
 
@@ -175,7 +147,7 @@ class RichPage:
         self._console.print(Padding(bar, (0, 0, 0, indent)))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """See `Page.table`."""
+        """See `PlainPage.table`."""
         from rich.padding import Padding
         from rich.table import Table
 
@@ -199,6 +171,10 @@ class RichPage:
         from rich.text import Text
 
         return Text(text)
+
+
+Page: TypeAlias = PlainPage | RichPage
+"""Writer of lines, quotes and tables."""
 
 
 def _print(line: str) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from backstory.cli.pages.answers import ConfigValue, ExtractedIn
+from backstory.cli.pages.answers import ConfigValue
 from backstory.cli.pages.labels import counted, moment, size, whose
 from backstory.cli.pages.page import Column, Page
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import POLICY_KEYS
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
-from backstory.projections.document.document import Document, DocumentFact, DocumentSection
+from backstory.projections.document.document import Document, DocumentFact
 from backstory.projections.history.history import value_in_words
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
@@ -26,24 +26,6 @@ from backstory.results import (
     ThreadSummary,
 )
 
-__all__ = [
-    "config_table",
-    "document_page",
-    "extracted_lines",
-    "extracted_table",
-    "fact_lines",
-    "fact_table",
-    "head_line",
-    "policy_table",
-    "recorded_line",
-    "scope_table",
-    "status_page",
-    "status_table",
-    "summary_lines",
-    "thread_table",
-    "turn_lines",
-]
-
 _FACTS = (Column("id", "cyan"), Column("category", "green"), Column("conf", right=True), Column("fact", folds=True))
 
 
@@ -52,24 +34,17 @@ def document_page(page: Page, document: Document, title: str) -> None:
     updated = f", as of {moment(document.last_updated)}" if document.last_updated else ""
     page.line((title[:1].upper() + title[1:], "bold"), (updated, "dim"))
     user, history = document.user, document.history
-    _sections(
-        page,
-        [
-            ("Work", user.work_context),
-            ("Personal", user.personal_context),
-            ("Top of mind", user.top_of_mind),
-            ("Recent months", history.recent_months),
-            ("Earlier", history.earlier_context),
-            ("Long ago", history.long_term_background),
-        ],
-    )
-    fact_table(page, document.facts)
-
-
-def _sections(page: Page, sections: Iterable[tuple[str, DocumentSection]]) -> None:
-    for name, section in sections:
+    for name, section in (
+        ("Work", user.work_context),
+        ("Personal", user.personal_context),
+        ("Top of mind", user.top_of_mind),
+        ("Recent months", history.recent_months),
+        ("Earlier", history.earlier_context),
+        ("Long ago", history.long_term_background),
+    ):
         if section.summary:
             page.line((f"{name}: ", "green"), section.summary)
+    fact_table(page, document.facts)
 
 
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
@@ -108,29 +83,28 @@ def recorded_line(page: Page, result: RecordResult) -> None:
 def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
     """Print the result of `extract`; `none` if there was nothing to do."""
     if result.updates:
-        numbers = ", ".join(map(str, result.commits))
-        page.line(f"{counted(result.updates, 'update')}: commit {numbers}")
+        page.line(f"{counted(result.updates, 'update')}: commit {_numbers(result.commits)}")
     elif not (result.summaries or result.summaries_failed):
         page.line(none)
     if result.failed:
         page.line((f"{result.failed} of them failed; their turns are parked: see `status`", "red"))
     if result.summaries:
-        numbers = ", ".join(map(str, result.summaries))
-        page.line(f"{counted(len(result.summaries), 'summary', 'summaries')} of long threads: commit {numbers}")
+        made = counted(len(result.summaries), "summary", "summaries")
+        page.line(f"{made} of long threads: commit {_numbers(result.summaries)}")
     if result.summaries_failed:
         failed = counted(result.summaries_failed, "summary", "summaries")
         page.line((f"{failed} failed and changed nothing: see `log`", "red"))
 
 
-def extracted_table(page: Page, results: Sequence[ExtractedIn]) -> None:
+def extracted_table(page: Page, results: Sequence[tuple[Scope, Extracted]]) -> None:
     """Print the result of `extract` in each scope."""
     columns = (*_OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
-    summed = any(result.summaries for result in results)
+    summed = any(result.summaries for _, result in results)
     page.table(
         (*columns, Column("summaries", folds=True)) if summed else columns,
         (
-            (*_owner(r), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
-            for r in results
+            (*_owner(s), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
+            for s, r in results
         ),
     )
 
@@ -142,17 +116,7 @@ def _numbers(seqs: Sequence[int]) -> str:
 _OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
 
 
-class _Owned(Protocol):
-    """A result with a scope."""
-
-    @property
-    def user(self) -> str | None: ...
-
-    @property
-    def agent(self) -> str | None: ...
-
-
-def _owner(owned: _Owned) -> tuple[str, str]:
+def _owner(owned: Scope | ScopeSummary | Status) -> tuple[str, str]:
     return owned.user or "-", owned.agent or "-"
 
 

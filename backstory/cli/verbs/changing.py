@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
 
-__all__ = ["clear", "export", "import_", "policy", "revert", "rollback"]
-
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without writing them.")]
 
 

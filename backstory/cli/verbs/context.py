@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.projections.context import Context
 
-__all__ = ["context"]
-
 
 def context(
     ctx: typer.Context,

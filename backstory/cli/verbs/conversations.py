@@ -11,14 +11,12 @@ import typer
 from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.answers import ExtractedIn
     from backstory.home import Backstory
+    from backstory.ledger.core.scope import Scope
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.threads.turn_dedup import Mode
     from backstory.memory import MemoryHandle
     from backstory.results import Extracted
-
-__all__ = ["discard", "extract", "record", "retry", "status", "threads", "turns"]
 
 _Replies = Annotated[
     str | None,
@@ -100,6 +98,7 @@ def extract(
     Example: backstory extract --replies answers.jsonl --clock turns
     """
     from backstory.cli.inputs import read_recorded_replies
+    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.tables import extracted_lines, extracted_table
 
     session = session_of(ctx)
@@ -108,8 +107,8 @@ def extract(
     with session.opened() as bs:
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
-            session.answer(results, extracted_table)
-            failed = sum(result.failed for result in results)
+            session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
+            failed = sum(result.failed for _, result in results)
         else:
             memory = bs.memory(session.user, session.agent)
             total = len(memory.threads()) if answers is None else len(answers)
@@ -125,10 +124,8 @@ def extract(
 
 def _extract_all(
     session: Session, bs: Backstory, answers: Sequence[RecordedReply] | None, thread: str | None, *, backdate: bool
-) -> list[ExtractedIn]:
+) -> list[tuple[Scope, Extracted]]:
     """Extract scope by scope. A recorded reply goes to the first scope in which its thread is pending."""
-    from backstory.cli.pages.answers import ExtractedIn
-
     owners = bs.owners()
     results = []
     unused = None if answers is None else [reply for reply in answers if thread in (None, reply.thread)]
@@ -140,7 +137,7 @@ def _extract_all(
                     result = memory.extract(thread=thread, backdate=backdate)
                 else:
                     result, unused = _extract_recorded(memory, unused, backdate=backdate)
-                results.append(ExtractedIn.of(owner, result))
+                results.append((owner, result))
             step(number)
     for reply in unused or ():
         session.note(f"a reply for thread {reply.thread} was not used: no turn of it is due for an update")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.results import FactChange
 
-__all__ = ["add", "edit", "get", "list_", "remove"]
-
 _Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")]
 _WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The full id of a fact.")]
 _CATEGORIES = "preference, knowledge, context, behavior, goal or correction"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from backstory.memory import MemoryHandle
     from backstory.results import Forgotten
 
-__all__ = ["forget"]
-
 _MOST_NAMED = 5
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.page import write_raw
 from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import Drawn
     from backstory.cli.pages.page import Page
     from backstory.projections.graph import Graph, MessageFlow
-
-__all__ = ["Format", "graph"]
 
 
 class Format(StrEnum):
@@ -67,7 +65,8 @@ def graph(
         raise UsageError("--messages and --fact exclude each other: leave one of them out")
     if session.as_json and out == "-":
         raise UsageError("--json and --out - both write to standard output: leave one of them out")
-    target = _target(out, format_, "messages" if messages else "graph")
+    name = "messages" if messages else "graph"
+    target = Path(f"backstory-{name}.{(format_ or Format.html).value}" if out is None else out)
     with session.memory() as memory:
         drawn: Graph | MessageFlow = (
             memory.message_flow(thread=thread, since=since, limit=limit)
@@ -80,18 +79,11 @@ def graph(
     chosen = format_ or _format_of(target)
     text = drawn.svg() if chosen is Format.svg else drawn.html()
     if out == "-":
-        reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
-            # A picture declares UTF-8, whatever the terminal uses.
-            reconfigure(encoding="utf-8")
-        sys.stdout.write(text)
+        # A picture declares UTF-8, whatever the terminal uses.
+        write_raw(text)
         return
     _write(target, text, force=force)
     session.answer(_summary(target, chosen, drawn), _lines)
-
-
-def _target(out: str | None, format_: Format | None, name: str) -> Path:
-    return Path(f"backstory-{name}.{(format_ or Format.html).value}" if out is None else out)
 
 
 def _format_of(target: Path) -> Format:

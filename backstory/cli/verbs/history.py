@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from backstory.home import Backstory
     from backstory.memory import MemoryHandle
 
-__all__ = ["diff", "log", "show", "what_if", "why", "why_not"]
-
 _SCREEN_ROWS = 20
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from typing import Annotated
 
 import typer
 
 from backstory.cli.session import session_of
-
-__all__ = ["config", "demo", "scopes"]
 
 _PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
 _SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key)[^=&#\s]*)=[^&#\s]*", re.IGNORECASE)
@@ -89,7 +89,7 @@ def demo(
 
     session = session_of(ctx)
     command = ctx.find_root().command
-    with session.printing_to_stderr():
+    with contextlib.redirect_stdout(sys.stderr if session.as_json else sys.stdout):
         summary = play(command.main, config=session.config, live=live, keep=keep)
     if session.as_json:
         session.answer(summary, lambda *_: None)

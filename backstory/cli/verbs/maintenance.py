@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.projections.integrity.remedies import Check
 
-__all__ = ["doctor", "repair"]
-
 
 def doctor(ctx: typer.Context) -> None:
     """Check the set-up and show how to fix each problem. Exit 1 if there is one.

@@ -9,8 +9,6 @@ import typer
 from backstory.cli.pages.page import write_raw
 from backstory.cli.session import progress, session_of
 
-__all__ = ["head", "keygen", "verify"]
-
 
 def verify(
     ctx: typer.Context,
@@ -35,7 +33,7 @@ def verify(
 
     Example: backstory verify --note head.note --key ada.pub
     """
-    from backstory.cli.pages.answers import VerifiedIn
+    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import verification_lines, verification_table
     from backstory.ledger.core.errors import UsageError
 
@@ -59,10 +57,10 @@ def verify(
             results = []
             with progress("checking", len(owners)) as step:
                 for number, owner in enumerate(owners, 1):
-                    results.append(VerifiedIn.of(owner, bs.memory(owner.user, owner.agent).verify()))
+                    results.append((owner, bs.memory(owner.user, owner.agent).verify()))
                     step(number)
-            session.answer(results, verification_table)
-            ok = all(result.ok for result in results)
+            session.answer([in_scope(*one) for one in results], lambda page, _: verification_table(page, results))
+            ok = all(result.ok for _, result in results)
     if not ok:
         raise typer.Exit(1)
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from backstory.projections.what_if.reextract import UpdateCounts
     from backstory.results import Reextracted
 
-__all__ = ["reextract"]
-
 
 def reextract(
     ctx: typer.Context,
@@ -61,10 +59,9 @@ def _comparison(page: Page, found: Reextracted) -> None:
     from backstory.cli.pages.history import diff_lines
     from backstory.cli.pages.labels import counted
     from backstory.cli.pages.page import Column
-    from backstory.projections.history.history import Diff
 
     if found.again.updates > found.again.failed or not found.recorded.updates:
-        diff_lines(page, Diff(found.added, found.removed, found.revised, found.sections))
+        diff_lines(page, found)
     else:
         page.line(("No update succeeded", "bold red"), ": there is nothing to compare.")
     columns = (Column(""), Column("recorded", right=True), Column("again", right=True))

@@ -13,12 +13,10 @@ import typer
 from backstory.cli.session import Session, progress_of_total, session_of
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.answers import EmbeddedIn
     from backstory.cli.pages.page import Page
+    from backstory.ledger.core.scope import Scope
     from backstory.projections.search.results import Explanation, Found, Hit
     from backstory.projections.search.vectors.background_embedding import Embedded
-
-__all__ = ["embed", "search"]
 
 _MOST_WORDS = 8
 
@@ -147,7 +145,7 @@ def embed(
 
     Example: backstory embed --all
     """
-    from backstory.cli.pages.answers import EmbeddedIn
+    from backstory.cli.pages.answers import in_scope
 
     session = session_of(ctx)
     with session.opened() as bs, _model_required():
@@ -165,9 +163,9 @@ def embed(
                 memory = bs.memory(owner.user, owner.agent)
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
-                results.append(EmbeddedIn.of(owner, memory.embed(timeout=left, progress=step)))
-        session.answer(results, _embedded_table)
-        embedded, total = sum(result.embedded for result in results), sum(result.total for result in results)
+                results.append((owner, memory.embed(timeout=left, progress=step)))
+        session.answer([in_scope(*one) for one in results], lambda page, _: _embedded_table(page, results))
+        embedded, total = sum(result.embedded for _, result in results), sum(result.total for _, result in results)
         _note_rest(session, timeout, embedded, total)
 
 
@@ -193,10 +191,10 @@ def _embedded(page: Page, result: Embedded) -> None:
     )
 
 
-def _embedded_table(page: Page, results: list[EmbeddedIn]) -> None:
+def _embedded_table(page: Page, results: list[tuple[Scope, Embedded]]) -> None:
     from backstory.cli.pages.page import Column
 
     numbers = (Column(name, right=True) for name in ("embedded", "of", "now"))
     columns = (Column("user", "cyan"), Column("agent", "cyan"), *numbers)
-    rows = ((r.user or "-", r.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for r in results)
+    rows = ((s.user or "-", s.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results)
     page.table(columns, rows)

@@ -67,8 +67,8 @@ def test_the_page_has_the_default_and_the_range_of_a_key_and_what_it_means(key: 
 
 
 def test_the_page_says_why_a_key_of_deerflow_is_not_needed() -> None:
-    told = dict(re.findall(r"^\| `(\w+)` \| ([^|\n]+) \|$", PAGE, re.MULTILINE))
-    assert told == NOT_NEEDED
+    reasons = dict(re.findall(r"^\| `(\w+)` \| ([^|\n]+) \|$", PAGE, re.MULTILINE))
+    assert reasons == NOT_NEEDED
 
 
 def test_the_page_names_the_categories_the_model_and_the_keys_below_it() -> None:
@@ -78,8 +78,8 @@ def test_the_page_names_the_categories_the_model_and_the_keys_below_it() -> None
 
 
 def test_the_page_says_which_keys_are_policy() -> None:
-    start = PAGE.index("## What enters memory")
-    policy = PAGE[start : PAGE.index("## What is put before a model")]
+    start = PAGE.index("## Admission")
+    policy = PAGE[start : PAGE.index("## Context block")]
     assert set(re.findall(r"^\| `(\w+)` ", policy, re.MULTILINE)) - {"max_facts_limit"} == set(POLICY_KEYS)
 
 
