@@ -16,8 +16,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["DamagedError", "UnusableError", "classified", "connect", "remove", "replacing"]
-
 
 class DamagedError(Exception):
     """The file does not hold what was written, or another program wrote it; the message says how."""

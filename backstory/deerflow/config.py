@@ -16,8 +16,6 @@ from backstory.config.loading import base_folder, load_settings
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError
 
-__all__ = ["Configured", "read_backend_config"]
-
 _log = logging.getLogger(__name__)
 
 HOME = "backstory"

@@ -16,8 +16,6 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 
-__all__ = ["MemoryUnavailableError", "translated"]
-
 
 class MemoryUnavailableError(MemoryManagerError, OSError):
     """The store cannot be reached, read or written.

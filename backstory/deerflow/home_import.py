@@ -22,8 +22,6 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.importing import read_home_if_any, read_import
 from backstory.ledger.importing.deerflow_paths import users_folders
 
-__all__ = ["agents_in", "import_if_due", "import_once"]
-
 _log = logging.getLogger(__name__)
 
 _DUE = "import.due"

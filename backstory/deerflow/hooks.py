@@ -11,8 +11,6 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.messages import KeepHidden
 
-__all__ = ["HOOKS", "Callbacks", "Hooks", "Metrics", "TraceContext", "read_hooks"]
-
 Metrics: TypeAlias = "dict[str, object]"
 TraceContext: TypeAlias = "Callable[[str], AbstractContextManager[object]]"
 """Binds a trace id for the time of a `with` block."""

@@ -25,8 +25,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import KeepHidden
 from backstory.outbox.fail_safe import FailSafeMemory
 
-__all__ = ["Hosting", "scope_named"]
-
 _log = logging.getLogger(__name__)
 
 _DEFAULT_AGENT = "__default__"

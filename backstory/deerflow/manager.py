@@ -25,8 +25,6 @@ except ImportError as error:
         "for older versions use `storage_class: backstory.deerflow:LedgerMemoryStorage`"
     ) from error
 
-__all__ = ["BackstoryMemoryManager"]
-
 _log = logging.getLogger(__name__)
 
 _DUPLICATE = "Duplicate fact"

@@ -21,8 +21,6 @@ from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
 
-__all__ = ["Document", "HostedMemory"]
-
 _log = logging.getLogger(__name__)
 
 _UNSTATED_CONFIDENCE = 0.5

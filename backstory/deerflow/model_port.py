@@ -15,8 +15,6 @@ from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedE
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
 from backstory.ledger.learning.observing import CallStarted
 
-__all__ = ["ChatModelPort", "ObservedModel", "foreign_chat_model"]
-
 _log = logging.getLogger(__name__)
 
 _RUN_NAME = "memory_agent"

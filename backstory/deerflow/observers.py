@@ -13,8 +13,6 @@ from backstory.ledger.core.events import CandidateRejected, Event
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, UpdateSettled
 
-__all__ = ["CallObserver", "Traces", "metrics_of"]
-
 _log = logging.getLogger(__name__)
 
 _MOST_TRACES = 4096

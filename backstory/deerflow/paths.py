@@ -10,8 +10,6 @@ import msgspec
 
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["MemoryPaths", "find_paths"]
-
 _OURS = "backstory"
 
 

@@ -31,8 +31,6 @@ from backstory.ledger.log.clock import SystemClock
 from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
 
-__all__ = ["LedgerMemoryStorage"]
-
 _log = logging.getLogger(__name__)
 
 _CONTRACTS = (

@@ -16,8 +16,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing import read_document
 from backstory.projections.document.document import Document
 
-__all__ = ["TrackedDocument", "is_original", "track", "tracked"]
-
 
 class TrackedDocument:
     """The content of a document at its load or last save.

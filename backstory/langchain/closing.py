@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from backstory.home import Backstory
 
-__all__ = ["Closing"]
-
 
 class Closing:
     """Closes a home once, and only in the process that opened it."""

@@ -17,8 +17,6 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["UNKNOWN_USER", "Conversation", "Conversations"]
-
 _MESSAGES = 32_768
 _THREADS = 4_096
 UNKNOWN_USER = "\0"

@@ -12,8 +12,6 @@ from backstory.ledger.core.errors import ScopeError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["Identity", "MemoryScope", "RunIdentity"]
-
 MemoryScope = Literal["user", "global"]
 
 _AUTHENTICATED = "langgraph_auth_user_id"

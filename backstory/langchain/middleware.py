@@ -32,8 +32,6 @@ from backstory.outbox.fail_safe import FailSafeMemory
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
 
-__all__ = ["BackstoryMiddleware"]
-
 _log = logging.getLogger(__name__)
 
 

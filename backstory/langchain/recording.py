@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from backstory.langchain.identity import RunIdentity
     from backstory.outbox.fail_safe import FailSafeMemory
 
-__all__ = ["Recorder"]
-
 
 class Recorder:
     """Records the conversations of an agent's runs. Safe for threads."""

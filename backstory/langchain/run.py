@@ -14,8 +14,6 @@ from langchain.agents.middleware.types import PrivateStateAttr
 
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["Run", "RunState", "RunUpdate", "from_tool", "is_kept", "is_node", "part_of"]
-
 _TOOLS = "tools:"
 _WITHIN = "|"
 _CHECKPOINTER = "__pregel_checkpointer"

@@ -9,8 +9,6 @@ from langchain_core.messages import SystemMessage
 
 from backstory.projections.context.fact_lines import CLOSING, OPENING, PARTS
 
-__all__ = ["with_block"]
-
 _GAP = "\n\n"
 # The text of a block contains no `<`, so this matches only our block, even if a prompt mentions `<memory>`.
 _OURS = rf"{re.escape(OPENING)}(?:{'|'.join(map(re.escape, PARTS))}):\n[^<]*{re.escape(CLOSING)}"

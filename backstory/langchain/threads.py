@@ -13,8 +13,6 @@ from typing import ParamSpec, TypeVar
 
 from backstory.ledger.concurrency.forks import register
 
-__all__ = ["run_in_thread"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

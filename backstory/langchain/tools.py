@@ -22,8 +22,6 @@ from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.history.audit import Why
 from backstory.projections.search.results import Hit
 
-__all__ = ["Calls", "Opens", "memory_tools"]
-
 _NOT_NOW = "memory cannot be reached now: go on without it, and do not promise that anything was remembered"
 _CATEGORIES = ", ".join(CATEGORIES)
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."

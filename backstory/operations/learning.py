@@ -12,8 +12,8 @@ from backstory.ledger.core.events import TurnRange
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import due_runs
+from backstory.ledger.threads.thread_coverage import Parked
 from backstory.operations.services import Progress, ScopeServices, must_know, some_model
 from backstory.operations.status import status
 from backstory.results import Extracted

@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["ForkLock", "Pauses", "Renews", "register", "start_thread"]
-
 _log = logging.getLogger(__name__)
 
 

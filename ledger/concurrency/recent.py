@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from backstory.ledger.concurrency.forks import ForkLock
 
-__all__ = ["Recent"]
-
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 

@@ -35,31 +35,6 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import Policy
 
-__all__ = [
-    "CONSOLIDATIONS",
-    "LISTS",
-    "AddFact",
-    "ChangePolicy",
-    "Clear",
-    "Command",
-    "EditFact",
-    "Extract",
-    "FailUpdate",
-    "Fields",
-    "ImportDocument",
-    "Proposal",
-    "RemoveFact",
-    "Revert",
-    "RollBack",
-    "SaveDocument",
-    "Summarize",
-    "candidates_of",
-    "labels_of",
-    "merged_fields",
-    "proposed_fields",
-]
-
-
 CONSOLIDATIONS = "factsToConsolidate/"
 """The prefix of the places of consolidations."""
 

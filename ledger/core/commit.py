@@ -22,27 +22,6 @@ from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.events import Access, Event, TurnRange
 from backstory.ledger.core.sanitize import Json
 
-__all__ = [
-    "EMPTY",
-    "FORMAT",
-    "UNREADABLE",
-    "Cause",
-    "Commit",
-    "Draft",
-    "Head",
-    "Inspection",
-    "decode",
-    "erase",
-    "follows",
-    "head_of",
-    "inspect",
-    "prev_of",
-    "replay_line",
-    "seal",
-    "sealed",
-    "unseal",
-]
-
 FORMAT = 1
 """The version that is written; `_UPCASTS` converts older ones."""
 

@@ -35,19 +35,6 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import CATEGORIES
 
-__all__ = [
-    "Phrases",
-    "Words",
-    "fact_of",
-    "fact_texts",
-    "fact_texts_in",
-    "folded",
-    "texts_beside_fact",
-    "texts_of",
-    "turn_texts",
-    "words_in",
-]
-
 _NAMES = frozenset({"id", "at", "source"})
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _FACT_ID = re.compile(r"fact_[\w-]{1,64}", re.ASCII)

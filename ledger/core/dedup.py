@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["dedup_key"]
-
 _TRAILING = ".。．!！?？,，;；:：…、~ \t"
 
 

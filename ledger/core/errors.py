@@ -27,30 +27,6 @@ Each message says what went wrong, where, and what to do about it.
 
 from __future__ import annotations
 
-__all__ = [
-    "BackstoryError",
-    "CapError",
-    "ConfigError",
-    "ConflictError",
-    "CorruptLogError",
-    "DuplicateFactError",
-    "InputError",
-    "LockTimeoutError",
-    "ModelError",
-    "ModelRejectedError",
-    "ModelUnavailableError",
-    "NoModelError",
-    "NotFoundError",
-    "RefusedError",
-    "ReplyError",
-    "ScopeError",
-    "StoreError",
-    "UnavailableError",
-    "UsageError",
-    "WitnessError",
-    "WrongExpectedVersionError",
-]
-
 
 class BackstoryError(Exception):
     """Root of the tree; `exit_code` is the exit code of the command line."""

@@ -13,39 +13,6 @@ import msgspec
 
 from backstory.ledger.core.policy import Policy
 
-__all__ = [
-    "DOCUMENT_SECTIONS",
-    "SECTION_GROUPS",
-    "Access",
-    "Candidate",
-    "CandidateRejected",
-    "Consolidation",
-    "Edit",
-    "Erased",
-    "Event",
-    "Extension",
-    "Fact",
-    "FactAdded",
-    "FactRemoved",
-    "FactRevised",
-    "LedgerEvent",
-    "NewFact",
-    "NewSummary",
-    "PolicyChanged",
-    "Redacted",
-    "Reinforcement",
-    "Removal",
-    "Section",
-    "SummaryUpdated",
-    "Turn",
-    "TurnRange",
-    "TurnRecorded",
-    "TurnSuperseded",
-    "Unread",
-    "UpdateFailed",
-    "UpdateProposed",
-]
-
 SECTION_GROUPS = {
     "user": ("workContext", "personalContext", "topOfMind"),
     "history": ("recentMonths", "earlierContext", "longTermBackground"),

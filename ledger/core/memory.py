@@ -24,8 +24,6 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import Policy
 
-__all__ = ["BARRIERS", "Fold", "Memory", "birth", "evolve"]
-
 BARRIERS = ("clear", "redaction", "revert", "rollback")
 """Kinds of commit after which a model's answer is discarded if it was asked for before."""
 

@@ -9,8 +9,6 @@ import msgspec
 
 from backstory.ledger.core.errors import ConfigError
 
-__all__ = ["CATEGORIES", "DEDUP_KEYS", "EVICTIONS", "POLICY_KEYS", "Policy", "PolicyValue", "check_policy"]
-
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
 """The categories of facts; any other category is stored as `context`, and the proposal keeps it as given."""
 

@@ -11,18 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-__all__ = [
-    "MAX_CONTENT",
-    "MAX_FACT",
-    "MAX_NAME",
-    "MAX_SUMMARY",
-    "Json",
-    "bounded_name",
-    "clip",
-    "safe_json",
-    "safe_text",
-]
-
 MAX_NAME = 512
 """The most characters in an id, a name, a category or an actor."""
 MAX_FACT = 4_000

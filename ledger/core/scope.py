@@ -14,8 +14,6 @@ import msgspec
 
 from backstory.ledger.core.errors import ScopeError
 
-__all__ = ["LEDGER", "TRANSCRIPT", "Scope"]
-
 LEDGER = "ledger"
 TRANSCRIPT = "transcript"
 

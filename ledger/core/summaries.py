@@ -15,16 +15,6 @@ from backstory.ledger.core.commands import Summarize
 from backstory.ledger.core.events import LedgerEvent, Section, SummaryUpdated, TurnRange, UpdateFailed
 from backstory.ledger.core.memory import BARRIERS, Memory
 
-__all__ = [
-    "SummaryKey",
-    "ThreadSummaryText",
-    "is_done_with",
-    "live_summaries",
-    "overlapping_summaries",
-    "sum_up",
-    "thread_summaries",
-]
-
 _PREFIX = "thread/"
 _PARTS = 4
 # No section of the document has a slash in its name. The thread's name comes last, because it may hold anything.

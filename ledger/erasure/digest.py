@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["Seal", "sealing"]
-
 Seal: TypeAlias = Callable[[str, str], str]
 """Returns the digest of a role and a text, in hex."""
 

@@ -10,8 +10,6 @@ from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRecorded
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.requests import Walk
 
-__all__ = ["FactSources", "PlacedTurn", "turn_redacted", "turns_of"]
-
 
 class PlacedTurn(msgspec.Struct, frozen=True):
     """A turn, and the commit and index at which it was recorded."""

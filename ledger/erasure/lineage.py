@@ -8,8 +8,6 @@ from functools import cached_property
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Fact, FactRemoved
 
-__all__ = ["Lineage"]
-
 
 class Lineage:
     """The facts that were merged into each fact; the ledger is read once, when the first merged fact is asked for.

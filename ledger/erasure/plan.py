@@ -38,8 +38,6 @@ from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_
 from backstory.ledger.erasure.transcript import EvidenceTurns, read_transcript, words_in_staying_turns
 from backstory.ledger.erasure.walk import LedgerWalk, SummarySources, walk_until_settled
 
-__all__ = ["plan_erasure"]
-
 
 def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:
     """Return the events that restate the facts and sections that stay although an event about them is erased."""

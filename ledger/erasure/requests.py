@@ -10,18 +10,6 @@ import msgspec
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import LedgerEvent, Redacted
 
-__all__ = [
-    "Erasure",
-    "ForgetEverything",
-    "ForgetExpired",
-    "ForgetFact",
-    "ForgetMatching",
-    "ForgetThread",
-    "Plan",
-    "Sharing",
-    "Walk",
-]
-
 
 class ForgetFact(msgspec.Struct, frozen=True):
     """Erase a fact wherever the ledger holds its text; `with_evidence` also the turns that it was learned from."""

@@ -34,8 +34,6 @@ from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
-__all__ = ["ErasureTarget", "find_target", "summary_in"]
-
 _NOT_THREADS = ("manual", "import")
 """Sources of a fact that do not name a thread."""
 _NO_TURNS: frozenset[int] = frozenset()

@@ -11,8 +11,6 @@ from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_o
 from backstory.ledger.erasure.requests import ForgetFact, Walk
 from backstory.ledger.erasure.target import ErasureTarget
 
-__all__ = ["EvidenceTurns", "read_transcript", "words_in_staying_turns"]
-
 
 class EvidenceTurns:
     """The turns that erased content was learned from, and those of them that are erased.

@@ -26,8 +26,6 @@ from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
-__all__ = ["LedgerWalk", "SummarySources", "walk_until_settled"]
-
 _WHAT: dict[type, str] = {
     FactAdded: "fact",
     FactRemoved: "fact",

@@ -16,8 +16,6 @@ from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, fragmented, lifetime, review_from, stale_facts
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["FEWEST_MERGED", "Excerpt", "cut_line", "cut_to", "excerpt", "indented", "line_size", "on_one_line"]
-
 FEWEST_MERGED = 2
 _LONGEST_NAME = 100
 _NOTE = 40

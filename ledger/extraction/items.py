@@ -25,8 +25,6 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
 
-__all__ = ["read_item", "read_section", "reply_schema", "unread"]
-
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
 _MAX_SOURCES = 1_000

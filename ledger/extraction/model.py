@@ -14,19 +14,6 @@ import msgspec
 
 from backstory.ledger.core.sanitize import Json, clip
 
-__all__ = [
-    "Answer",
-    "Model",
-    "Prompt",
-    "Usage",
-    "error_text",
-    "public_address",
-    "redacted",
-    "showable",
-    "token_count",
-    "usage_of",
-]
-
 _MAX_TOKENS = 2**63 - 1
 _ERROR_TEXT = ("error", "message", "detail", "msg")
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
     from openai.types.chat.completion_create_params import ResponseFormat
 
-__all__ = ["OpenAIModel"]
-
 _DEFAULT_ADDRESS = "https://api.openai.com/v1"
 # Local servers ask for no key, but the client library refuses to start without one.
 _PLACEHOLDER_KEY = "no-key-needed"

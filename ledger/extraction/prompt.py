@@ -17,8 +17,6 @@ from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge
 
-__all__ = ["MAX_TOKENS", "PromptBuilder", "Question", "conversation", "first_portion", "when"]
-
 MAX_TOKENS = 24_000
 """The default limit of a prompt, in tokens."""
 

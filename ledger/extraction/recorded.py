@@ -12,8 +12,6 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.text.json_text import inner_spans, read_number, where_too_deep
 
-__all__ = ["RECORDED", "RecordedReply", "as_reply", "read_replies"]
-
 RECORDED = "recorded"
 """The model's name in the cause of a commit made from a recorded reply."""
 

@@ -18,8 +18,6 @@ from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.items import read_item, read_section, unread
 from backstory.ledger.text.json_text import may_nest_too_deep, read_number, refuse_too_deep
 
-__all__ = ["first_object", "read_reply", "reply_text"]
-
 _MAX_REPLY = 8 * 1024 * 1024
 _KNOWN = frozenset({"user", "history", *LISTS})
 _MARK = re.compile(r'(?P<object>\{\s*["}])|<(?P<end>/?)think(?:ing)?>', re.IGNORECASE)

@@ -21,8 +21,6 @@ from backstory.ledger.core.events import Turn
 from backstory.ledger.extraction.statements import simplified, statements
 from backstory.ledger.text.acknowledgements import is_acknowledgement
 
-__all__ = ["SIGNALS", "Signals", "load_signals"]
-
 SIGNALS = ("correction", "reinforcement", "preference", "identity", "goal", "decision")
 """Every signal, in the order in which they are reported."""
 

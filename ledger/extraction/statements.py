@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["simplified", "statements"]
-
 _HEAD = 2_000
 _TAIL = 1_000
 """Characters of a message that are read; text pasted in between is rarely about the user."""

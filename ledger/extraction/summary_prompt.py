@@ -16,8 +16,6 @@ from backstory.ledger.extraction.reply import first_object, reply_text
 from backstory.ledger.extraction.templates import fill, load_summary_templates
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["SummaryPromptBuilder", "cut_at_sentence", "read_summary"]
-
 _LEAST = 600
 """The fewest tokens that the text to summarise needs."""
 _SMALL_VALUES = 30

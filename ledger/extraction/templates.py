@@ -21,8 +21,6 @@ from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.text.tokens import estimate_tokens
 
-__all__ = ["NAMES", "SUMMARY_NAMES", "Templates", "fill", "load_summary_templates", "load_templates"]
-
 _PACKAGED = Path(__file__).parent / "prompts"
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _SLOTS = frozenset({"memory", "thread", "when", "conversation", "hints", "staleness", "consolidation"})

@@ -11,8 +11,6 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.importing.document import read_document
 
-__all__ = ["changes_since"]
-
 
 def changes_since(
     before: Sequence[Candidate], document: object, *, removable: Collection[str] | None = None

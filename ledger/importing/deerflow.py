@@ -27,8 +27,6 @@ from backstory.ledger.importing.document import fact_candidate, is_document, sec
 from backstory.ledger.importing.fact_file import read_fact_file
 from backstory.ledger.importing.json_file import read_json_file
 
-__all__ = ["read_home", "read_home_if_any"]
-
 Document = Mapping[str, object]
 
 

@@ -22,8 +22,6 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
 
-__all__ = ["MEMORY", "Place", "check_journal", "find", "holds_nothing", "is_agents_own", "users_folders"]
-
 _log = logging.getLogger(__name__)
 
 MEMORY = "memory.json"

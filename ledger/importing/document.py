@@ -13,8 +13,6 @@ from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, New
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, clip, safe_json
 
-__all__ = ["fact_candidate", "is_document", "read_document", "section_candidates", "unread"]
-
 _MAX_DAYS = 10**6
 _MAX_CONFIRMATIONS = 10**6
 _MAX_SOURCES = 50

@@ -14,8 +14,6 @@ from backstory.ledger.core.errors import InputError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["FactFile", "read_fact_file"]
-
 _LONGEST = 1 << 20
 _LONGEST_FRONT = 1 << 16
 _PARTS = re.compile(r"---\n(?P<front>.*?\n)??---(?:\n(?P<body>.*))?", re.DOTALL)

@@ -7,8 +7,6 @@ from pathlib import Path
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.text.json_text import parse_json
 
-__all__ = ["PATH_HINT", "read_json_file"]
-
 PATH_HINT = "name a memory.json or a DeerFlow folder"
 
 _BOM = b"\xef\xbb\xbf"

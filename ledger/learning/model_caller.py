@@ -19,8 +19,6 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, usag
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, provider_of
 from backstory.ledger.log.clock import Clock
 
-__all__ = ["ModelCaller", "ask_once", "call_started", "with_usage"]
-
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0
 

@@ -13,8 +13,6 @@ from backstory.ledger.text.tokens import estimate_tokens
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
 
-__all__ = ["SummaryGroup", "SummaryLimits", "next_group"]
-
 _TOGETHER = 10
 """The number of summaries of one level that become one summary of the next."""
 

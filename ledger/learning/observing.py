@@ -22,17 +22,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer, Model, usage_of
 from backstory.ledger.log.clock import Clock, SystemClock
 
-__all__ = [
-    "CallEnded",
-    "CallStarted",
-    "CallsOnly",
-    "Observer",
-    "Observers",
-    "Refusal",
-    "UpdateSettled",
-    "provider_of",
-]
-
 _log = logging.getLogger(__name__)
 
 _DISCARDED = frozenset({"basis", "covered"})

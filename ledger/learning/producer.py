@@ -27,7 +27,8 @@ from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Updater
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.writer import State, Writer
+from backstory.ledger.log.reader import State
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import (
     LONGEST_PAUSE,
     Timing,
@@ -41,8 +42,6 @@ from backstory.ledger.threads.due import (
 
 if TYPE_CHECKING:
     from backstory.ledger.extraction.signals import Signals
-
-__all__ = ["Producer"]
 
 _log = logging.getLogger(__name__)
 

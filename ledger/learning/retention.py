@@ -12,8 +12,6 @@ from backstory.ledger.core.events import Redacted
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.writer import Writer
 
-__all__ = ["Retention"]
-
 _log = logging.getLogger(__name__)
 
 _CHECK_EVERY = timedelta(hours=1)

@@ -22,8 +22,6 @@ from backstory.ledger.learning.observing import CallStarted
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 
-__all__ = ["Summarizer", "SummaryOutcome"]
-
 
 class SummaryOutcome(msgspec.Struct, frozen=True):
     """The commit of one summary; `failed` where the commit records why there is none."""

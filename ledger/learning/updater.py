@@ -29,8 +29,6 @@ from backstory.ledger.threads.transcript import Thread
 if TYPE_CHECKING:
     from backstory.ledger.extraction.prompt import PromptBuilder, Question
 
-__all__ = ["Job", "Outcome", "Updater"]
-
 
 class Job(msgspec.Struct, frozen=True):
     """A run of turns to learn from.

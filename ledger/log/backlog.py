@@ -13,11 +13,9 @@ import msgspec
 
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.log.state import ScopeState
-from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import Timing, due_of
+from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
-
-__all__ = ["Backlog", "WaitingThread", "count_turns"]
 
 
 class WaitingThread(msgspec.Struct, frozen=True):

@@ -9,8 +9,6 @@ from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore, Record
 
-__all__ = ["commit_at", "must_belong", "must_not_shrink", "read_commits", "read_commits_and_ends"]
-
 
 def read_commits(
     store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None, until: Head | None = None

@@ -20,8 +20,6 @@ from backstory.ledger.threads.ranges import members
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Block, Trace, turns_of
 
-__all__ = ["EarlierThreads"]
-
 BLOCK_TURNS = 64
 _MOST_TURNS = 8192
 _NO_END = 2**62

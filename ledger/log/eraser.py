@@ -34,8 +34,6 @@ from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["Eraser", "Purge", "unfinished"]
-
 _log = logging.getLogger(__name__)
 
 Purge = Callable[[Scope], None]

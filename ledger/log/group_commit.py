@@ -15,8 +15,6 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import BackstoryError, StoreError, WrongExpectedVersionError
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["GroupCommit", "PendingCommit"]
-
 _LONGEST_SECONDS = 0.02
 """The longest wait for company. A long write may only mean that another process held the lock."""
 

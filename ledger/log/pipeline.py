@@ -20,8 +20,6 @@ from backstory.ledger.log.snapshot import Snapshots
 from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store import EventStore
 
-__all__ = ["CommitPipeline", "StreamQueue"]
-
 
 class _Decided:
     """A commit of this process that may not be durable yet; `before` and `after` are its memories once it is folded."""

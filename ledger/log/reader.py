@@ -26,8 +26,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 
-__all__ = ["Reader", "State"]
-
 
 class State(msgspec.Struct, frozen=True):
     """State of a scope: memory and head are values, the rest belongs to its lender."""

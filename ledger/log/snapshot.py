@@ -17,8 +17,6 @@ from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 from backstory.ledger.threads.turn_columns import Trace
 
-__all__ = ["Origin", "Place", "RecordedLine", "RecordedLines", "Snapshots", "ThreadSnapshot"]
-
 
 class Place(msgspec.Struct, frozen=True):
     """Where a line is: its seq in the stream, and the byte it begins at (0 where the engine has no offsets)."""

@@ -20,8 +20,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Transcript
 
-__all__ = ["ScopeState"]
-
 
 class _MetErasureError(Exception):
     """A redaction came after the snapshot that the state began from."""

@@ -54,8 +54,6 @@ from backstory.ledger.threads.turn_dedup import Mode, align
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Listener", "Purge", "Recorded", "Salts", "State", "Writer", "random_salt"]
-
 _log = logging.getLogger(__name__)
 
 _TURNS_PER_COMMIT = 200

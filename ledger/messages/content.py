@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["Content", "block_fields", "plain", "read_content"]
-
 _CALLS = frozenset(
     {
         "computer_call",

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["KeepHidden", "is_answer_of_a_person", "is_hidden"]
-
 KeepHidden: TypeAlias = "Callable[[Mapping[str, object]], bool]"
 """Returns whether a person wrote a hidden message, given its additional_kwargs."""
 

@@ -10,8 +10,6 @@ from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, 
 from backstory.ledger.messages.reading import Message
 from backstory.ledger.text.blocks import strip_memory_blocks, strip_upload_blocks
 
-__all__ = ["Kept", "abridge", "keep"]
-
 _LONG = 1_000
 _HEAD = 600
 _TAIL = 300

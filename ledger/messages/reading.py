@@ -14,8 +14,6 @@ from backstory.ledger.messages.content import Content, block_fields, plain, read
 from backstory.ledger.messages.hidden import KeepHidden, is_hidden
 from backstory.ledger.messages.shapes import fields_of, is_call, is_item
 
-__all__ = ["Message", "read_message"]
-
 _ROLES = {
     "user": "user",
     "human": "user",

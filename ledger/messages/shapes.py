@@ -12,8 +12,6 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["AS_SENT", "fields_of", "is_call", "is_item"]
-
 AS_SENT = ("id", "name", "at", "thread_id", "user_id", "agent_name", "cause_by", "sent_from", "send_to")
 """Fields that are recorded as sent."""
 

@@ -26,19 +26,6 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = [
-    "Admission",
-    "Dropped",
-    "Newcomer",
-    "Verdict",
-    "admit",
-    "admitted",
-    "leaving_ids",
-    "newborn",
-    "refusals_of",
-    "sweep",
-]
-
 Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
 """A candidate and the fact that it would become."""
 

@@ -12,8 +12,6 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.admission import admit, admitted, newborn
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["add_by_hand", "edit_by_hand", "remove_by_hand"]
-
 
 def add_by_hand(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     """Add a person's fact, or refuse it as a duplicate or because memory is full."""

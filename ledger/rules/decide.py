@@ -49,8 +49,6 @@ from backstory.ledger.rules.merge import merge_update
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.undo import plan_rollback, revert
 
-__all__ = ["RULES", "decide"]
-
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "malformed": "the item does not have the agreed shape",

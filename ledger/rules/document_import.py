@@ -31,8 +31,6 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["fact_event", "import_document", "imported", "restated", "screen_import", "section_event"]
-
 
 def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
     """Take in a document: merge it into memory, or replace memory with it.

@@ -24,8 +24,6 @@ from backstory.ledger.rules.admission import Verdict, refusals_of
 from backstory.ledger.rules.document_import import fact_event, imported, restated, screen_import, section_event
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["save_document"]
-
 
 def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
     """Return the events of a save: removals, then sections, then new and restated facts, then refusals."""

@@ -47,8 +47,6 @@ from backstory.ledger.rules.review import days_since, lifetime, longest_lifetime
 from backstory.ledger.rules.screening import merged_confidence, screen
 from backstory.ledger.text.uploads import scrub_uploads
 
-__all__ = ["FIRST_MERGED", "merge_update", "too_late"]
-
 _MAX_CONFIRMATIONS = 1_000
 FIRST_MERGED = 10_000
 """The birth rank of the first merged fact in its commit; a reply holds fewer new facts than this."""

@@ -17,8 +17,6 @@ from backstory.ledger.core.events import Access, Fact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.review import days_since
 
-__all__ = ["Ranking"]
-
 Rank: TypeAlias = tuple[bool, float, str, int, int]
 
 # A getter is faster than a lambda, and this runs for every fact of a full memory. Facts entered by hand rank highest.

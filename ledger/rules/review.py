@@ -10,8 +10,6 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 
-__all__ = ["days_since", "fragmented", "is_stale", "lifetime", "longest_lifetime", "review_from", "stale_facts"]
-
 _DAY = timedelta(days=1)
 
 # Cached, because every decision parses the times of every fact and they seldom change.

@@ -27,8 +27,6 @@ from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
 from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
 
-__all__ = ["merged_confidence", "screen"]
-
 _KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
 """The labels that the gate lets pass: about the user in general, lasting, and a statement rather than an order."""
 _FEWEST_SOURCES = 2

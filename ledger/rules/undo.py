@@ -31,8 +31,6 @@ from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
 
-__all__ = ["Note", "Undo", "plan_revert", "plan_rollback", "revert"]
-
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact, section or policy that an undo leaves as it is, or that conflicts with it.

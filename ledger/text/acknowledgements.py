@@ -9,8 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 from backstory.ledger.text.word_lists import word_lists
 
-__all__ = ["is_acknowledgement"]
-
 _MAX_TEXT = 80
 """Characters; an acknowledgement that takes longer to say is about something."""
 

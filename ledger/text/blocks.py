@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["strip_memory_blocks", "strip_upload_blocks"]
-
 # `[^<>]*` ends at the next tag, so that a text full of unclosed tags is scanned only once.
 _UPLOAD_TAG = re.compile(r"<(/?)(uploaded_files|current_uploads)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
 _MEMORY_TAG = re.compile(r"<(/?)(memory)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)

@@ -14,8 +14,6 @@ import orjson
 
 from backstory.ledger.core.errors import InputError
 
-__all__ = ["inner_spans", "may_nest_too_deep", "parse_json", "read_number", "refuse_too_deep", "where_too_deep"]
-
 _MAX_DEPTH = 500
 _MAX_DIGITS = 4_000
 """Python parses no integer of more than 4,300 digits."""

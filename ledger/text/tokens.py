@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["estimate_tokens"]
-
 _DENSE = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
     "\U0001f000-\U0001faff\U00020000-\U0003ffff]+"

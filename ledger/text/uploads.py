@@ -10,8 +10,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["is_upload_event", "scrub_uploads"]
-
 _MAX_SENTENCE = 400
 """A longer sentence says more than that a file came; the bound also keeps every pattern cheap."""
 

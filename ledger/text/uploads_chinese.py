@@ -10,8 +10,6 @@ import re
 from backstory.ledger.text.uploads_english import EXTENSIONS, FILE_NAME
 from backstory.ledger.text.word_lists import word_lists
 
-__all__ = ["is_chinese_event"]
-
 _LISTS = {name: "|".join(words) for name, words in word_lists("uploads_chinese").items()}
 _FILES = _LISTS["files"]
 _NAMED = f"(?:{_LISTS['named']})"

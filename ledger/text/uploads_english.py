@@ -9,8 +9,6 @@ import re
 
 from backstory.ledger.text.word_lists import word_lists
 
-__all__ = ["EXTENSIONS", "FILE_NAME", "is_english_event"]
-
 _REACH = 8
 """Words within which the noun of a phrase, or the verb after it, has to come."""
 _NEAR = 5

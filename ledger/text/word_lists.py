@@ -6,8 +6,6 @@ import pkgutil
 
 import msgspec
 
-__all__ = ["word_lists"]
-
 
 def word_lists(name: str) -> dict[str, list[str]]:
     """Read the lists of a file by their keys."""

@@ -20,8 +20,6 @@ from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.thread_coverage import Parked, ThreadCoverage
 from backstory.ledger.threads.transcript import Thread
 
-__all__ = ["COVERING_ALL", "Coverage", "Parked", "is_answered", "is_quiet", "opening"]
-
 COVERING_ALL = ("clear",)
 _NO_END = 2**63
 """Behind every ordinal: what is recorded next is pending."""

@@ -10,10 +10,9 @@ import msgspec
 
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.moments import parse_moment
-from backstory.ledger.threads.coverage import Coverage, Parked, is_answered, is_quiet, opening
+from backstory.ledger.threads.coverage import Coverage, is_answered, is_quiet, opening
+from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
-
-__all__ = ["LONGEST_PAUSE", "Timing", "Urgency", "due_at", "due_of", "due_runs", "out_of_reach", "retry_at"]
 
 LONGEST_PAUSE = timedelta(hours=6)
 """After so long, at the latest, a model that could not be reached is tried again."""

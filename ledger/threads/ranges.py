@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import TypeAlias
 
-__all__ = ["Range", "Ranges", "add", "complement", "members", "overlap", "remove", "without"]
-
 Range: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = list[Range]
 

@@ -25,13 +25,12 @@ import msgspec
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import is_acknowledgement
-from backstory.ledger.threads.transcript import Thread, Trace
+from backstory.ledger.threads.transcript import Thread
+from backstory.ledger.threads.turn_columns import Trace
 from backstory.ledger.threads.turn_match import Piece, Said, Walk, matched, matches
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
-
-__all__ = ["NOTHING_KNOWN", "Alignment", "align_delivery", "align_whole", "has_substance"]
 
 _SUBSTANCE_BYTES = 8
 _LAST_EXCHANGE = 8

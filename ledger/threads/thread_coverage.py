@@ -16,8 +16,6 @@ from backstory.ledger.core.events import TurnRange, UpdateFailed
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.ranges import Ranges
 
-__all__ = ["Parked", "ThreadCoverage"]
-
 _ALL = 2**62
 """Of a commit that names no moment of the transcript: nothing was asked, so it has seen all there was."""
 _OVERTAKEN = ("basis", "covered")

@@ -10,9 +10,6 @@ from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRestored, TurnSuperseded
 from backstory.ledger.threads.turn_columns import Column, EarlierTurns, Trace, Traces, turns_of
 
-__all__ = ["Earlier", "Thread", "Threads", "Trace", "Transcript"]
-
-
 _MOST_SOUGHT = 64
 """A thread remembers for at most this many searches how far they went."""
 

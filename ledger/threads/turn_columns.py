@@ -11,8 +11,6 @@ import msgspec
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded
 
-__all__ = ["Block", "Column", "EarlierTurns", "Trace", "Traces", "turns_of"]
-
 T = TypeVar("T")
 
 Load = Callable[[int], None]

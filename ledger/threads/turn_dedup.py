@@ -21,8 +21,6 @@ from backstory.ledger.threads.transcript import Thread
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Arrival", "Mode", "align"]
-
 Mode: TypeAlias = Literal["conversation", "append", "replace"]
 """What a host says of a delivery.
 

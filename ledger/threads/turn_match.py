@@ -7,9 +7,7 @@ from typing import TypeAlias
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.transcript import Trace
-
-__all__ = ["Piece", "Said", "Walk", "matched", "matches"]
+from backstory.ledger.threads.turn_columns import Trace
 
 Said: TypeAlias = tuple[str, str]
 """A role and a text."""

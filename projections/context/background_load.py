@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from backstory.ledger.concurrency.forks import register, start_thread
 
-__all__ = ["BackgroundLoad"]
-
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 

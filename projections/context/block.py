@@ -26,8 +26,6 @@ from backstory.projections.context.fact_lines import (
 )
 from backstory.projections.context.prepared import Line, Prepared
 
-__all__ = ["Context", "Shares", "fill"]
-
 
 class Shares(msgspec.Struct, frozen=True):
     """Budgets and ranking weights of a block.

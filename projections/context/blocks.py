@@ -14,8 +14,6 @@ from backstory.projections.context.block import Context, Shares, fill
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.prepared import Prepared, prepare
 
-__all__ = ["Blocks"]
-
 _KEPT = 32
 _ONE_USE = timedelta(minutes=1)
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ESTIMATE", "Counter", "Estimate", "Vocabulary"]
-
 _ASCII_PIECES = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s\x80-\U0010ffff]|\s{2,}|\s(?=[0-9])")
 _BEYOND = (
     (re.compile("[\x80-\u024f]"), 1.2),

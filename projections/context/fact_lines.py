@@ -11,20 +11,6 @@ from functools import lru_cache
 from backstory.ledger.core.events import Fact, Section
 from backstory.ledger.core.summaries import ThreadSummaryText
 
-__all__ = [
-    "CLOSING",
-    "CONVERSATION",
-    "FACTS",
-    "OPENING",
-    "PARTS",
-    "SECTIONS",
-    "fact_line",
-    "heading_line",
-    "inline",
-    "section_line",
-    "summary_line",
-]
-
 OPENING = "<memory>\n"
 CLOSING = "</memory>"
 

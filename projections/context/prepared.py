@@ -15,8 +15,6 @@ from backstory.projections.context.fact_lines import (
     section_line,
 )
 
-__all__ = ["Line", "Prepared", "prepare"]
-
 
 class Line:
     """A line of a block with its line break; counted at the first use."""

@@ -15,9 +15,6 @@ from backstory.ledger.text.blocks import strip_memory_blocks
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Message
 
-__all__ = ["last_words"]
-
-
 _HEAD = 600
 _TAIL = 300
 _TAG = re.compile("<[^<>]*>")

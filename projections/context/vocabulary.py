@@ -17,8 +17,6 @@ from pathlib import Path
 from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE, Counter, Vocabulary
 
-__all__ = ["DEFAULT_VOCABULARY", "load_vocabulary", "tokens_for"]
-
 _log = logging.getLogger(__name__)
 
 DEFAULT_VOCABULARY = "o200k_base"

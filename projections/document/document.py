@@ -17,8 +17,6 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.log.store.files import put_in_place, unfinished
 
-__all__ = ["Document", "DocumentFact", "DocumentFile", "document_of", "erase_document", "render", "stated_moment"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
-__all__ = ["DELAY_SECONDS", "DocumentProjector", "Follower"]
-
 _log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 0.05

@@ -30,8 +30,6 @@ from backstory.ledger.log.store.files import lock_beside, put_in_place, read_jso
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 
-__all__ = ["UsageTracker"]
-
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 5.0

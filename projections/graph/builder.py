@@ -34,8 +34,6 @@ from backstory.projections.graph.selection import Choice, Chosen, Log, choose, k
 from backstory.projections.history.audit import Removed
 from backstory.projections.history.history import entry, facts_of
 
-__all__ = ["graph_of"]
-
 _UNDOING = ("revert", "rollback")
 
 

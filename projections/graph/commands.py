@@ -6,8 +6,6 @@ import shlex
 
 from backstory.projections.graph.words import line
 
-__all__ = ["command", "owner"]
-
 
 def owner(user: str | None, agent: str | None) -> str:
     """Say whose memory it is."""

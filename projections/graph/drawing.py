@@ -22,8 +22,6 @@ from backstory.projections.graph.model import (
 from backstory.projections.graph.tags import reason_in_words, tag
 from backstory.projections.graph.words import cut, day, line, moment, safe
 
-__all__ = ["svg_of"]
-
 _COLUMNS = (THREADS, UPDATES, GONE, LIVE)
 _MARGIN = 24.0
 _WIDTH = LIVE.right + _MARGIN

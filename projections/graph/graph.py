@@ -6,8 +6,6 @@ from backstory.projections.graph.drawing import svg_of
 from backstory.projections.graph.model import GraphData
 from backstory.projections.graph.page import page_of
 
-__all__ = ["Graph"]
-
 
 class Graph(GraphData, frozen=True):
     """How facts, threads and updates hang together, with its pictures."""

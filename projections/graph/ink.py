@@ -8,8 +8,6 @@ from importlib.resources import files
 
 from backstory.projections.graph.words import safe
 
-__all__ = ["SVG_BEGINS", "Ink", "asset", "new_picture", "written"]
-
 SVG_BEGINS = '<svg xmlns="http://www.w3.org/2000/svg" class="backstory"'
 """How every picture begins, so that a file can be told to be one."""
 

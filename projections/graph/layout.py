@@ -12,8 +12,6 @@ from backstory.projections.graph.model import FactNode, GraphData, Node, Section
 from backstory.projections.graph.tags import tag
 from backstory.projections.graph.words import cut, line, width, wrapped
 
-__all__ = ["FONT", "GONE", "LIVE", "SMALL", "THREADS", "UPDATES", "Box", "Column", "Layout", "lay_out"]
-
 FONT, SMALL = 12.0, 10.5
 
 

@@ -12,8 +12,6 @@ from backstory.projections.graph.lines import css_class
 from backstory.projections.graph.model import Kind
 from backstory.projections.graph.words import width
 
-__all__ = ["CATEGORIES", "Sample", "draw_legend", "legend_height", "samples"]
-
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
 """Categories of facts that have a colour of their own."""
 

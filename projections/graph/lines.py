@@ -9,8 +9,6 @@ from backstory.projections.graph.layout import GONE, LIVE, THREADS, UPDATES, Box
 from backstory.projections.graph.model import Edge, FactNode, Kind, Node, SectionNode
 from backstory.projections.graph.words import line
 
-__all__ = ["ROUTE_TIP", "css_class", "draw_edge", "tips"]
-
 _POINTED: frozenset[Kind] = frozenset({"restored", "superseded-by", "merged-into", "undid", "returned-to"})
 """What is pointed at the end; of the others the columns say which way they go."""
 _TIP, ROUTE_TIP = 8.0, 15.0

@@ -13,8 +13,6 @@ from backstory.projections.graph.model import MessageFlowData, Route
 from backstory.projections.graph.page import page_of
 from backstory.projections.history.replay import Moment
 
-__all__ = ["MessageFlow", "message_flow_of"]
-
 _TO_ALL, _TO_SELF = "<all>", "<self>"
 """How MetaGPT addresses everybody, and the sender itself."""
 

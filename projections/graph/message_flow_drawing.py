@@ -13,8 +13,6 @@ from backstory.projections.graph.lines import ROUTE_TIP, tips
 from backstory.projections.graph.model import MessageFlowData, Route
 from backstory.projections.graph.words import cut, line, moment
 
-__all__ = ["svg_of"]
-
 _SENDERS = Column("from", 24, 190)
 _SENT = Column("what", 380, 280)
 _RECEIVERS = Column("to", 826, 190)

@@ -8,21 +8,6 @@ import msgspec
 
 from backstory.projections.history.audit import Removed
 
-__all__ = [
-    "KINDS",
-    "Edge",
-    "FactNode",
-    "GraphData",
-    "Kind",
-    "LeftOut",
-    "MessageFlowData",
-    "Node",
-    "Route",
-    "SectionNode",
-    "ThreadNode",
-    "UpdateNode",
-]
-
 Kind: TypeAlias = Literal[
     "learned-from",
     "added",

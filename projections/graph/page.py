@@ -7,8 +7,6 @@ import hashlib
 
 from backstory.projections.graph.ink import asset
 
-__all__ = ["PAGE_BEGINS", "page_of"]
-
 PAGE_BEGINS = """<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>

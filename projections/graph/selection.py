@@ -13,8 +13,6 @@ from backstory.ledger.core.events import FactAdded, FactRemoved
 from backstory.projections.history.history import facts_of
 from backstory.projections.history.replay import Moment
 
-__all__ = ["Choice", "Chosen", "Kinship", "Log", "choose", "kinships"]
-
 
 class Log(Protocol):
     """What is asked about a ledger; an index answers it."""

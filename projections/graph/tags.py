@@ -5,8 +5,6 @@ from __future__ import annotations
 from backstory.projections.graph.model import FactNode
 from backstory.projections.graph.words import cut, line
 
-__all__ = ["reason_in_words", "tag"]
-
 _REASONS = {
     "model": "withdrawn",
     "consolidated": "merged",

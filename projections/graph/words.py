@@ -10,8 +10,6 @@ import unicodedata
 from functools import cache
 from itertools import accumulate
 
-__all__ = ["cut", "day", "line", "moment", "safe", "width", "wrapped"]
-
 _REPLACED = dict.fromkeys(
     [*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\N{REPLACEMENT CHARACTER}"
 )

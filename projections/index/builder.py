@@ -35,8 +35,6 @@ from backstory.projections.index.schema import (
     pack,
 )
 
-__all__ = ["BORN", "IndexBuilder", "IndexProgress", "StaleError"]
-
 IndexProgress = Callable[[int, int], None]
 """Called with the bytes taken in and their total."""
 

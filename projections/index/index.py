@@ -46,8 +46,6 @@ from backstory.projections.index.schema import (
 )
 from backstory.projections.sqlite_file import DamagedError
 
-__all__ = ["Indexes", "ScopeIndex"]
-
 _AT_ONCE = 64
 _MOST_NAMED = 100
 _WIDEST = 64

@@ -34,8 +34,6 @@ from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
 from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, remove, replacing
 
-__all__ = ["SMALL_BYTES", "IndexFile", "IndexSnapshot", "tip_of"]
-
 _log = logging.getLogger(__name__)
 
 SMALL_BYTES = 64 * 1024

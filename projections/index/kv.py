@@ -24,8 +24,6 @@ from backstory.projections.sqlite_file import DamagedError, connect
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Changes", "ChecksummedKV"]
-
 Changes = Mapping[int, Mapping[bytes, bytes | None]]
 """By space: what each key is to hold; None takes it away."""
 

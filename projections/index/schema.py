@@ -16,25 +16,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-__all__ = [
-    "LAST",
-    "NOTHING",
-    "VERSION",
-    "Checkpoint",
-    "IndexPosition",
-    "Mark",
-    "Said",
-    "StreamPosition",
-    "Table",
-    "ThreadState",
-    "beginning",
-    "name_of",
-    "named",
-    "number",
-    "number_in",
-    "pack",
-]
-
 VERSION = 4
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 

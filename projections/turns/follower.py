@@ -24,8 +24,6 @@ from backstory.ledger.log.commits import must_belong
 from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.turns.rows import TurnView
 
-__all__ = ["Gone", "NewTurns", "Seen", "TurnFollower", "TurnFollowers"]
-
 _REMEMBERED = 10_000
 """Turns that ceased to stand and are remembered; a reader that is further behind begins anew."""
 

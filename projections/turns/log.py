@@ -17,8 +17,6 @@ from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollo
 from backstory.projections.turns.rows import Row, TurnView, Words
 from backstory.projections.turns.turn_index import TurnIndex
 
-__all__ = ["TurnFilter", "TurnLog", "TurnLogs", "TurnQuery"]
-
 _RECENT = 8
 
 

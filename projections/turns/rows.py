@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Row", "Series", "TurnView", "Words", "same_words", "words_of"]
-
 
 class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One turn as it was kept; `n` is its ordinal in its `thread`."""

@@ -19,8 +19,6 @@ from backstory.ledger.threads.transcript import Transcript
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-__all__ = ["Reason", "SupersededTurn", "superseded_turns"]
-
 Reason: TypeAlias = Literal["revised", "edited", "replaced", "withdrawn"]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from backstory.projections.turns.rows import Row, Series, TurnView, Words, same_words, words_of
 
-__all__ = ["TO_ALL", "TurnIndex"]
-
 TO_ALL = "<all>"
 """To whom a message is addressed that is for everybody: MetaGPT's word for it, and what an empty list means."""
 

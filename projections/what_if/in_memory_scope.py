@@ -12,7 +12,8 @@ from backstory.ledger.core.commands import Command, Extract
 from backstory.ledger.core.commit import EMPTY, Cause, Commit
 from backstory.ledger.core.events import LedgerEvent, Turn
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.log.writer import State, Writer
+from backstory.ledger.log.reader import State
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript

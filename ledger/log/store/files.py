@@ -13,20 +13,6 @@ import msgspec
 
 from backstory.ledger.core.errors import StoreError
 
-__all__ = [
-    "count_lines",
-    "last_line",
-    "lock_beside",
-    "make_folder",
-    "put_in_place",
-    "read_json",
-    "refused",
-    "sync_folder",
-    "translated",
-    "unfinished",
-    "write_whole",
-]
-
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 

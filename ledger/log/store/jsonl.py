@@ -34,8 +34,6 @@ from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
 
-__all__ = ["JsonlStore"]
-
 _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2

@@ -20,8 +20,6 @@ from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.files import make_folder, translated
 
-__all__ = ["FileLocks", "Lease", "kept_free", "lease", "leased", "polled", "try_lock"]
-
 _T = TypeVar("_T")
 
 _POLL_SECONDS = (0.0005, 0.02)

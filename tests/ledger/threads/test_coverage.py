@@ -15,7 +15,8 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelRejectedError, NoModelError, NotFoundError
 from backstory.ledger.core.events import Event, Redacted, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.threads.coverage import Parked, is_quiet, opening
+from backstory.ledger.threads.coverage import is_quiet, opening
+from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
