@@ -530,7 +530,7 @@ def test_the_pages_example_of_a_callback_counts_refusals(tmp_path, monkeypatch, 
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         names: dict[str, object] = {}
         exec(compile(example, "observability.md", "exec"), names)  # noqa: S102 it is our own page
-    (printed,) = re.findall(r"that prints `(.*?)`", PAGE)
+    (printed,) = re.findall(r"this prints `(.*?)`", PAGE)
     assert capsys.readouterr().out == f"{printed}\n"
     assert names["watch"].seconds > 0  # type: ignore[attr-defined]
 

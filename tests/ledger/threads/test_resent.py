@@ -176,8 +176,8 @@ def test_a_text_of_substance_is_more_than_an_acknowledgement(text: str, enough: 
 
 
 DOCUMENTED = re.findall(
-    r"^\| `((?:[QARB]\d ?)+)`[^|]*\| ([^|]+?)(?:, and .*?|) \|",
-    (Path(__file__).parents[3] / "docs" / "messages.md").read_text().partition("Recorded are")[2],
+    r"^\| `((?:[QARB]\d ?)+)`[^|]*\| ([^|]+?)(?:, which .*?|) \|",
+    (Path(__file__).parents[3] / "docs" / "messages.md").read_text().partition("| delivery | recorded |")[2],
     re.MULTILINE,
 )
 
@@ -192,7 +192,7 @@ def test_the_examples_of_the_page_are_true(delivery: str, recorded: str) -> None
     sent = "".join(letters[name] for name in delivery.split())
     wanted = {"nothing": "", "all four": sent, "both": sent}.get(recorded)
     if wanted is None:
-        wanted = "".join(letters[name] for name in re.findall(r"[QARB]\d", recorded.partition(", and")[0]))
+        wanted = "".join(letters[name] for name in re.findall(r"[QARB]\d", recorded.partition(", which")[0]))
     conversation = after("abcd")
     before = len(conversation.thread.turns)
     conversation.send(*said(sent))
