@@ -1,0 +1,73 @@
+"""Flush"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fakes import PATIENCE, exchange, reply
+from producers import ACK, Shop
+
+from backstory.ledger.core.errors import (
+    ModelRejectedError,
+    StoreError,
+)
+from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.updater import Updater
+from backstory.ledger.threads.due import Timing
+
+
+def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
+    shop = Shop(tmp_path, reply())
+    shop.updater = Updater(clock=shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    begun = shop.clock.now()
+    assert shop.producer.drain(0)
+    assert shop.clock.now() == begun
+    assert len(shop.model.prompts) == 3
+    for thread in ("a", "b", "c"):
+        shop.say(thread, exchange("rain"))
+    assert shop.producer.flush(0)
+    assert (shop.clock.now() - begun).total_seconds() >= 60
+
+
+def test_closing_spends_no_time_on_gaps_either(tmp_path):
+    shop = Shop(tmp_path, reply())
+    shop.updater = Updater(clock=shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    for thread in ("a", "b", "c"):
+        shop.say(thread)
+    begun = shop.clock.now()
+    assert shop.producer.close(0)
+    assert (shop.clock.now() - begun, len(shop.model.prompts)) == (timedelta(), 3)
+
+
+def test_a_flush_waits_for_no_debounce(shop):
+    for thread in ("a", "b"):
+        shop.say(thread)
+    assert shop.producer.flush(PATIENCE) is True
+    assert sorted(shop.asked()) == ["a", "b"]
+
+
+def test_a_flush_of_nothing_is_done(shop):
+    assert shop.producer.flush(0) is True
+    shop.say(messages=ACK)
+    assert shop.producer.flush(0) is True
+    assert shop.pending() == 2
+
+
+def test_a_flush_says_so_when_something_is_left(shop):
+    shop.say()
+    shop.store.mood = StoreError("the disk is full")
+    assert shop.producer.flush(PATIENCE) is False
+    shop.store.mood = None
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.pending() == 0
+
+
+def test_parked_turns_are_no_longer_due(tmp_path):
+    shop = Shop(tmp_path, ModelRejectedError("no key"))
+    shop.say()
+    assert shop.producer.flush(PATIENCE) is True
+    assert shop.parked() == [("rejected", 1)]
