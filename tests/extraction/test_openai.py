@@ -30,6 +30,8 @@ from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableErr
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
 from backstory.ledger.extraction.openai import OpenAIModel
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 KEY = "sk-very-secret-0123456789"
 NAME = "asked-model"
 SCHEMA = {"type": "object", "properties": {"facts": {"type": "array"}}}

@@ -30,6 +30,8 @@ from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 USER = "ada"
 
 

@@ -32,6 +32,8 @@ from backstory.projections.search.vectors.packaged_model import PackagedEmbedder
 pytest.importorskip("numpy", reason="the extra [vectors] is not installed")
 import numpy as np
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 KEY = "sk-very-secret-0123456789"
 
 Serve = Callable[..., MisbehavingServer]

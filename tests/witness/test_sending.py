@@ -30,6 +30,8 @@ from backstory.ledger.messages import Kept
 from backstory.outbox.faults import Faults
 from backstory.witness.sender import HeadSender, SentHeads
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 SCOPE = Scope(USER)
 NEVER = 3600.0
 

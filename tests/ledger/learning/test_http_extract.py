@@ -26,6 +26,8 @@ from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.extraction.openai import OpenAIModel
 from backstory.memory import MemoryHandle
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 KEY = "sk-secret-0123456789"
 
 

@@ -20,6 +20,8 @@ from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
 from backstory.projections.what_if.what_if import decide_again
 
+pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
+
 FIRST = int(os.environ.get("SEED") or 0)
 """Read once, as the tests are collected: the environment that a test sees is emptied of settings."""
 EACH = sized(10, 400)
