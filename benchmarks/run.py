@@ -61,9 +61,11 @@ def plugged(scale: int, data: Path | None) -> Iterator[Row]:
     if find_spec("langchain") is None:
         yield Row("the middleware: left out", "the extra [langchain] is not installed")
         return
+    from benchmarks.handing_over import handing_over
     from benchmarks.plugging import many_conversations, plugging
 
     yield from plugging(max(1, 20 // scale))
+    yield from handing_over(max(1, 20 // scale))
     talks = None if data is None or next(data.rglob("*.conversation.jsonl"), None) is None else data
     yield from many_conversations(1_000 // scale, talks)
 
