@@ -410,6 +410,16 @@ def test_a_failed_update_is_an_event_and_changes_nothing():
     assert story.memory.facts == before
 
 
+@pytest.mark.parametrize(("basis", "kept"), [(1, False), (2, False), (3, True), (None, True)])
+def test_what_a_model_said_before_an_erasure_is_not_kept_as_the_detail_of_its_failure(basis, kept):
+    story = given(None, *news("a"))
+    story.take((), "redaction")
+    failure = FailUpdate(at="", reason="reply", detail="it said: a secret", basis=basis)
+    (event,) = story.do(failure, "extraction")
+    assert isinstance(event, UpdateFailed)
+    assert ("secret" in event.detail) is kept
+
+
 # Policy.
 
 
