@@ -69,6 +69,25 @@ def whats(told: Forgotten) -> list[tuple[str, int, str]]:
 # What is gone.
 
 
+def test_what_a_section_fell_back_to_stays_when_the_thread_is_forgotten_once_more(bs: Backstory) -> None:
+    memory = bs.memory("ada")
+
+    def tell(thread: str, words: str, **answer: object) -> None:
+        memory.record(thread, exchange(words), mode="append")
+        memory.extract([RecordedReply(thread, json.dumps(answer))])
+
+    def mind(text: str) -> dict[str, object]:
+        return {"topOfMind": {"summary": text, "shouldUpdate": True}}
+
+    tell("run", "trains", user=mind("Builds trains."))
+    tell("trip", "Malta", user=mind("Sails to Malta."))
+    for words in ("Crete", "Corfu"):
+        memory.forget(thread_id="trip")
+        assert memory.document().user.top_of_mind.summary == "Builds trains."
+        tell("trip", words, newFacts=[{"content": f"Sails to {words}", "confidence": 0.9}])
+    assert memory.verify().ok
+
+
 def test_forgetting_a_fact_leaves_its_words_in_no_byte_but_in_the_turns(
     bs: Backstory, memory: MemoryHandle, home: Path
 ) -> None:

@@ -81,5 +81,5 @@ def test_two_conflicts_are_counted():
     story = given(TEN, *news("a", "b"))
     story.learn(removal("fact_2_0"), removal("fact_2_1", 1))
     story.learn(*news("A", "B"))
-    with pytest.raises(ConflictError, match="fact_2_0 fact_4_0 says this now and 1 more|fact_2_1 .* and 1 more"):
+    with pytest.raises(ConflictError, match=r"fact_2_\d fact_4_\d says this now and 1 more"):
         story.do(command(story, 3), "revert")

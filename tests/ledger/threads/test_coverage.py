@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import datetime, timedelta
 
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
@@ -11,11 +12,20 @@ from hypothesis import strategies as st
 from sizes import examples
 from streams import AT, Streams, recorded, turn
 
-from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import ModelRejectedError, NoModelError, NotFoundError
-from backstory.ledger.core.events import Event, Redacted, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
+from backstory.ledger.core.events import (
+    Event,
+    Redacted,
+    TurnRange,
+    TurnRecorded,
+    TurnRestored,
+    TurnSuperseded,
+    UpdateFailed,
+)
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.threads.coverage import is_quiet, opening
+from backstory.ledger.threads.due import retry_at
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 from backstory.memory import MemoryHandle
@@ -219,6 +229,29 @@ def test_every_standing_turn_is_covered_parked_or_pending_and_only_one_of_them(s
             assert not streams.coverage.covers(thread, run)
         for n in range(1, len(thread.turns) + 1):
             assert streams.coverage.covers(thread, TurnRange(n, n)) == (n in covered)
+
+
+@pytest.mark.parametrize(("seen", "pending"), [(1, [(2, 2)]), (2, [(2, 2)]), (3, []), (4, [])])
+def test_a_restored_turn_is_covered_by_an_update_that_saw_it_restored_and_by_no_earlier_one(seen, pending):
+    streams = recorded(2)
+    streams.cover(1, 2)
+    streams.transcript.apply(Commit(2, AT, Cause(kind="withdrawal", thread="t"), (TurnSuperseded(2),), "", "2"))
+    streams.transcript.apply(Commit(3, AT, Cause(kind="restore", thread="t"), (TurnRestored(2, again=True),), "", "3"))
+    assert streams.pending() == [(2, 2)]
+    pin = Head(seen, str(seen))
+    streams.commit(Cause(kind="extraction", thread="t", turns=TurnRange(2, 2), transcript=pin))
+    assert streams.pending() == pending
+
+
+# Outages
+
+
+@pytest.mark.parametrize(("attempts", "minutes"), [(1, 1), (5, 5), (360, 360), (361, 360), (100_000, 360)])
+def test_an_outage_is_tried_again_after_as_many_minutes_as_attempts_and_six_hours_at_most(attempts, minutes):
+    streams = recorded(2)
+    streams.park(1, 2, reason="unavailable", attempts=attempts)
+    failed = datetime.fromisoformat(AT)
+    assert retry_at(streams.coverage, streams.thread(), failed) == failed + timedelta(minutes=minutes)
 
 
 # Quiet
