@@ -23,6 +23,7 @@ from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import KeepHidden
+from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Hosting:
             shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
         )
         self._fail_safe = FailSafeMemory(self.home)
+        self._delivered = Delivered()
         self._stopping = threading.Event()
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
@@ -130,11 +132,16 @@ class Hosting:
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
         self._import(scope)
-        self._fail_safe.record(scope, thread, messages, immediate=immediate, keep_hidden=self._keep_hidden)
+        start, digests = self._delivered.start(scope, thread, messages)
+        rest = messages[start:] if start else messages
+        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=self._keep_hidden)
+        if recorded is not None:
+            self._delivered.note(scope, thread, digests)
 
     def clear(self, scope: Scope) -> HostedMemory:
         """Clear the memory of an agent or, without an agent, all memories of a user."""
         self._reopened()
+        self._delivered.forget()
         everything = scope.agent is None
         if everything:
             for agent in self._agents_in_deerflow(scope):

@@ -1,0 +1,86 @@
+"""Delivered conversations: from where on a conversation is not the same as at its last delivery.
+
+A host hands over the whole conversation after every run. To compare a message with the last delivery costs a fraction
+of reading it and looking it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from backstory.ledger.concurrency.recent import Recent
+from backstory.ledger.core.scope import Scope
+
+_CONVERSATIONS = 1_024
+_KINDS = {"human", "ai", "system", "tool"}
+"""The types of LangChain's whole messages."""
+_RECORDED = ("human", "ai")
+
+
+class Delivered:
+    """A digest of each message of each conversation at its last delivery, for a bounded number of conversations.
+
+    Safe for threads. A lost entry costs that the next delivery is read whole.
+    """
+
+    def __init__(self) -> None:
+        self._digests: Recent[tuple[Scope, str], list[int]] = Recent(_CONVERSATIONS)
+
+    def start(self, scope: Scope, thread: str, messages: object) -> tuple[int, list[int]]:
+        """Return the index from which messages have to be delivered, and what to `note` once they are recorded.
+
+        It is the index of a plain question, since which messages are kept may depend on earlier ones of the same turn.
+        """
+        sent = messages if isinstance(messages, list) else []
+        digests, known = list(_digests(sent)), self._digests.get((scope, thread), [])
+        same = next((n for n, (now, then) in enumerate(zip(digests, known, strict=False)) if now != then), None)
+        if same is None:
+            same = min(len(digests), len(known))
+        return next((n for n in range(same - 1, 0, -1) if _is_plain_question(sent[n])), 0), digests
+
+    def note(self, scope: Scope, thread: str, digests: list[int]) -> None:
+        """Note that a conversation was recorded."""
+        self._digests.put((scope, thread), digests)
+
+    def forget(self) -> None:
+        """Forget all deliveries, since turns that were recorded may be missing now."""
+        self._digests.clear()
+
+
+def _digests(messages: Sequence[object]) -> Iterator[int]:
+    """Yield a digest of all that recording reads of each message, up to the first message of another shape."""
+    for message in messages:
+        fields = _fields(message)
+        if fields is None:
+            return
+        yield hash(fields)
+
+
+def _fields(message: object) -> tuple[str | bool, ...] | None:
+    """Return what recording reads of a LangChain message with an id and plain text; None for any other message."""
+    if not hasattr(type(message), "__pydantic_fields__") or getattr(message, "__pydantic_extra__", None):
+        return None
+    held: Mapping[str, object] = vars(message)
+    kind, key, content = held.get("type"), held.get("id"), held.get("content")
+    if type(kind) is not str or kind not in _KINDS or type(key) is not str or not key or held.get("metadata"):
+        return None
+    if kind not in _RECORDED:
+        return (kind,)
+    if type(content) is not str:
+        return None
+    extra = held.get("additional_kwargs")
+    calls = bool(held.get("tool_calls") or held.get("invalid_tool_calls"))
+    return kind, key, content, str(held.get("name")), repr(extra) if extra else "", calls
+
+
+def _is_plain_question(message: object) -> bool:
+    """Whether a message is a person's words and nothing else, so that what is kept of later ones is independent."""
+    held = vars(message)
+    content = held.get("content")
+    return (
+        held.get("type") == "human"
+        and not held.get("additional_kwargs")
+        and isinstance(content, str)
+        and "<" not in content
+        and bool(content.strip())
+    )
