@@ -265,6 +265,7 @@ def test_reverting_an_extension_gives_the_former_lifetime_back() -> None:
     [
         (30, Policy(), 30),
         (1_800, Policy(), 1_800),
+        (1_801, Policy(), 1_800),
         (90_000, Policy(), 1_800),
         (90_000, Policy(staleness_age_days=30), 600),
         (90_000, Policy(staleness_max_lifetime_multiplier=1.5), 135),
