@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 from commandline import Cli, said
-from typer.testing import CliRunner
 
-from backstory.cli.app import app
 from backstory.home import Backstory
 
 
@@ -120,10 +118,6 @@ def test_a_rule_outside_its_range_is_wrong_use_also_on_an_empty_memory(cli: Cli)
 def test_a_prefix_of_several_facts_is_wrong_use(story: Cli) -> None:
     assert "2 facts, fact_2_0 and fact_2_1" in story.error("why", "fact_2_", code=2)
     assert "fact_2_0" in story.run("why", "fact_2_0").stdout
-
-
-def test_an_option_behind_the_verb_is_told_where_it_belongs(story: Cli) -> None:
-    assert "`backstory --json … why …`" in CliRunner().invoke(app, ["why", "fact_2_0", "--json"]).stderr
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def log(
     ctx: typer.Context,
     *,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of commits. Default: 20 on a terminal, else all.")
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, metavar="N", help="Maximum number of commits. Default: 20 on a terminal, else all."
+        ),
     ] = None,
     fact: Annotated[str | None, typer.Option(metavar="ID", help="Only commits about this fact.")] = None,
     thread: Annotated[str | None, typer.Option(help="Only commits from this conversation.")] = None,
@@ -156,7 +159,9 @@ def diff(
 def what_if(
     ctx: typer.Context,
     *,
-    max_facts: Annotated[int | None, typer.Option(min=1, help="Maximum number of facts in memory.")] = None,
+    max_facts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Maximum number of facts in memory.")
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Confidence that a fact from a model needs, from 0 to 1.")
     ] = None,

@@ -31,7 +31,8 @@ def search(
     *,
     query: Annotated[str, typer.Argument(help="Words or a question.")],
     top: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="Maximum number of results. Default: `search_top_k`.")
+        int | None,
+        typer.Option("--top", "-n", min=1, metavar="K", help="Maximum number of results. Default: `search_top_k`."),
     ] = None,
     category: Annotated[
         str | None,
