@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backstory.cli.pages.labels import author, cause_in_words, counted, moment
+from backstory.cli.pages.labels import author, cause_in_words, counted, in_seconds, moment
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.pages.tables import fact_lines
 from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, PolicyChanged, SummaryUpdated
@@ -143,7 +143,7 @@ def _fact_line(page: Page, sign: str, style: str, fact: Fact) -> None:
 def _revision_line(page: Page, before: Fact, after: Fact) -> None:
     change = revision_in_words(before, after)
     if before.content == after.content:
-        change = f"{after.content}: {change}"
+        change = f"{after.content}: {in_seconds(change)}"
     page.line((f"~ {change}", "yellow"), (f"  {after.id}", "dim"))
 
 

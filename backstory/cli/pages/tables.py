@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backstory.cli.pages.answers import ConfigValue
-from backstory.cli.pages.labels import counted, moment, size, whose
+from backstory.cli.pages.labels import counted, duration, moment, size, whose
 from backstory.cli.pages.page import Column, Page
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
@@ -209,7 +209,7 @@ def status_page(page: Page, status: Status) -> None:
 def _due(seconds: float | None) -> str:
     if seconds is None:
         return "with the next update"
-    return f"in {seconds:.0f} s" if seconds else "now"
+    return f"in {duration(seconds)}" if seconds else "now"
 
 
 def status_table(page: Page, states: Sequence[Status]) -> None:
