@@ -301,7 +301,7 @@ def test_follow_tells_commits_as_they_come_until_it_is_interrupted(story: Cli) -
         assert (came["seq"], came["summary"]) == (4, "+1 fact")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "backstory: interrupted: commit 4 is the last one that was followed\n"
 
 
 @pytest.mark.slow

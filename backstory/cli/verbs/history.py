@@ -96,14 +96,15 @@ def _follow(
     wanted = None if fact is None else memory.fact_id(fact)
     head = memory.head()
     session.answered = True
-    for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):
-        if one.seq <= head.seq:
-            show(one)
-    for record in bs.store.follow(stream, head.seq):
-        commit = unseal(record.line, head, stream=stream, byte=record.byte)
-        head = commit.head
-        if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
-            show(entry(commit))
+    with session.when_interrupted(lambda: f"commit {head.seq} is the last one that was followed"):
+        for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):
+            if one.seq <= head.seq:
+                show(one)
+        for record in bs.store.follow(stream, head.seq):
+            commit = unseal(record.line, head, stream=stream, byte=record.byte)
+            head = commit.head
+            if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
+                show(entry(commit))
 
 
 def why(
