@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.projections.history.history import concerns, revision_in_words
+
+T = TypeVar("T")
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -322,23 +324,21 @@ def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> WhyNot:
     dedup key scores 1.
     """
     refusals = _refusals(commits, memory)
+    refused = _alike(refusals, [refusal.content for refusal in refusals], text)
+    refused.sort(key=lambda one: (-one[0], -one[1].seq))
     facts = memory.in_order()
-    scored = [
-        (score, refusal)
-        for score, refusal in zip(_scores([refusal.content for refusal in refusals], text), refusals, strict=True)
-        if score >= _ALIKE
-    ]
-    scored.sort(key=lambda one: (-one[0], -one[1].seq))
-    alike = [
-        (score, fact)
-        for score, fact in zip(_scores([fact.content for fact in facts], text), facts, strict=True)
-        if score >= _ALIKE
-    ]
-    alike.sort(key=lambda one: -one[0])
+    remembered = _alike(facts, [fact.content for fact in facts], text)
+    remembered.sort(key=lambda one: -one[0])
     return WhyNot(
-        (msgspec.structs.replace(refusal, score=round(score, 4)) for score, refusal in scored[:_MOST]),
-        (fact for _, fact in alike[:_MOST]),
+        (msgspec.structs.replace(refusal, score=round(score, 4)) for score, refusal in refused[:_MOST]),
+        (fact for _, fact in remembered[:_MOST]),
     )
+
+
+def _alike(found: Sequence[T], contents: Sequence[str], text: str) -> list[tuple[float, T]]:
+    """Return those whose contents resemble a text, with their scores."""
+    scores = _scores(contents, text)
+    return [(score, one) for score, one in zip(scores, found, strict=True) if score >= _ALIKE]
 
 
 def _scores(contents: Sequence[str], text: str) -> Iterator[float]:
