@@ -46,7 +46,8 @@ class Root(TyperGroup):
         except typer.Exit:
             raise
         except KeyboardInterrupt:
-            write_message(ctx.obj.interrupted if isinstance(ctx.obj, Session) else "interrupted")
+            with contextlib.suppress(OSError):
+                write_message(ctx.obj.interrupted if isinstance(ctx.obj, Session) else "interrupted")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
             _drop_stdout()

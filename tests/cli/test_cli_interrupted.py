@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from commandline import Cli, said
 
-from backstory import Backstory
+from backstory import MemoryHandle
 
 Model = Callable[[Callable[[str], str]], None]
 
@@ -88,7 +88,7 @@ def test_embed_says_how_much_is_embedded(story: Cli, monkeypatch: pytest.MonkeyP
         progress(2, 7)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("backstory.memory.MemoryHandle.embed", embed)
+    monkeypatch.setattr(MemoryHandle, "embed", embed)
     result = story.run("embed", code=130)
     assert result.stderr == (
         "backstory: interrupted: 2 of 7 facts and turns are embedded; run `backstory embed` again for the rest\n"
@@ -96,22 +96,15 @@ def test_embed_says_how_much_is_embedded(story: Cli, monkeypatch: pytest.MonkeyP
 
 
 def test_record_says_how_much_is_recorded(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Backstory.memory
+    record = MemoryHandle.record
     rows = [said(thread, f"{thread}1", "user", "I like tea.") for thread in "ab"]
 
-    def interrupting(self: Backstory, *names: str | None) -> object:
-        memory = whole(self, *names)
-        record = memory.record
+    def record_one(self: MemoryHandle, thread: str, *more: object, **named: object) -> object:
+        if thread == "b":
+            raise KeyboardInterrupt
+        return record(self, thread, *more, **named)
 
-        def record_one(thread: str, *more: object, **named: object) -> object:
-            if thread == "b":
-                raise KeyboardInterrupt
-            return record(thread, *more, **named)
-
-        memory.record = record_one
-        return memory
-
-    monkeypatch.setattr(Backstory, "memory", interrupting)
+    monkeypatch.setattr(MemoryHandle, "record", record_one)
     line = cli.run("record", cli.file("said", *rows), code=130).stderr
     assert line == "backstory: interrupted: 1 of 2 messages are recorded; run it again, and those are skipped\n"
     line = cli.run("record", "--append", cli.file("said", *rows), code=130).stderr
@@ -122,7 +115,7 @@ def test_any_other_verb_says_that_it_was_interrupted(story: Cli, monkeypatch: py
     def verify(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("backstory.memory.MemoryHandle.verify", verify)
+    monkeypatch.setattr(MemoryHandle, "verify", verify)
     assert story.run("verify", code=130).stderr == "backstory: interrupted\n"
 
 
@@ -130,6 +123,6 @@ def test_nothing_is_said_to_stay_where_nothing_does(story: Cli, monkeypatch: pyt
     def extract(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("backstory.memory.MemoryHandle.extract", extract)
+    monkeypatch.setattr(MemoryHandle, "extract", extract)
     assert story.run("extract", code=130).stderr == "backstory: interrupted: nothing stays pending\n"
     assert json.loads(story.run("status", "--json").stdout)["pending"] == []
