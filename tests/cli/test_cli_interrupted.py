@@ -12,6 +12,7 @@ import pytest
 from commandline import Cli, said
 
 from backstory import MemoryHandle
+from backstory.ledger.log.store.jsonl import JsonlStore
 
 Model = Callable[[Callable[[str], str]], None]
 
@@ -109,6 +110,24 @@ def test_record_says_how_much_is_recorded(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert line == "backstory: interrupted: 1 of 2 messages are recorded; run it again, and those are skipped\n"
     line = cli.run("record", "--append", cli.file("said", *rows), code=130).stderr
     assert line == "backstory: interrupted: 1 of 2 messages are recorded; --append would record those again\n"
+
+
+def test_forget_says_that_a_begun_erasure_is_completed(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    redact = JsonlStore.redact
+
+    def interrupting(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JsonlStore, "redact", interrupting)
+    line = story.run("forget", "--fact", "fact_2_0", "--with-evidence", "--yes", code=130).stderr
+    assert line.endswith(
+        "backstory: interrupted: an erasure that has begun is completed by the next command; "
+        "run `backstory forget` again for the rest\n"
+    )
+    monkeypatch.setattr(JsonlStore, "redact", redact)
+    assert "Rust" not in story.run("show").stdout
+    assert story.json("verify")["ok"]
+    assert "I write Rust" not in (story.home / "transcript.jsonl").read_text(encoding="utf-8")
 
 
 def test_any_other_verb_says_that_it_was_interrupted(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
