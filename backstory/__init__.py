@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from backstory.projections.history.audit import Refusal as Refusal
     from backstory.projections.history.audit import Removed as Removed
     from backstory.projections.history.audit import Why as Why
+    from backstory.projections.history.audit import WhyNot as WhyNot
     from backstory.projections.history.history import Diff as Diff
     from backstory.projections.history.history import LogEntry as LogEntry
     from backstory.projections.history.history import Revision as Revision
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from backstory.projections.turns.superseded import SupersededTurn as SupersededTurn
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
+    from backstory.results import Eviction as Eviction
     from backstory.results import Extracted as Extracted
     from backstory.results import FactChange as FactChange
     from backstory.results import FaultCount as FaultCount
@@ -120,7 +122,7 @@ otel OpenTelemetryObserver
 projections.context Context
 projections.document.document Document DocumentFact DocumentSection
 projections.graph Graph MessageFlow
-projections.history.audit Birth Evidence HistoryItem Refusal Removed Why
+projections.history.audit Birth Evidence HistoryItem Refusal Removed Why WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
 projections.history.preview UndoResult
 projections.integrity.stream_check Problem
@@ -130,8 +132,8 @@ projections.search.vectors.background_embedding Embedded
 projections.turns TurnView
 projections.turns.superseded SupersededTurn
 projections.what_if.reextract UpdateCounts
-results ErasedContent Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult RecordResult
-results Reextracted Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
+results ErasedContent Eviction Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult
+results RecordResult Reextracted Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

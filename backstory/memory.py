@@ -41,7 +41,7 @@ from backstory.operations.search import Within
 from backstory.operations.services import Progress, ScopeServices
 from backstory.projections.context import Context
 from backstory.projections.document.document import Document, document_of
-from backstory.projections.history.audit import Refusal, Why, why, why_not
+from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.verify import Verification
@@ -532,14 +532,15 @@ class MemoryHandle:
         reading = self._services.reading()
         return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
 
-    def why_not(self, text: str) -> tuple[Refusal, ...]:
-        """Find refused candidates and removed facts that are like a text.
+    def why_not(self, text: str) -> WhyNot:
+        """Find refused candidates and removed facts that are like a text, and facts in memory that are like it.
 
         Args:
             text: What is missing from memory.
 
         Returns:
-            The refusals and removals with their rules, the best match first.
+            A tuple of the refusals and removals with their rules, the best match first. Its `remembered` are the facts
+            in memory.
         """
         writer = self._services.reading()
         return why_not(self._services.commits(writer), writer.memory(), text)
@@ -717,7 +718,7 @@ class MemoryHandle:
             confidence: From 0 to 1.
 
         Returns:
-            The commit and the fact.
+            The commit, the fact, and the facts that the cap evicted for it.
 
         Raises:
             DuplicateFactError: A live fact says the same; the refusal is recorded.

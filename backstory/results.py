@@ -82,8 +82,23 @@ class FaultCount(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+RECENT_COMMITS = 20
+"""How many of the newest commits a status searches for evictions."""
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """A commit in which the cap evicted facts, and their ids. `why` explains a fact, `revert` undoes the commit."""
+
+    seq: int
+    at: str
+    facts: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True):
-    """The state of a scope. Sizes are in bytes; `model` is None where none is configured; `faults` are of 7 days."""
+    """The state of a scope. Sizes are in bytes; `model` is None where none is configured; `faults` are of 7 days.
+
+    Where memory is full, at `max_facts`, `evicted` are the evictions of the last 20 commits, the newest first.
+    """
 
     seq: int
     hash: str
@@ -99,6 +114,8 @@ class Status(msgspec.Struct, frozen=True):
     user: str | None
     agent: str | None
     faults: tuple[FaultCount, ...] = ()
+    max_facts: int = 0
+    evicted: tuple[Eviction, ...] = ()
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):
@@ -111,10 +128,14 @@ class ThreadSummary(msgspec.Struct, frozen=True):
 
 
 class FactChange(msgspec.Struct, frozen=True):
-    """The commit of a change by hand, and the fact after it, or as it was when removed."""
+    """The commit of a change by hand, and the fact after it, or as it was when removed.
+
+    `evicted` are the facts from models that the cap evicted to make room for it.
+    """
 
     commit: int
     fact: Fact
+    evicted: tuple[Fact, ...] = ()
 
 
 class PolicyResult(msgspec.Struct, frozen=True):

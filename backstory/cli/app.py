@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
-from backstory.cli.pages.page import show_traceback, write_message
+from backstory.cli.global_options import Verb, VerbGroup
 from backstory.cli.root_group import Root
 from backstory.cli.session import Session
+from backstory.cli.streams import prepare_streams
 from backstory.cli.verbs import (
     changing,
     context,
@@ -33,7 +33,28 @@ app = typer.Typer(
     help="Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.",
     pretty_exceptions_enable=False,
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def help_(
+    ctx: typer.Context,
+    *,
+    verb: Annotated[list[str] | None, typer.Argument(metavar="[VERB]...", help="Such as `log` or `fact add`.")] = None,
+) -> None:
+    """Show the help of a verb, or of the whole command line.
+
+    Example: backstory help fact add
+    """
+    shown = ctx.find_root()
+    for word in verb or ():
+        if not isinstance(shown.command, TyperGroup):
+            ctx.fail(f"{shown.info_name!r} has no verbs below it, such as {word!r}")
+        name, command, _ = shown.command.resolve_command(shown, [word])
+        if command is not None:
+            shown = typer.Context(command, info_name=name, parent=shown)
+    typer.echo(shown.get_help())
+
 
 _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Record": {
@@ -78,6 +99,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "doctor": maintenance.doctor,
         "keygen": proofs.keygen,
         "demo": home.demo,
+        "help": help_,
     },
 }
 _FACT_VERBS: Mapping[str, Callable[..., None]] = {
@@ -90,10 +112,10 @@ _FACT_VERBS: Mapping[str, Callable[..., None]] = {
 
 for _panel, _verbs in _VERBS.items():
     for _name, _verb in _verbs.items():
-        app.command(_name, rich_help_panel=_panel)(_verb)
-_fact = typer.Typer(help="Add, change and remove facts by hand. No model changes them afterwards.")
+        app.command(_name, cls=Verb, rich_help_panel=_panel)(_verb)
+_fact = typer.Typer(cls=VerbGroup, help="Add, change and remove facts by hand. No model changes them afterwards.")
 for _name, _verb in _FACT_VERBS.items():
-    _fact.command(_name)(_verb)
+    _fact.command(_name, cls=Verb)(_verb)
 app.add_typer(_fact, name="fact", rich_help_panel="Change")
 
 
@@ -127,45 +149,10 @@ def begin(
 ) -> None:
     """Keep the global options for the verb."""
     del version
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(encoding="utf-8" if as_json else None, errors="replace")
     ctx.obj = Session(home, user, agent, config, store, as_json, debug)
-    _log_to_stderr(ctx, debug=debug)
+    prepare_streams(ctx, ctx.obj)
     if ctx.invoked_subcommand is None:
         if as_json:
             ctx.fail("No verb was given")
         typer.echo(ctx.get_help())
         raise typer.Exit(2)
-
-
-def _log_to_stderr(ctx: typer.Context, *, debug: bool) -> None:
-    root, logger = logging.getLogger(), logging.getLogger("backstory")
-    if any(isinstance(handler, _OneLineHandler) for handler in root.handlers):
-        return  # the demo runs verbs inside a verb
-    handler = _OneLineHandler(debug=debug)
-    before = logger.level
-    root.addHandler(handler)
-    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-
-    def restore() -> None:
-        root.removeHandler(handler)
-        logger.setLevel(before)
-
-    ctx.call_on_close(restore)
-
-
-class _OneLineHandler(logging.Handler):
-    """Writes each log record as one line; with `debug` also the traceback of its error."""
-
-    def __init__(self, *, debug: bool) -> None:
-        super().__init__()
-        self._debug = debug
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        text = f"{record.getMessage()}: {error}" if error is not None else record.getMessage()
-        write_message(f"{record.levelname.lower()}: {text}")
-        if error is not None and self._debug:
-            show_traceback(error)

@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from itertools import takewhile
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from backstory.cli.global_options import with_plain_flags
 from backstory.cli.pages.page import one_line, show_traceback, write_json, write_message
 from backstory.cli.session import Session
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _FAILED = 3
-_GLOBAL = ("--home", "--user", "--agent", "--config", "--store", "--json", "--debug")
 
 
 class Root(TyperGroup):
     """The group of all verbs."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the global options."""
+        return with_plain_flags(super().get_params(ctx))
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Run a verb and exit with its exit code."""
@@ -41,6 +46,8 @@ class Root(TyperGroup):
         except typer.Exit:
             raise
         except KeyboardInterrupt:
+            with contextlib.suppress(OSError):
+                write_message(ctx.obj.interrupted if isinstance(ctx.obj, Session) else "interrupted")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
             _drop_stdout()
@@ -77,7 +84,11 @@ def _report(error: Exception, session: Session | None, words: list[str]) -> int:
         write_message(line)
         if session is not None and session.debug:
             show_traceback(error)
-    as_json = "--json" in words if session is None else session.as_json and not session.answered
+    as_json = (
+        "--json" in takewhile(lambda word: word != "--", words)
+        if session is None
+        else session.as_json and not session.answered
+    )
     if as_json:
         with contextlib.suppress(OSError):
             write_json({"error": {"kind": type(error).__name__, "message": line, "exit": code}})
@@ -89,9 +100,6 @@ def _wrong_use(error: Exception) -> str:
     message = str(error.format_message()).replace("Value error, ", "")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "backstory"
-    option = getattr(error, "option_name", None)
-    if option in _GLOBAL and context is not None and context.parent is not None:
-        return f"{option} goes before the verb: `backstory {option} … {context.info_name} …`"
     return f"{message.rstrip('.')}; see `{path} --help`"
 
 

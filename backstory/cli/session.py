@@ -36,6 +36,8 @@ class Session:
     as_json: bool = False
     debug: bool = False
     answered: bool = False
+    interrupted: str = "interrupted"
+    """What to say after an interrupt."""
 
     def check_home(self) -> None:
         """Refuse an empty --home.
@@ -72,6 +74,22 @@ class Session:
         """Open the memory that --user and --agent name."""
         with self.opened() as bs:
             yield bs.memory(self.user, self.agent)
+
+    @contextmanager
+    def when_interrupted(self, left: Callable[[], str]) -> Iterator[None]:
+        """Have an interrupt of the block say what it leaves undone.
+
+        Args:
+            left: Returns what is left; called at the interrupt, while the memory is still open.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            from backstory.ledger.core.errors import BackstoryError
+
+            with contextlib.suppress(BackstoryError):
+                self.interrupted = f"interrupted: {left()}"
+            raise
 
     def answer(self, value: T, show: Callable[[Page, T], None]) -> None:
         """Print the result: as JSON with --json, else with `show`."""

@@ -64,7 +64,9 @@ def add_fact(services: ScopeServices, content: str, category: str, confidence: f
     text = _text(content)
     fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
     commit = _commit(services, AddFact(at="", fact=fact), services.cause("manual", action="add"))
-    return FactChange(commit.seq, next(event.fact for event in commit.events if isinstance(event, FactAdded)))
+    added = next(event.fact for event in commit.events if isinstance(event, FactAdded))
+    evicted = tuple(event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap")
+    return FactChange(commit.seq, added, evicted)
 
 
 def edit_fact(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import islice
 
 from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.events import FactRemoved
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.backlog import WaitingThread
 from backstory.operations.services import ScopeServices
-from backstory.results import FaultCount, ParkedThread, PendingThread, Status
+from backstory.results import RECENT_COMMITS, Eviction, FaultCount, ParkedThread, PendingThread, Status
 
 
 def status(services: ScopeServices) -> Status:
@@ -50,7 +52,17 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         user=scope.user,
         agent=scope.agent,
         faults=faults,
+        max_facts=memory.policy.max_facts,
+        evicted=tuple(_evicted(services)) if len(memory.facts) >= memory.policy.max_facts else (),
     )
+
+
+def _evicted(services: ScopeServices) -> Iterator[Eviction]:
+    """Yield what the cap evicted in the newest commits; a status reads no more of the log."""
+    for commit in islice(services.logs(services.writer).newest(), RECENT_COMMITS):
+        removed = (event for event in commit.events if isinstance(event, FactRemoved))
+        if facts := tuple(event.fact.id for event in removed if event.reason == "cap"):
+            yield Eviction(commit.seq, commit.at, facts)
 
 
 def _pending(services: ScopeServices, waiting: Iterable[WaitingThread]) -> Iterator[PendingThread]:

@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.projections.history.history import concerns, revision_in_words
+
+T = TypeVar("T")
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -113,6 +115,21 @@ class Refusal(msgspec.Struct, frozen=True):
     detail: str
     fact: str | None = None
     score: float = 0.0
+
+
+class WhyNot(tuple[Refusal, ...]):  # noqa: SLOT001 a tuple takes no slots with names
+    """Refused candidates and removed facts that are like a text, the best match first.
+
+    `remembered` are the facts in memory that are like it, the best match first.
+    """
+
+    remembered: tuple[Fact, ...]
+
+    def __new__(cls, refusals: Iterable[Refusal] = (), remembered: Iterable[Fact] = ()) -> Self:
+        """Make it of its refusals and of the facts in memory."""
+        found = super().__new__(cls, refusals)
+        found.remembered = tuple(remembered)
+        return found
 
 
 class Logs(Protocol):
@@ -300,24 +317,37 @@ def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
     return found
 
 
-def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> tuple[Refusal, ...]:
-    """Return refused candidates and removed facts that resemble a text, the best match first, at most fifty.
+def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> WhyNot:
+    """Return refused candidates, removed facts and facts in memory that resemble a text, at most fifty of each kind.
 
     The score is the share of the text's terms that the other text has, weighted by their rarity. A text with the same
     dedup key scores 1.
     """
-    wanted = _terms(text)
-    key = dedup_key(text)
     refusals = _refusals(commits, memory)
-    terms = [_terms(refusal.content) for refusal in refusals]
+    refused = _alike(refusals, [refusal.content for refusal in refusals], text)
+    refused.sort(key=lambda one: (-one[0], -one[1].seq))
+    facts = memory.in_order()
+    remembered = _alike(facts, [fact.content for fact in facts], text)
+    remembered.sort(key=lambda one: -one[0])
+    return WhyNot(
+        (msgspec.structs.replace(refusal, score=round(score, 4)) for score, refusal in refused[:_MOST]),
+        (fact for _, fact in remembered[:_MOST]),
+    )
+
+
+def _alike(found: Sequence[T], contents: Sequence[str], text: str) -> list[tuple[float, T]]:
+    """Return those whose contents resemble a text, with their scores."""
+    scores = _scores(contents, text)
+    return [(score, one) for score, one in zip(scores, found, strict=True) if score >= _ALIKE]
+
+
+def _scores(contents: Sequence[str], text: str) -> Iterator[float]:
+    """Yield how much each of the contents resembles a text, from 0 to 1."""
+    wanted, key = _terms(text), dedup_key(text)
+    terms = [_terms(content) for content in contents]
     spread = Counter(term for found in terms for term in found)
-    weight = {term: math.log(1 + (len(refusals) + 1) / (spread[term] + 0.5)) for term in wanted}
+    weight = {term: math.log(1 + (len(contents) + 1) / (spread[term] + 0.5)) for term in wanted}
     total = sum(weight.values())
-    scored = []
-    for refusal, found in zip(refusals, terms, strict=True):
+    for content, found in zip(contents, terms, strict=True):
         shared = sum(weight[term] for term in wanted & found)
-        score = 1.0 if dedup_key(refusal.content) == key else 0.99 * shared / total if total else 0.0
-        if score >= _ALIKE:
-            scored.append(msgspec.structs.replace(refusal, score=round(score, 4)))
-    scored.sort(key=lambda refusal: (-refusal.score, -refusal.seq))
-    return tuple(scored[:_MOST])
+        yield 1.0 if dedup_key(content) == key else 0.99 * shared / total if total else 0.0

@@ -196,13 +196,15 @@ def _moved(events: Sequence[Event]) -> list[str]:
     merged = {event.detail for event in sources}
     added = sum(isinstance(event, FactAdded) and event.fact.id not in merged for event in events)
     stale = sum(event.reason == "stale" for event in removed)
-    others = len(removed) - len(sources) - stale
+    evicted = sum(event.reason == "cap" for event in removed)
+    others = len(removed) - len(sources) - stale - evicted
     changes = Counter(event.change for event in events if isinstance(event, FactRevised))
     confirmed, extended = changes.pop("confirmed", 0), changes.pop("extended", 0)
     revised = changes.total()
     counts = (
         (added, f"+{_counted(added, 'fact', 'facts')}"),
         (others, f"-{_counted(others, 'fact', 'facts')}"),
+        (evicted, f"{evicted} evicted"),
         (stale, f"{stale} out of date"),
         (len(sources), f"{len(sources)} merged into {len(merged)}"),
         (confirmed, f"{confirmed} confirmed"),

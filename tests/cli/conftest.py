@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -85,8 +86,10 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[str],
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            # A command line that was interrupted waits for no answer.
+            with contextlib.suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             pass

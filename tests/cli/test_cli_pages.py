@@ -19,7 +19,7 @@ from backstory.cli.pages.labels import cause_in_words
 from backstory.cli.pages.page import Column, PlainPage, RichPage, clean, one_line
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import Fact
-from backstory.projections.history.audit import Birth, Evidence, Why
+from backstory.projections.history.audit import Birth, Evidence, Why, WhyNot
 
 EVIL = "\x1b]0;owned\x07\x1b[2J[red]no[/red] [/] :smile: \x9b31m\x7f\u202eabc\rover\tend"
 
@@ -233,7 +233,7 @@ def test_the_policy_is_spelled_as_configuration_spells_it(story: Cli) -> None:
 
 
 def test_what_is_remembered_is_named_where_it_is_asked_why_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    refusal_table(PlainPage(), (), [tea()])
+    refusal_table(PlainPage(), WhyNot((), [tea()]), "user likes tea")
     assert capsys.readouterr().out == "This is in memory: User likes tea  fact_2\n"
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backstory.cli.pages.labels import author, cause_in_words, counted, moment
+from backstory.cli.pages.labels import author, cause_in_words, counted, in_seconds, moment
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.pages.tables import fact_lines
+from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, PolicyChanged, SummaryUpdated
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
-from backstory.projections.history.audit import HistoryItem, Refusal, Why
+from backstory.projections.history.audit import HistoryItem, Why, WhyNot
 from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
 from backstory.results import Reextracted, WhatIf
+
+_MOST_ALIKE = 3
 
 _LOG = (
     Column("seq", "cyan", right=True),
@@ -118,11 +121,12 @@ def _history_row(item: HistoryItem) -> Sequence[str]:
     return (str(item.seq), moment(item.at), label, more)
 
 
-def refusal_table(page: Page, refusals: Sequence[Refusal], remembered: Sequence[Fact] = ()) -> None:
-    """Print refused or removed facts that are like a text; `remembered` are the facts in memory with that text."""
-    for fact in remembered:
-        page.line(("This is in memory", "bold green"), f": {fact.content}", (f"  {fact.id}", "dim"))
-    if not refusals and not remembered:
+def refusal_table(page: Page, found: WhyNot, text: str) -> None:
+    """Print the facts in memory that are like a text, then the refused and removed ones."""
+    known = remembered(found, text)
+    for label, fact in known:
+        page.line((f"{label[:1].upper()}{label[1:]}", "bold green"), f": {fact.content}", (f"  {fact.id}", "dim"))
+    if not found and not known:
         page.line(("No fact like it was ever refused or removed.", "dim"))
     columns = (
         Column("seq", "cyan", right=True),
@@ -130,7 +134,14 @@ def refusal_table(page: Page, refusals: Sequence[Refusal], remembered: Sequence[
         Column("content", folds=True),
         Column("detail", "dim", folds=True),
     )
-    page.table(columns, ((str(r.seq), r.rule, r.content, r.detail) for r in refusals))
+    page.table(columns, ((str(r.seq), r.rule, r.content, r.detail) for r in found))
+
+
+def remembered(found: WhyNot, text: str) -> Sequence[tuple[str, Fact]]:
+    """Label the facts in memory: the one that a text states, or else the few that are most like it."""
+    key = dedup_key(text)
+    same = [("this is in memory", fact) for fact in found.remembered if dedup_key(fact.content) == key]
+    return same or [("like it in memory", fact) for fact in found.remembered[:_MOST_ALIKE]]
 
 
 # Differences.
@@ -143,7 +154,7 @@ def _fact_line(page: Page, sign: str, style: str, fact: Fact) -> None:
 def _revision_line(page: Page, before: Fact, after: Fact) -> None:
     change = revision_in_words(before, after)
     if before.content == after.content:
-        change = f"{after.content}: {change}"
+        change = f"{after.content}: {in_seconds(change)}"
     page.line((f"~ {change}", "yellow"), (f"  {after.id}", "dim"))
 
 

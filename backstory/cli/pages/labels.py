@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RECORDED
 
 _KIBI = 1024
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)", re.ASCII)
+_UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"))
 
 
 def moment(at: str) -> str:
     """Spell an ISO time to the second, in UTC."""
     return f"{at[:19].replace('T', ' ')}Z" if at else ""
+
+
+def in_seconds(sentence: str) -> str:
+    """Spell the UTC times in a sentence to the second."""
+    return _MOMENT.sub(lambda found: moment(found[0]), sentence)
+
+
+def duration(seconds: float) -> str:
+    """Spell a duration in the unit that fits, rounded up, such as `12 s` or `3 min`."""
+    for unit, name in _UNITS:
+        if seconds >= 2 * unit:
+            return f"{math.ceil(seconds / unit)} {name}"
+    return f"{math.ceil(seconds)} s"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backstory.cli.pages.answers import ConfigValue
-from backstory.cli.pages.labels import counted, moment, size, whose
+from backstory.cli.pages.labels import counted, duration, moment, size, whose
 from backstory.cli.pages.page import Column, Page
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
@@ -17,6 +17,7 @@ from backstory.projections.history.history import value_in_words
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
+    RECENT_COMMITS,
     Extracted,
     PolicyResult,
     RecordResult,
@@ -182,7 +183,7 @@ def status_page(page: Page, status: Status) -> None:
     page.line((owner[:1].upper() + owner[1:], "bold"))
     lines = {
         "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "no commits yet",
-        "facts": str(status.facts),
+        "facts": f"{status.facts} of {status.max_facts}{_full(status)}",
         "said": f"{counted(status.turns, 'turn')} in {counted(status.threads, 'thread')}",
         "kept": f"ledger {size(status.ledger_bytes)}, transcript {size(status.transcript_bytes)}, {status.store}",
         "model": status.model or "none; set OPENAI_API_KEY to extract facts",
@@ -206,10 +207,28 @@ def status_page(page: Page, status: Status) -> None:
     )
 
 
+def full_line(page: Page, status: Status) -> None:
+    """Print that a memory is full, if it is."""
+    if full := _full(status):
+        page.line((f"{status.facts} of {status.max_facts} facts{full}", "yellow"))
+
+
+def _full(status: Status) -> str:
+    """Say after the number of facts that it is the most, and what was evicted for new ones."""
+    if status.facts < status.max_facts:
+        return ""
+    if not status.evicted:
+        return ": full"
+    commits = counted(min(RECENT_COMMITS, status.seq), "commit")
+    facts = counted(sum(len(one.facts) for one in status.evicted), "fact")
+    last = status.evicted[0].seq
+    return f": full; the last {commits} evicted {facts}, the last with commit {last}; see `log` and `why-not`"
+
+
 def _due(seconds: float | None) -> str:
     if seconds is None:
         return "with the next update"
-    return f"in {seconds:.0f} s" if seconds else "now"
+    return f"in {duration(seconds)}" if seconds else "now"
 
 
 def status_table(page: Page, states: Sequence[Status]) -> None:

@@ -19,7 +19,11 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes witho
 def revert(
     ctx: typer.Context,
     *,
-    seq: Annotated[str, typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one.")],
+    seq: Annotated[
+        str | None,
+        typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one."),
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|HEAD", help="The commit, as an option.")] = None,
     dry_run: _DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Undo it even if later commits conflict.")] = False,
 ) -> None:
@@ -30,8 +34,9 @@ def revert(
     from backstory.cli.pages.history import undo_lines
 
     session = session_of(ctx)
+    target = _target(seq, to, "the commit to undo: its number, or HEAD for the last one")
     with session.memory() as memory:
-        result = memory.revert(seq, dry_run=dry_run, force=force)
+        result = memory.revert(target, dry_run=dry_run, force=force)
     session.answer(result, lambda page, undone: undo_lines(page, undone, dry_run=dry_run))
     if result.conflicts and not force:
         raise typer.Exit(1)
@@ -40,19 +45,33 @@ def revert(
 def rollback(
     ctx: typer.Context,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="SEQ|TIME", help="The commit or time to go back to.")],
+    moment: Annotated[str | None, typer.Argument(metavar="SEQ|TIME", help="The commit or time to go back to.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="The same, as an option.")] = None,
     dry_run: _DryRun = False,
 ) -> None:
     """Restore memory as it was at a commit or a time. The rollback is a commit and can be reverted.
 
-    Example: backstory rollback --to 12
+    Example: backstory rollback 12
     """
     from backstory.cli.pages.history import undo_lines
 
     session = session_of(ctx)
+    target = _target(moment, to, "the commit or the time to go back to")
     with session.memory() as memory:
-        result = memory.rollback(to, dry_run=dry_run)
+        result = memory.rollback(target, dry_run=dry_run)
     session.answer(result, lambda page, undone: undo_lines(page, undone, dry_run=dry_run))
+
+
+def _target(argument: str | None, option: str | None, wanted: str) -> str:
+    """Return the target of an undo, which is an argument or the option --to."""
+    from backstory.ledger.core.errors import UsageError
+
+    if argument is not None and option not in (None, argument):
+        raise UsageError(f"the target is given twice, as {argument} and as --to {option}: leave one of them out")
+    target = option if argument is None else argument
+    if target is None:
+        raise UsageError(f"no target is given: name {wanted}")
+    return target
 
 
 def policy(

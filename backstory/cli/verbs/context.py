@@ -20,7 +20,7 @@ def context(
         str | None, typer.Option("--for", metavar="TEXT", help="Topic of the conversation: relevant facts come first.")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Maximum size in tokens. Default: max_injection_tokens.")
+        int | None, typer.Option(min=1, metavar="N", help="Maximum size in tokens. Default: max_injection_tokens.")
     ] = None,
     thread: Annotated[str | None, typer.Option(help="Include the summaries of this conversation.")] = None,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,8 +72,11 @@ def record(
     turns = skipped = superseded = 0
     with session.opened() as bs:
         work = [(bs.memory(g.user, g.agent), g.thread, messages) for g, messages in found.groups.items()]
-        with progress("recording", sum(len(messages) for _, _, messages in work), least=2_000) as step:
-            done = 0
+        done, total = 0, sum(len(messages) for _, _, messages in work)
+        with (
+            session.when_interrupted(lambda: _recorded(done, total, mode)),
+            progress("recording", total, least=2_000) as step,
+        ):
             for memory, name, messages in work:
                 result = memory.record(name, messages, mode=mode)
                 turns, skipped = turns + result.turns, skipped + result.skipped
@@ -81,6 +84,11 @@ def record(
                 done += len(messages)
                 step(done)
     session.answer(RecordResult(len(work), turns, skipped, superseded=superseded), recorded_line)
+
+
+def _recorded(done: int, total: int, mode: Mode) -> str:
+    again = "--append would record those again" if mode == "append" else "run it again, and those are skipped"
+    return f"{done:,} of {total:,} messages are recorded; {again}"
 
 
 def extract(
@@ -98,13 +106,14 @@ def extract(
     Example: backstory extract --replies answers.jsonl --clock turns
     """
     from backstory.cli.inputs import read_recorded_replies
+    from backstory.cli.interrupts import stays_pending
     from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.tables import extracted_lines, extracted_table
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
     backdate = clock is CommitClock.turns
-    with session.opened() as bs:
+    with session.opened() as bs, session.when_interrupted(lambda: stays_pending(_asked(session, bs, every), thread)):
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
             session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
@@ -120,6 +129,11 @@ def extract(
             failed = result.failed
     if failed:
         raise typer.Exit(1)
+
+
+def _asked(session: Session, bs: Backstory, every: bool) -> Iterator[MemoryHandle]:
+    owners = [(owner.user, owner.agent) for owner in bs.owners()] if every else [(session.user, session.agent)]
+    return (bs.memory(*owner) for owner in owners)
 
 
 def _extract_all(
@@ -167,11 +181,12 @@ def retry(
 ) -> None:
     """Retry parked updates. Exit 1 if one fails again."""
     from backstory.cli.inputs import read_recorded_replies
+    from backstory.cli.interrupts import stays_parked
     from backstory.cli.pages.tables import extracted_lines
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
-    with session.memory() as memory:
+    with session.memory() as memory, session.when_interrupted(lambda: stays_parked(memory, thread)):
         result = memory.retry(thread, replies=answers)
     session.answer(result, lambda page, retried: extracted_lines(page, retried, none="nothing was retried"))
     if result.failed:

@@ -94,6 +94,8 @@ def _changed(page: Page, change: FactChange) -> None:
 
     page.line(f"commit {change.commit}:")
     fact_lines(page, change.fact)
+    for fact in change.evicted:
+        page.line(f"evicted to make room: {fact.content} ({fact.id}); `backstory revert {change.commit}` undoes both")
 
 
 def _removed(page: Page, change: FactChange) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +71,9 @@ def forget(
         if asks and not _confirmed(forget_in(memory, dry_run=True)):
             session.note("nothing was erased")
             raise typer.Exit(1)
-        result = forget_in(memory, dry_run=dry_run)
+        left = "an erasure that has begun is completed by the next command; run `backstory forget` again for the rest"
+        with contextlib.nullcontext() if dry_run else session.when_interrupted(lambda: left):
+            result = forget_in(memory, dry_run=dry_run)
     session.answer(result, lambda page, forgotten: _lines(page, forgotten, dry_run=dry_run))
 
 

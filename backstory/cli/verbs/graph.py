@@ -45,7 +45,10 @@ def graph(
         str | None, typer.Option(metavar="SEQ|TIME", help="Only updates since then; a time with --messages.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of updates (newest first), or of message routes.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, metavar="N", help="Maximum number of updates (newest first), or of message routes."
+        ),
     ] = 200,
     messages: Annotated[
         bool, typer.Option("--messages", help="Draw the messages between senders and receivers instead.")

@@ -10,8 +10,10 @@ import typer
 from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
+    from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.memory import MemoryHandle
+    from backstory.projections.document.document import Document
 
 _SCREEN_ROWS = 20
 
@@ -26,19 +28,28 @@ def show(
     Example: backstory show --at 2026-03-12T10:30:00Z
     """
     from backstory.cli.pages.labels import whose
-    from backstory.cli.pages.tables import document_page
+    from backstory.cli.pages.tables import document_page, full_line
 
     session = session_of(ctx)
     with session.memory() as memory:
         owner = whose(memory.scope.user, memory.scope.agent)
-        session.answer(memory.document(at), lambda page, document: document_page(page, document, owner))
+
+        def show_all(page: Page, document: Document) -> None:
+            document_page(page, document, owner)
+            if at is None:
+                full_line(page, memory.status())
+
+        session.answer(memory.document(at), show_all)
 
 
 def log(
     ctx: typer.Context,
     *,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of commits. Default: 20 on a terminal, else all.")
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, metavar="N", help="Maximum number of commits. Default: 20 on a terminal, else all."
+        ),
     ] = None,
     fact: Annotated[str | None, typer.Option(metavar="ID", help="Only commits about this fact.")] = None,
     thread: Annotated[str | None, typer.Option(help="Only commits from this conversation.")] = None,
@@ -93,14 +104,15 @@ def _follow(
     wanted = None if fact is None else memory.fact_id(fact)
     head = memory.head()
     session.answered = True
-    for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):
-        if one.seq <= head.seq:
-            show(one)
-    for record in bs.store.follow(stream, head.seq):
-        commit = unseal(record.line, head, stream=stream, byte=record.byte)
-        head = commit.head
-        if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
-            show(entry(commit))
+    with session.when_interrupted(lambda: f"commit {head.seq} is the last one that was followed"):
+        for one in reversed(memory.log(limit=limit, fact=wanted, thread=thread, since=since) if limit or since else ()):
+            if one.seq <= head.seq:
+                show(one)
+        for record in bs.store.follow(stream, head.seq):
+            commit = unseal(record.line, head, stream=stream, byte=record.byte)
+            head = commit.head
+            if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
+                show(entry(commit))
 
 
 def why(
@@ -120,18 +132,19 @@ def why(
 
 
 def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
-    """Show why a fact is not in memory. Exit 1 if nothing like it was ever proposed.
+    """Show why a fact is not in memory, or that it is. Exit 1 if nothing like it was ever refused or removed.
 
     Example: backstory why-not "likes tea"
     """
-    from backstory.cli.pages.history import refusal_table
-    from backstory.ledger.core.dedup import dedup_key
+    from backstory.cli.pages.history import refusal_table, remembered
 
     session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_not(text)
-        remembered = [fact for fact in memory.facts() if dedup_key(fact.content) == dedup_key(text)]
-    session.answer(found, lambda page, refusals: refusal_table(page, refusals, remembered))
+    session.answer(tuple(found), lambda page, _: refusal_table(page, found, text))
+    if session.as_json:
+        for label, fact in remembered(found, text):
+            session.note(f"{label}: {fact.content} ({fact.id})")
     if not found:
         raise typer.Exit(1)
 
@@ -156,7 +169,9 @@ def diff(
 def what_if(
     ctx: typer.Context,
     *,
-    max_facts: Annotated[int | None, typer.Option(min=1, help="Maximum number of facts in memory.")] = None,
+    max_facts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Maximum number of facts in memory.")
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Confidence that a fact from a model needs, from 0 to 1.")
     ] = None,

@@ -61,7 +61,8 @@ def repair(
 
 
 def _table(page: Page, checks: Sequence[Check]) -> None:
+    from backstory.cli.pages.labels import in_seconds
     from backstory.cli.pages.page import Column
 
     columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
-    page.table(columns, (("ok" if check.ok else "NOT ok", check.check, check.hint) for check in checks))
+    page.table(columns, (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks))

@@ -43,7 +43,8 @@ def reextract(
     answers = read_recorded_replies(replies)
     if model is not None and answers is not None:
         raise UsageError("--model and --replies exclude each other: leave one of them out")
-    with session.opened(model=model, prompts_dir=prompts) as bs:
+    left = "reextract writes nothing; --max-calls and --thread make it shorter"
+    with session.when_interrupted(lambda: left), session.opened(model=model, prompts_dir=prompts) as bs:
         memory = bs.memory(session.user, session.agent)
         with progress("extracting again, commits", memory.head().seq, least=1) as step:
             result = memory.reextract(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +31,8 @@ def search(
     *,
     query: Annotated[str, typer.Argument(help="Words or a question.")],
     top: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="Maximum number of results. Default: `search_top_k`.")
+        int | None,
+        typer.Option("--top", "-n", min=1, metavar="K", help="Maximum number of results. Default: `search_top_k`."),
     ] = None,
     category: Annotated[
         str | None,
@@ -151,7 +152,7 @@ def embed(
     with session.opened() as bs, _model_required():
         if not every:
             memory = bs.memory(session.user, session.agent)
-            with progress_of_total("embedding") as step:
+            with _embedding(session) as step:
                 result = memory.embed(timeout=timeout, progress=step)
             session.answer(result, _embedded)
             _note_rest(session, timeout, result.embedded, result.total)
@@ -159,7 +160,7 @@ def embed(
         results = []
         ends = None if timeout is None else time.monotonic() + timeout
         for owner in bs.owners():
-            with progress_of_total(f"embedding {owner}") as step:
+            with _embedding(session, owner) as step:
                 memory = bs.memory(owner.user, owner.agent)
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
@@ -167,6 +168,21 @@ def embed(
         session.answer([in_scope(*one) for one in results], lambda page, _: _embedded_table(page, results))
         embedded, total = sum(result.embedded for _, result in results), sum(result.total for _, result in results)
         _note_rest(session, timeout, embedded, total)
+
+
+@contextmanager
+def _embedding(session: Session, owner: Scope | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress in a memory; on an interrupt it is said."""
+    of = "" if owner is None else f" of {owner}"
+    embedded = "embedding has not begun; run `backstory embed` again"
+
+    def report(done: int, total: int) -> None:
+        nonlocal embedded
+        embedded = f"{done:,} of {total:,} facts and turns{of} are embedded; run `backstory embed` again for the rest"
+        show(done, total)
+
+    with session.when_interrupted(lambda: embedded), progress_of_total(f"embedding{of}") as show:
+        yield report
 
 
 @contextmanager

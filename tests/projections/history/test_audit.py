@@ -318,3 +318,23 @@ def upkeep(tmp_path):
             memory.record(f"t{n}", [turn | {"at": at} for turn in exchange("it", n)])
             memory.extract([RecordedReply(f"t{n}", json.dumps(lists))], backdate=True)
         yield memory
+
+
+def test_why_not_names_the_facts_in_memory_that_are_like_the_text_the_best_match_first(memory):
+    memory.add_fact("Ada likes green tea with milk")
+    memory.add_fact("Ada likes green tea")
+    memory.add_fact("Ada owns a red bicycle")
+    found = memory.why_not("ada likes GREEN tea")
+    assert found == ()
+    assert [fact.content for fact in found.remembered] == ["Ada likes green tea", "Ada likes green tea with milk"]
+    assert memory.why_not("zzz qqq").remembered == ()
+    assert memory.why_not("").remembered == ()
+
+
+def test_why_not_tells_refusals_and_what_is_remembered_apart(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada may like black tea", confidence=0.3)
+    memory.add_fact("Ada likes tea")
+    found = memory.why_not("Ada likes black tea")
+    assert [refusal.content for refusal in found] == ["Ada may like black tea"]
+    assert [fact.content for fact in found.remembered] == ["Ada likes tea"]

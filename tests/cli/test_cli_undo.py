@@ -1,0 +1,29 @@
+"""`revert` and `rollback` on the command line: how their target is named."""
+
+from __future__ import annotations
+
+import pytest
+from commandline import Cli
+
+
+@pytest.mark.parametrize("verb", ["revert", "rollback"])
+def test_an_undo_takes_its_target_as_an_argument_and_as_an_option(story: Cli, verb: str) -> None:
+    before = story.json(verb, "2", "--dry-run")
+    assert story.json(verb, "--to", "2", "--dry-run") == before
+    assert story.json(verb, "--to=2", "2", "--dry-run") == before
+    assert story.run(verb, "--dry-run", "2").stdout == story.run(verb, "--to", "2", "--dry-run").stdout
+
+
+@pytest.mark.parametrize("verb", ["revert", "rollback"])
+def test_two_targets_or_none_are_wrong_use(story: Cli, verb: str) -> None:
+    error = story.error(verb, "2", "--to", "3", code=2)
+    assert "given twice, as 2 and as --to 3" in error
+    assert "no target is given" in story.error(verb, code=2)
+    assert story.json("head")["seq"] == 3
+
+
+def test_revert_takes_head_and_rollback_a_time_in_both_spellings(story: Cli) -> None:
+    assert story.json("revert", "--to", "HEAD", "--dry-run") == story.json("revert", "HEAD", "--dry-run")
+    time = story.json("log")[1]["at"]
+    assert story.json("rollback", time, "--dry-run") == story.json("rollback", "--to", time, "--dry-run")
+    assert story.json("rollback", time)["commit"] == 4
