@@ -81,7 +81,7 @@ class MemoryNodes:
             scope=scope,
             user_id=user_id,
             agent_name=agent_name,
-            mode=None,
+            mode="middleware",  # the nodes give a model no tools
             max_tokens=max_tokens,
             record=record,
             model=model,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import TypeVar
 from uuid import uuid4
 
 from agents import OpenAIConversationsSession, SessionSettings, TResponseInputItem
@@ -19,6 +21,8 @@ from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
+
+_T = TypeVar("_T")
 
 _SPOKEN = ("user", "assistant")
 _SETTLE_SECONDS = 1.0
@@ -111,19 +115,14 @@ class BackstorySession:
         Args:
             items: Messages, calls of tools, their results, reasoning. Only words of the user and answers are recorded.
         """
-        await self._session.add_items(items)
-        if self._records:
-            await run_in_thread(self._record, list(items))
+        await _to_its_end(self._add(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item from the wrapped session. Its turn no longer stands: nothing is learned from it.
 
         Facts that were learned from it before stay; `revert` undoes them.
         """
-        item = await self._session.pop_item()
-        if item is not None and self._records:
-            await run_in_thread(self._withdraw, item)
-        return item
+        return await _to_its_end(self._pop())
 
     async def clear_session(self) -> None:
         """Clear the wrapped session, to begin anew. Memory stays; `forget` erases a thread."""
@@ -151,6 +150,17 @@ class BackstorySession:
     def __getattr__(self, name: str) -> object:
         # Not through `self`, since a copy that is being made has no session yet.
         return getattr(object.__getattribute__(self, "_session"), name)
+
+    async def _add(self, items: list[TResponseInputItem]) -> None:
+        await self._session.add_items(items)
+        if self._records:
+            await run_in_thread(self._record, list(items))
+
+    async def _pop(self) -> TResponseInputItem | None:
+        item = await self._session.pop_item()
+        if item is not None and self._records:
+            await run_in_thread(self._withdraw, item)
+        return item
 
     def _record(self, items: list[TResponseInputItem]) -> None:
         try:
@@ -188,3 +198,15 @@ class BackstorySession:
 
 def _is_spoken(item: object) -> bool:
     return isinstance(item, Mapping) and item.get("role") in _SPOKEN
+
+
+async def _to_its_end(change: Coroutine[object, object, _T]) -> _T:
+    """Make a change of the history and of memory as one, also where the run is cancelled in between."""
+    task = asyncio.ensure_future(change)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # it is seen: the cancellation is what the run raises
+        raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import operator
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -211,3 +212,25 @@ def test_nodes_that_opened_a_home_close_it(tmp_path):
         assert nodes.backstory.config.settings.max_facts == 20
     with pytest.raises(UsageError):
         nodes.backstory.memory("ada")
+
+
+def test_nodes_record_also_where_the_configuration_says_that_models_use_tools(tmp_path):
+    with Backstory.open(tmp_path / "home", mode="tool") as bs:
+        ask(graph(MemoryNodes(bs)), "hi")
+        assert said(bs) == ["user: hi", "assistant: echo: hi"]
+
+
+def test_the_example_of_the_page_runs(bs):
+    page = (Path(__file__).parents[2] / "docs" / "langchain.md").read_text("utf-8")
+    section = page.split("## Nodes of your own graph\n")[1].split("\n## ")[0]
+    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    ") or not line.strip())
+    names: dict[str, object] = {
+        "bs": bs,
+        "model": Scripted(),
+        "INSTRUCTIONS": "Be kind.",
+        "SystemMessage": SystemMessage,
+        "StateGraph": StateGraph,
+    }
+    exec(compile(code, "langchain.md", "exec"), names)  # noqa: S102 it is our own page
+    ask(names["graph"].compile(), "hi")
+    assert said(bs) == ["user: hi", "assistant: echo: hi"]

@@ -188,10 +188,12 @@ def test_memory_is_read_and_written_off_the_event_loop(bs, monkeypatch):
 # What of a run is words.
 
 
-@function_tool
-def weather(city: str) -> str:
+def forecast(city: str) -> str:
     """Tell the weather."""
     return f"It rains in {city}."
+
+
+weather = function_tool(forecast, name_override="weather")
 
 
 @BOTH
@@ -252,6 +254,23 @@ def test_a_question_that_a_guardrail_stops_is_recorded_as_the_session_keeps_it(b
             ask(session, agent, "I live in Oslo")
         kept = [item["content"] for item in asyncio.run(session.get_items())]
     assert [line.removeprefix("user: ") for line in said(bs)] == kept
+
+
+def test_a_run_that_waits_for_approval_and_goes_on_is_recorded_once(bs):
+    careful = function_tool(forecast, needs_approval=True)
+    scripted = model({"output": [call("forecast", city="Bergen")]}, "Take an umbrella.")
+    with talk(bs) as session:
+        agent = Agent("a", model=scripted, tools=[careful])
+
+        async def both() -> None:
+            result = await Runner.run(agent, "How is the weather?", **options(session))
+            (asked,) = result.interruptions
+            state = result.to_state()
+            state.approve(asked)
+            assert (await Runner.run(agent, state, **options(session))).final_output == "Take an umbrella."
+
+        asyncio.run(both())
+    assert said(bs) == ["user: How is the weather?", "assistant: Take an umbrella."]
 
 
 # Whose memory.
@@ -402,6 +421,47 @@ def test_a_fault_of_the_wrapped_session_is_raised_and_nothing_is_recorded(bs):
     assert said(bs) == []
 
 
+@pytest.mark.parametrize("change", ["add", "pop"])
+def test_a_change_that_is_cancelled_reaches_both_the_history_and_memory(bs, change):
+    class Slow(SQLiteSession):
+        """Finishes what it has begun, as the sessions of the SDK do, and is cancelled then."""
+
+        begun: asyncio.Event
+
+        async def _slowly(self) -> None:
+            self.begun.set()
+            await asyncio.sleep(0.05)
+
+        async def add_items(self, items):
+            await self._slowly()
+            await super().add_items(items)
+
+        async def pop_item(self):
+            await self._slowly()
+            return await super().pop_item()
+
+    async def cancelled() -> list[object]:
+        kept = Slow("t")
+        kept.begun = asyncio.Event()
+        session = BackstorySession(kept, bs, user_id="ada")
+        item = {"role": "user", "content": "hi"}
+        if change == "pop":
+            await session.add_items([item])
+            kept.begun.clear()
+        task = asyncio.create_task(session.add_items([item]) if change == "add" else session.pop_item())
+        await kept.begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        items = await session.get_items()
+        kept.close()
+        return items
+
+    items = asyncio.run(cancelled())
+    assert [f"{item['role']}: {item['content']}" for item in items] == said(bs)
+    assert len(items) == (change == "add")
+
+
 def test_an_item_that_cannot_be_read_is_left_out(bs):
     with talk(bs) as session:
         asyncio.run(session.add_items([{"role": "user", "content": 7}, {"role": "user", "content": "hi"}]))
@@ -439,3 +499,19 @@ def test_the_history_outlives_the_process(bs, tmp_path: Path):
             ask(session, Agent("a", model=scripted), words)
     assert [item["content"] for item in scripted.calls[1].input if item["role"] == "user"] == ["first", "second"]
     assert [line.partition(": ")[2] for line in said(bs)] == ["first", "one", "second", "two"]
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "openai-agents.md").read_text("utf-8")
+    block = page.split("\n\n`BackstorySession` wraps")[0]
+    code = "\n".join(line for line in block.splitlines() if line.startswith("    ") and "pip install" not in line)
+    code = code.replace('Agent("assistant")', 'Agent("assistant", model=scripted)')
+    names: dict[str, object] = {"scripted": model("In Bergen.")}
+    exec(  # noqa: S102 it is our own page
+        f"async def main():\n{code}\n    session.close()\n    bs.close()\n    return result", names
+    )
+    assert asyncio.run(names["main"]()).final_output == "In Bergen."
+    with Backstory.open(tmp_path / ".backstory") as bs:
+        assert said(bs, thread="thread-1") == ["user: Where do I live?", "assistant: In Bergen."]
