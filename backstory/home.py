@@ -109,7 +109,9 @@ class Backstory:
         Args:
             home: The folder; as configured unless given, else `~/.backstory`.
             config: A YAML file, or a mapping of keys.
-            model: A model's name, an OpenAI client, a LangChain chat model or a function; as configured unless given.
+            model: A model's name, an OpenAI client, a LangChain chat model, or a function of one argument: it gets the
+                list of chat messages (`role`, `content`) and returns the text of the answer, or the object that the
+                prompt asks for as a dict. As configured unless given.
             background: Extract what is recorded in the background, unless `enabled` is off or `mode` is `tool`.
             clock: The source of time.
             salts: The source of the salts that commits carry.

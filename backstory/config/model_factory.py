@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import orjson
+
 from backstory.config.settings import DEFAULT_MODEL, Settings
-from backstory.ledger.core.errors import ConfigError, ModelUnavailableError
+from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
 
-Ask: TypeAlias = Callable[[list[dict[str, str]]], str]
-"""A function from chat messages (`role`, `content`) to the text of the answer."""
+Ask: TypeAlias = Callable[[list[dict[str, str]]], "str | Mapping[str, object]"]
+"""A function from chat messages (`role`, `content`) to the answer: its text, or the object that the prompt asks for."""
 
 
 @runtime_checkable
@@ -65,8 +67,6 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
         return OpenAIModel(name, client=given, temperature=stated.temperature)  # type: ignore[arg-type]
     if isinstance(given, ChatModel):
         return _ChatModelPort(given)
-    if inspect.iscoroutinefunction(given):
-        raise ConfigError(f"{getattr(given, '__name__', 'model')} is asynchronous: give a plain function")
     if callable(given):
         return _FunctionPort(given)
     raise ConfigError(
@@ -117,12 +117,33 @@ class _FunctionPort:
     def __init__(self, function: Ask) -> None:
         self._function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            raise ConfigError(f"{self.name} is asynchronous: give a plain function")
+        try:
+            inspect.signature(function).bind([])
+        except TypeError:
+            raise ConfigError(f"{self.name} must take one argument, the list of messages") from None
+        except ValueError:
+            pass  # a builtin that does not state its parameters
 
     def ask(self, prompt: Prompt) -> Answer:
         """Answer the prompt, once."""
         messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
         try:
-            text = self._function(messages)
+            answer: object = self._function(messages)
         except Exception as error:
             raise ModelUnavailableError(f"{self.name} failed: {error}") from error
-        return Answer(str(text), self.name)
+        return Answer(self._text(answer), self.name)
+
+    def _text(self, answer: object) -> str:
+        if isinstance(answer, str):
+            return answer
+        if not isinstance(answer, Mapping):
+            raise ModelRejectedError(
+                f"{self.name} returned {type(answer).__name__}: return the text of the answer, or a dict such as "
+                '{"newFacts": [{"content": …}]}'
+            )
+        try:
+            return orjson.dumps(dict(answer)).decode()
+        except TypeError as error:
+            raise ModelRejectedError(f"{self.name} returned a dict that cannot be written as JSON: {error}") from error

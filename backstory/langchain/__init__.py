@@ -1,4 +1,4 @@
-"""LangChain integration: memory for agents of LangChain and LangGraph with `middleware=[BackstoryMiddleware()]`.
+"""LangChain integration: memory for agents with `middleware=[BackstoryMiddleware()]`, nodes for other graphs.
 
 It needs the extra `backstory[langchain]`; docs/langchain.md describes it. It may import everything but the other
 integrations and the command line.
@@ -14,5 +14,6 @@ except ImportError as missing:
     ) from missing
 
 from backstory.langchain.middleware import BackstoryMiddleware
+from backstory.langchain.nodes import MemoryNodes, MemoryState
 
-__all__ = ["BackstoryMiddleware"]
+__all__ = ["BackstoryMiddleware", "MemoryNodes", "MemoryState"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,28 +9,20 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ContextT
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
-from backstory import checks
 from backstory.home import Backstory
-from backstory.langchain.closing import Closing
-from backstory.langchain.identity import Identity, MemoryScope
-from backstory.langchain.recording import Recorder
-from backstory.langchain.run import Run, RunState, RunUpdate, part_of
+from backstory.integrations.identity import MemoryScope
+from backstory.integrations.threads import run_in_thread
+from backstory.langchain.run import RunState, RunUpdate, part_of
+from backstory.langchain.run_memory import RunMemory, present_config
 from backstory.langchain.system_message import with_block
-from backstory.langchain.threads import run_in_thread
 from backstory.langchain.tools import Calls, memory_tools
-from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
-from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
-
-_log = logging.getLogger(__name__)
 
 
 class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
@@ -80,41 +70,26 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
             UsageError: `memory` has the wrong type, or is open and settings are given.
         """
         super().__init__()
-        if scope not in ("user", "global"):
-            raise UsageError(f"scope must be user or global, got {scope!r}")
-        if mode not in (None, "middleware", "tool"):
-            raise UsageError(f"mode must be middleware or tool, got {mode!r}")
-        if max_tokens is not None:
-            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
-        self._identity = Identity(scope, user_id, agent_name)
-        self._max_tokens = max_tokens
-        self._closing = None
-        if isinstance(home, Backstory):
-            if model is not None or config is not None or settings:
-                raise UsageError("the home is open already: give model, config and settings to Backstory.open")
-            self.backstory = home
-        elif home is None or isinstance(home, str | Path):
-            opening: Callable[..., Backstory] = Backstory.open
-            self.backstory = opening(home, config=config, model=model, mode=mode, **settings)
-            self._closing = Closing(self.backstory)
-            weakref.finalize(self, self._closing.in_background).atexit = False
-        else:
-            raise UsageError(f"home must be a Backstory or the folder of a home, got {type(home).__name__}")
-        stated = self.backstory.config.settings
-        if scope == "global" and stated.strict_user_scope:
-            raise ScopeError('strict_user_scope is on and forbids a shared memory: leave out scope="global"')
-        self._by_tools = (mode or stated.mode) == "tool"
-        self._records = record and not self._by_tools
-        self._fail_safe = FailSafeMemory(self.backstory)
-        self._recorder = Recorder(self._fail_safe)
-        if self._by_tools and stated.enabled:
-            self.tools = memory_tools(self._fail_safe, self._opens)
-        if self._records and stated.enabled and self.backstory.model is None:
-            _log.warning(
-                "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
-                "OPENAI_API_KEY, or give BackstoryMiddleware a model=, such as the agent's own",
-                self.backstory.home,
-            )
+        self._memory = RunMemory(
+            self.name,
+            home,
+            scope=scope,
+            user_id=user_id,
+            agent_name=agent_name,
+            mode=mode,
+            max_tokens=max_tokens,
+            record=record,
+            model=model,
+            config=config,
+            settings=settings,
+        )
+        if self._memory.by_tools and self.backstory.config.settings.enabled:
+            self.tools = memory_tools(self._memory.fail_safe, self._opens)
+
+    @property
+    def backstory(self) -> Backstory:
+        """The home."""
+        return self._memory.backstory
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """Identify the run, and record its conversation so far.
@@ -122,15 +97,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         Raises:
             ScopeError: The run names no user.
         """
-        config = _config()
-        who = self._identity.of(runtime.context, part_of(config, "configurable"))
-        run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
-        if self._records:
-            try:
-                run = self._recorder.begin(who, state, Run.within(state, self.name), config)
-            except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
-                self.backstory.faults.note(who.scope, "record", error)
-        return run.put(state, self.name)
+        return self._memory.put(self._memory.begin(state, runtime.context), state)
 
     async def abefore_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """See `before_agent`."""
@@ -154,57 +121,32 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
 
     def after_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:  # noqa: ARG002 the run says
         """Record the messages that the run added."""
-        run = Run.within(state, self.name)
-        if run is None or not run.records:
-            return None
-        try:
-            return self._recorder.end(run, state).put(state, self.name)
-        except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
-            self.backstory.faults.note(run.scope, "record", error)
-            return None
+        run = self._memory.end(state)
+        return None if run is None else self._memory.put(run, state)
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
         """See `after_agent`."""
         return await run_in_thread(self.after_agent, state, runtime)
 
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
-        run = self._run(request.state, request.runtime.context, _config())
-        # Other messages do not show the topic, and may be unreadable.
-        spoken = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
-
-        def block() -> str | None:
-            memory = self.backstory.memory(run.user, run.agent)
-            thread = run.thread or None
-            return memory.context(spoken, self._max_tokens, thread=thread, facts=not self._by_tools).text
-
-        text = self._fail_safe.guarded(run.scope, "inject", block, None)
+        run = self._memory.run(request.state, request.runtime.context, present_config())
+        text = self._memory.block(run, request.messages)
         message = request.system_message if text is None else with_block(request.system_message, text)
         return request if message is request.system_message else request.override(system_message=message)
 
-    def _run(self, state: Mapping[str, object], context: object, config: Mapping[str, object]) -> Run:
-        """Return the present run from the state; without one, a run identified by the call."""
-        run = Run.within(state, self.name)
-        if run is None:
-            who = self._identity.of(context, part_of(config, "configurable"))
-            run = Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
-        return run
-
     def _opens(self, runtime: Calls) -> tuple[Scope, Callable[[], MemoryHandle]]:
-        run = self._run(runtime.state, runtime.context, runtime.config)
+        run = self._memory.run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
         return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(actor, run.thread or None)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._fail_safe.flush(timeout)
+        return self._memory.flush(timeout)
 
     def close(self) -> None:
         """Retry queued deliveries, and close the home if this middleware opened it. A second call does nothing."""
-        if self._closing is not None:
-            self._closing.now()
-        else:
-            self._fail_safe.flush(self.backstory.config.settings.shutdown_flush_timeout_seconds)
+        self._memory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -213,10 +155,3 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _config() -> Mapping[str, object]:
-    try:
-        return dict(get_config())
-    except RuntimeError:  # outside a graph
-        return {}

@@ -19,7 +19,7 @@ from backstory.langchain.conversations import UNKNOWN_USER, Conversation, Conver
 from backstory.langchain.run import Run, RunState, from_tool, is_kept, is_node
 
 if TYPE_CHECKING:
-    from backstory.langchain.identity import RunIdentity
+    from backstory.integrations.identity import RunIdentity
     from backstory.outbox.fail_safe import FailSafeMemory
 
 

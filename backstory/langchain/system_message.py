@@ -1,18 +1,12 @@
-"""Context block in a system message. It goes to the end, so that the text before it stays in the prompt cache."""
+"""Context block in a system message."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from langchain_core.messages import SystemMessage
 
-from backstory.projections.context.fact_lines import CLOSING, OPENING, PARTS
-
-_GAP = "\n\n"
-# The text of a block contains no `<`, so this matches only our block, even if a prompt mentions `<memory>`.
-_OURS = rf"{re.escape(OPENING)}(?:{'|'.join(map(re.escape, PARTS))}):\n[^<]*{re.escape(CLOSING)}"
-_BLOCK = re.compile(rf"{_GAP}{_OURS}|{_OURS}\n*")
+from backstory.integrations.prompt_block import GAP, text_with_block, without_block
 
 
 def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None:
@@ -21,12 +15,11 @@ def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None
         return SystemMessage(content=text) if text else None
     content = message.content
     if isinstance(content, str):
-        bare = _without(content)
-        new = f"{bare}{_GAP if bare else ''}{text}" if text else bare
+        new = text_with_block(content, text)
         return message if new == content else message.model_copy(update={"content": new})
     blocks = list(_bare_blocks(content))
     if text:
-        blocks.append({"type": "text", "text": f"{_GAP if blocks else ''}{text}"})
+        blocks.append({"type": "text", "text": f"{GAP if blocks else ''}{text}"})
     if not blocks:
         return None
     return message if blocks == content else message.model_copy(update={"content": blocks})
@@ -36,11 +29,7 @@ def _bare_blocks(content: list[str | dict[str, object]]) -> Iterator[str | dict[
     """Yield the blocks of a content without the context block; drop a block that becomes empty."""
     for block in content:
         said = block if isinstance(block, str) else block.get("text")
-        if not isinstance(said, str) or (bare := _without(said)) == said:
+        if not isinstance(said, str) or (bare := without_block(said)) == said:
             yield block
         elif bare:
             yield bare if isinstance(block, str) else {**block, "text": bare}
-
-
-def _without(text: str) -> str:
-    return _BLOCK.sub("", text) if OPENING in text else text

@@ -156,8 +156,10 @@ def _target(seq: int | str, last: int) -> int:
     if isinstance(seq, int):
         return seq
     if seq.strip().upper() == "HEAD":
-        if last == 0:
-            raise NotFoundError("the ledger is empty: there is nothing to revert")
+        if last <= 1:
+            raise NotFoundError(
+                "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
+            )
         return last
     moment = read_moment(seq)
     if isinstance(moment, int):

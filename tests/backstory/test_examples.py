@@ -19,9 +19,8 @@ from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.events import FactAdded, FactRemoved
 
 ROOT = Path(__file__).parents[2]
-LOOP, AGENT = "openai_loop", "langchain_agent"
-BOTH = pytest.mark.parametrize("example", [LOOP, AGENT])
-EACH = pytest.mark.parametrize("example", [LOOP, pytest.param(AGENT, marks=pytest.mark.slow)])
+LOOP, AGENT, NODES, SESSION = "openai_loop", "langchain_agent", "langgraph_nodes", "openai_agents_session"
+EACH = pytest.mark.parametrize("example", [LOOP, AGENT, NODES, SESSION])
 TRUTH, ERROR = "User lives in Bergen", "User lives in Lisbon"
 
 
@@ -76,7 +75,7 @@ def answers(memory: MemoryHandle) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@BOTH
+@EACH
 def test_an_example_learns_uses_what_it_knows_is_misled_and_is_put_right(example, tmp_path):
     told = run(example, "--home", tmp_path / "home")
     assert (told.returncode, told.stderr) == (0, "")
@@ -153,9 +152,10 @@ def test_an_example_leaves_no_home_behind_unless_asked_to(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_loop_asks_a_real_server_for_the_model_it_was_told(tmp_path):
+@pytest.mark.parametrize("example", [LOOP, SESSION])
+def test_an_example_asks_a_real_server_for_the_model_it_was_told(example, tmp_path):
     with MisbehavingServer(served, repeat=True) as server:
-        told = live(LOOP, server, "--home", tmp_path / "home")
+        told = live(example, server, "--home", tmp_path / "home")
     assert (told.returncode, told.stderr) == (0, "")
     assert {request.body["model"] for request in server.requests} == {"asked-for"}
     with Backstory.open(tmp_path / "home", background=False) as bs:
@@ -236,7 +236,7 @@ def test_a_story_in_which_the_truth_is_lost_again_does_not_end_well():
 
 
 @pytest.mark.slow
-@BOTH
+@EACH
 def test_an_example_says_what_it_is_and_what_it_takes(example):
     told = run(example, "--help")
     assert (told.returncode, told.stderr) == (0, "")
@@ -285,8 +285,28 @@ def plugging_in() -> str:
 
 def test_every_page_and_example_that_the_readme_plugs_in_with_is_there():
     links = re.findall(r"\]\(([^)#]+)\)", plugging_in())
-    assert {f"examples/{LOOP}.py", f"examples/{AGENT}.py", "docs/langchain.md", "docs/deerflow.md"} <= set(links)
+    examples = {f"examples/{name}.py" for name in (LOOP, AGENT, NODES, SESSION, "fastapi_app")}
+    pages = {f"docs/{name}.md" for name in ("langchain", "deerflow", "openai-agents", "fastapi")}
+    assert examples | pages <= set(links)
     assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+@pytest.mark.parametrize("page", ["langchain", "openai-agents", "fastapi"])
+def test_what_a_page_imports_is_there(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    imports = re.findall(r"^ +(?:from [\w.]+ )?import .+$", text, re.MULTILINE)
+    assert imports or page == "fastapi"
+    for line in imports:
+        exec(line.strip(), {})  # noqa: S102 it is our own page
+
+
+def test_an_integration_whose_package_is_missing_says_what_to_install():
+    code = "import sys; sys.modules['agents'] = None; import backstory.openai_agents"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: backstory.openai_agents needs the OpenAI Agents SDK 0.24 or newer: install it with pip install "
+        "'backstory[openai-agents]'"
+    )
 
 
 def test_the_classes_that_the_readme_names_for_deerflow_can_be_loaded():

@@ -444,3 +444,17 @@ def test_recorded_replies_may_be_plain_mappings_and_nothing_else(tmp_path):
             memory.extract([{"thread": "t"}])
         with pytest.raises(InputError, match="thread_id"):
             memory.extract(["a text"])
+
+
+@pytest.mark.parametrize("learned", ["nothing recorded", "recorded", "only a genesis"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_reverting_the_head_before_anything_was_learned_says_what_to_do_first(memory, learned, dry_run):
+    if learned != "nothing recorded":
+        memory.record("t", exchange("I live in Oslo"))
+    if learned == "only a genesis":
+        memory._services.writer.put_policy_in_force()
+        assert memory.head().seq == 1
+    before = memory.head()
+    with pytest.raises(NotFoundError, match=r"nothing was learned yet.*`record` a conversation and `extract` it first"):
+        memory.revert("HEAD", dry_run=dry_run)
+    assert memory.head() == before

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from agents import Scripted, agent, ask, config, run, said
 from fakes import PATIENCE, Gate, ScriptedModel, reply
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import Scripted, agent, ask, config, run, said
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
@@ -233,7 +233,7 @@ ENDS = """
 import os, sys
 sys.path.insert(0, {tests!r})
 sys.path.insert(0, {here!r})
-from agents import Scripted, ask
+from scripted_agents import Scripted, ask
 from fakes import ScriptedModel, reply
 from langchain.agents import create_agent
 from backstory.langchain import BackstoryMiddleware

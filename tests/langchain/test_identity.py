@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import pytest
-from agents import Scripted, agent, ask, config, run, said, threads
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel
+from scripted_agents import Scripted, agent, ask, config, run, said, threads
 
 from backstory import Backstory
+from backstory.integrations.identity import Identity
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.identity import Identity
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope

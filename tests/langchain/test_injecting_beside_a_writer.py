@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agents import Scripted, agent, ask, config
+from scripted_agents import Scripted, agent, ask, config
 from stuck import returned, stuck_writers
 
 

@@ -6,7 +6,6 @@ import asyncio
 import threading
 
 import pytest
-from agents import Scripted, agent, ask, calls, config, run, said
 from langchain.agents.middleware import (
     AgentMiddleware,
     ModelFallbackMiddleware,
@@ -16,6 +15,7 @@ from langchain.agents.middleware import (
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import Scripted, agent, ask, calls, config, run, said
 
 from backstory.langchain import BackstoryMiddleware
 from backstory.langchain.system_message import with_block

@@ -6,10 +6,10 @@ import asyncio
 import json
 
 import pytest
-from agents import Scripted, agent, calls, config, run, said, threads
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import Scripted, agent, calls, config, run, said, threads
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import pytest
-from agents import Scripted, agent, ask, calls, config, run, said, threads
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -16,6 +15,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
+from scripted_agents import Scripted, agent, ask, calls, config, run, said, threads
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware

@@ -6,7 +6,6 @@ import asyncio
 import threading
 
 import pytest
-from agents import Scripted, agent, ask, calls, config, run, said, threads
 from langchain.agents.middleware import (
     AgentMiddleware,
     ContextEditingMiddleware,
@@ -20,6 +19,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
+from scripted_agents import Scripted, agent, ask, calls, config, run, said, threads
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware

@@ -1,4 +1,4 @@
-"""Identity of a run: its user, agent and thread, from its context and config."""
+"""Identity of a run: its user, agent and thread, from its context and config; whose memories may be used."""
 
 from __future__ import annotations
 
@@ -8,14 +8,32 @@ from uuid import UUID
 
 import msgspec
 
-from backstory.ledger.core.errors import ScopeError
+from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 
 MemoryScope = Literal["user", "global"]
+"""One memory per user, or one memory of all users."""
 
 _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
+
+
+def check_scope(scope: object, *, strict: bool) -> None:
+    """Check whose memories an integration may use.
+
+    Args:
+        scope: What its host has asked for.
+        strict: Whether the configuration requires a user everywhere (`strict_user_scope`).
+
+    Raises:
+        UsageError: It is no `MemoryScope`.
+        ScopeError: The configuration forbids a shared memory.
+    """
+    if scope not in ("user", "global"):
+        raise UsageError(f"scope must be user or global, got {scope!r}")
+    if scope == "global" and strict:
+        raise ScopeError('strict_user_scope is on and forbids a shared memory: leave out scope="global"')
 
 
 class RunIdentity(msgspec.Struct, frozen=True):
@@ -38,8 +56,8 @@ class Identity:
 
     def __init__(self, scope: MemoryScope, user_id: str | None, agent_name: str | None) -> None:
         self._scope = scope
-        self._user_id = _text("user_id", user_id)
-        self._agent_name = _text("agent_name", agent_name)
+        self._user_id = id_text("user_id", user_id)
+        self._agent_name = id_text("agent_name", agent_name)
         if scope == "user" and self._user_id is not None:
             Scope.of(self._user_id)
         Scope.of(None, self._agent_name)
@@ -61,25 +79,29 @@ class Identity:
             return RunIdentity(Scope.of(None, agent), named)
         user = (
             _first("user_id", context, configurable)
-            or _text(_AUTHENTICATED, configurable.get(_AUTHENTICATED))
+            or id_text(_AUTHENTICATED, configurable.get(_AUTHENTICATED))
             or self._user_id
         )
         if user is None:
             raise ScopeError(
                 "this run has no user id: give one in the context "
                 '(agent.invoke(…, context={"user_id": …})) or in the config ({"configurable": {"user_id": …}}); '
-                'for one memory of all users use BackstoryMiddleware(scope="global")'
+                'for one memory of all users use scope="global"'
             )
         return RunIdentity(Scope.of(user, agent), named)
 
 
 def _first(name: str, context: object, configurable: Mapping[str, object]) -> str | None:
     stated = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
-    return _text(name, stated) or _text(name, configurable.get(name))
+    return id_text(name, stated) or id_text(name, configurable.get(name))
 
 
-def _text(name: str, value: object) -> str | None:
-    """Return an id as a string; None for an empty one."""
+def id_text(name: str, value: object) -> str | None:
+    """Return an id as a string; None for an empty one.
+
+    Raises:
+        ScopeError: It is no string, whole number or UUID.
+    """
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):

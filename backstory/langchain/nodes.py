@@ -1,0 +1,155 @@
+"""Nodes for a graph of LangGraph: one before the model that reads and records memory, one after it that records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NotRequired, Self, cast
+
+from langchain.agents.middleware.types import ContextT
+from langgraph.graph import MessagesState
+from langgraph.runtime import Runtime
+
+from backstory.home import Backstory
+from backstory.integrations.identity import MemoryScope
+from backstory.integrations.threads import run_in_thread
+from backstory.langchain.run import Plain, RunState, RunUpdate
+from backstory.langchain.run_memory import RunMemory
+from backstory.ledger.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from backstory.config.model_factory import ModelLike
+
+
+class MemoryState(MessagesState):
+    """The state of a graph with `MemoryNodes`; extend it with fields of your own.
+
+    Attributes:
+        memory: The context block for the system message of the model, "" for an empty memory.
+        backstory_runs: What the nodes keep about a run. It names messages by their ids, and other users by a digest.
+    """
+
+    memory: NotRequired[str]
+    backstory_runs: NotRequired[Plain]
+
+
+class MemoryNodes:
+    """Memory for a graph of your own: add `before` as a node before the model, and `after` as the last one.
+
+    `before` records the question and puts the context block into the state, as `memory`; the node that calls the model
+    puts it into the system message. `after` records the answer. Users, threads, faults and what is recorded are those
+    of `BackstoryMiddleware`. One instance serves any number of graphs and threads, in `invoke` and `ainvoke`: LangGraph
+    runs `before` and `after` in threads there, and `abefore` and `aafter` are for graphs of async nodes.
+    """
+
+    def __init__(
+        self,
+        home: Backstory | str | Path | None = None,
+        *,
+        scope: MemoryScope = "user",
+        user_id: str | None = None,
+        agent_name: str | None = None,
+        max_tokens: int | None = None,
+        record: bool = True,
+        model: ModelLike | None = None,
+        config: str | Path | Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        """Use an open home, or open one.
+
+        Args:
+            home: An open Backstory, which the caller closes, or the folder of a home, which `close` or the end of the
+                process closes. Default: the home that the configuration names.
+            scope: "user" for one memory per user, "global" for one memory of all users.
+            user_id: The user of runs that name none.
+            agent_name: Gives this agent its own memory.
+            max_tokens: Maximum size of the context block. Default: the configuration's.
+            record: Whether to record conversations. Turn it off for a graph whose prompts no person writes.
+            model: As for `Backstory.open`.
+            config: As for `Backstory.open`.
+            settings: As for `Backstory.open`.
+
+        Raises:
+            ConfigError: As `Backstory.open`.
+            ScopeError: A user id or an agent name is invalid.
+            UsageError: `home` has the wrong type, or is open and settings are given.
+        """
+        self._memory = RunMemory(
+            type(self).__name__,
+            home,
+            scope=scope,
+            user_id=user_id,
+            agent_name=agent_name,
+            mode="middleware",  # the nodes give a model no tools
+            max_tokens=max_tokens,
+            record=record,
+            model=model,
+            config=config,
+            settings=settings,
+        )
+
+    @property
+    def backstory(self) -> Backstory:
+        """The home."""
+        return self._memory.backstory
+
+    def before(self, state: MemoryState, runtime: Runtime[ContextT]) -> dict[str, str | Plain]:
+        """Record the conversation so far, and read the context block for it.
+
+        Raises:
+            ScopeError: The run names no user.
+        """
+        mine = _run_state(state)
+        run = self._memory.begin(mine, runtime.context)
+        # An earlier block must not stay in the state where memory cannot be read.
+        block = self._memory.block(run, mine["messages"]) or ""
+        return {"memory": block, **self._memory.put(run, mine)}
+
+    async def abefore(self, state: MemoryState, runtime: Runtime[ContextT]) -> dict[str, str | Plain]:
+        """See `before`."""
+        return await run_in_thread(self.before, state, runtime)
+
+    def after(self, state: MemoryState) -> RunUpdate:
+        """Record the messages that the run added.
+
+        Raises:
+            UsageError: The state keeps no run: `before` did not run, or the state has no field for it.
+        """
+        mine = _run_state(state)
+        if not mine["backstory_runs"]:
+            raise UsageError(
+                "the state keeps no run: add `before` as a node before the model, and let the state of the graph "
+                "extend MemoryState"
+            )
+        run = self._memory.end(mine)
+        return {} if run is None else self._memory.put(run, mine)
+
+    async def aafter(self, state: MemoryState) -> RunUpdate:
+        """See `after`."""
+        return await run_in_thread(self.after, state)
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
+        return self._memory.flush(timeout)
+
+    def close(self) -> None:
+        """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
+        self._memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _run_state(state: object) -> RunState:
+    """Return what a state of any kind (a dict, a dataclass, a pydantic model) holds of a run."""
+
+    def field(name: str) -> object:
+        return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
+
+    return cast("RunState", {"messages": field("messages") or [], "backstory_runs": field("backstory_runs") or {}})
