@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.settings import Settings
+from backstory.config.settings import ModelSettings, Settings
 from backstory.config.size_limits import DEEPEST, check_extent, check_values
 from backstory.ledger.core.errors import ConfigError
 
@@ -281,6 +281,11 @@ def _flat(section: dict[str, object], where: str) -> dict[str, object]:
             wins = "the one beside it" if key in _HOSTS else "the one below it"
             _log.warning("%s in %s is both beside `%s:` and below it: %s is used", key, where, BACKEND, wins)
     named = {key if _is_ours(key) and key != BACKEND else f"{BACKEND}.{key}": backend[key] for key in backend}
+    model = named.get("model")
+    if isinstance(model, Mapping):
+        inner = _named(model)
+        named["model"] = {key: value for key, value in inner.items() if key in ModelSettings.model_fields}
+        named |= {f"{BACKEND}.model.{key}": inner[key] for key in inner if key not in ModelSettings.model_fields}
     return {**older, **named, **hosts}
 
 

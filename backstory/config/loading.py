@@ -1,7 +1,8 @@
 """Settings loader: defaults, then a YAML file, then the environment, then arguments; later ones override.
 
-It keeps the origin of each value. An unknown key and a value out of range are errors. Keys have DeerFlow's names where
-DeerFlow has them.
+It keeps the origin of each value. An unknown key and a value out of range are errors, except that an unknown key below
+DeerFlow's `backend_config` is only warned of: a new version of DeerFlow may bring new keys. Keys have DeerFlow's names
+where DeerFlow has them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -47,7 +48,7 @@ def load_settings(
     arguments: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Load the settings. Keys without an effect are logged as a warning.
+    """Load the settings. Keys without an effect, and unknown ones below `backend_config`, are logged as a warning.
 
     Args:
         config: A YAML file or a mapping.
@@ -64,6 +65,7 @@ def load_settings(
     values: dict[str, object] = {}
     origin = dict.fromkeys(Settings.model_fields, "default")
     unneeded: dict[str, str] = {}
+    unknown: list[str] = []
     for name, layer in layers:
         for key, value in layer.items():
             if key in NOT_NEEDED:
@@ -71,13 +73,15 @@ def load_settings(
             elif key in Settings.model_fields:
                 values[key] = value
                 origin[key] = name
+            elif key.startswith(f"{BACKEND}."):
+                unknown.append(_no_such_key(key, name))
             else:
                 raise ConfigError(_no_such_key(key, name))
     try:
         settings = Settings.model_validate({**values, **_ours(values)})
     except ValidationError as error:
         raise ConfigError(_messages(error, origin)) from error
-    _report(values, origin, unneeded)
+    _report(values, origin, unneeded, unknown)
     return Loaded(settings=settings, origin=origin)
 
 
@@ -86,7 +90,9 @@ def _ours(values: Mapping[str, object]) -> dict[str, object]:
     return {"storage_class": ""} if values.get("storage_class") == _DEERFLOWS_STORE else {}
 
 
-def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str]) -> None:
+def _report(
+    values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str], unknown: Sequence[str]
+) -> None:
     if _ours(values):
         _log.warning(
             "storage_class %r (from the %s) is a store of DeerFlow; event_store keeps the memory",
@@ -96,13 +102,16 @@ def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: M
     if unneeded:
         reasons = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
         _log.warning("not needed here: %s", reasons)
+    for problem in unknown:
+        _log.warning("%s; it is ignored", problem)
 
 
 def _no_such_key(key: str, layer: str) -> str:
     section, _, name = key.partition(".")
     known = [*Settings.model_fields, *NOT_NEEDED, BACKEND, *(f"model.{name}" for name in ModelSettings.model_fields)]
     if section == BACKEND and name:
-        known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED)]
+        models = (f"model.{inner}" for inner in ModelSettings.model_fields)
+        known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED, *models)]
     nearest = difflib.get_close_matches(key, known, 1, 0.5)
     hint = f"; the nearest is {nearest[0]}" if nearest else ""
     return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"

@@ -77,7 +77,7 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
     """Read `backend_config`; keys without a value are ignored.
 
     Raises:
-        ConfigError: A key is unknown, or a value is out of range.
+        ConfigError: A value is out of range. An unknown key is only warned of.
     """
     usual = sorted(key for key, value in given.items() if key in _USUAL and value == _USUAL[key])
     if usual:
@@ -126,7 +126,8 @@ def _foreign_model(plain: dict[str, object]) -> ForeignModel | None:
     plain["model"] = stated
     if stated.get("provider") in _OUR_PROVIDERS:
         return None
-    del plain["model"]
+    # The loader warns of the unknown ones.
+    plain["model"] = {key: value for key, value in stated.items() if key not in ForeignModel.__struct_fields__} or None
     try:
         return msgspec.convert(stated, ForeignModel)
     except msgspec.ValidationError as error:
