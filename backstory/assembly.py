@@ -31,13 +31,14 @@ from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnFollowers, TurnLogs
 
 if TYPE_CHECKING:
+    from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
 
 
 def assemble(
-    settings: Settings,
+    loaded: Loaded,
     folder: Path,
     store: EventStore,
     *,
@@ -54,7 +55,9 @@ def assemble(
         ConfigError: A model, an embedder or a witness cannot be made as configured.
     """
     from backstory.config.embedder_factory import as_embedder
-    from backstory.config.model_factory import as_model
+    from backstory.config.loading import chosen_model
+
+    settings = loaded.settings
 
     def document(scope: Scope) -> Path:
         return folder / scope.folder / "memory.json"
@@ -70,7 +73,7 @@ def assemble(
             prompt_max_tokens=settings.prompt_max_tokens,
         )
 
-    chosen = as_model(model, settings)
+    chosen = chosen_model(model, loaded)
     embedder = as_embedder(settings)
     templates = _path(settings.prompts_dir)
     faults = Faults(document, clock)
@@ -122,7 +125,8 @@ def assemble(
         ),
         timing=timing,
         model=chosen,
-        model_from=lambda given: as_model(given, settings),
+        model_from=lambda given: chosen_model(given, loaded),
+        model_named=loaded.model_named if chosen is None else chosen.name,
         producer=producer,
         retention=retention,
         document=document,
