@@ -159,6 +159,20 @@ def signals_of(settings: Settings) -> Signals:
     return load_signals(_path(settings.patterns_dir))
 
 
+def check_folders(settings: Settings) -> None:
+    """Read the files that only an update reads otherwise, so that an error is shown now and not by a worker later.
+
+    Raises:
+        ConfigError: A folder of prompts or patterns is missing, or a file in it cannot be used.
+    """
+    from backstory.ledger.extraction.templates import load_templates
+
+    if settings.prompts_dir:
+        load_templates(Path(settings.prompts_dir))
+    if settings.patterns_dir:
+        signals_of(settings)
+
+
 def _path(folder: str | None) -> Path | None:
     return Path(folder) if folder else None
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
+from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.home import Backstory
@@ -122,7 +123,7 @@ def _configuration(
     except BackstoryError as error:
         return None, Check("configuration", False, f"{error}; `config` shows what each key is set to once it loads")
     try:
-        _must_read_folders(loaded.settings)
+        check_folders(loaded.settings)
     except BackstoryError as error:
         return loaded, Check("configuration", False, str(error))
     return loaded, Check("configuration", True, "; ".join(_stated(loaded)) or "all defaults")
@@ -138,21 +139,6 @@ def _stated(loaded: Loaded) -> Iterator[str]:
         yield f"as in {loaded.host.host}: {', '.join(f'{key}={getattr(loaded.settings, key)}' for key in hosts)}"
         if loaded.host.withheld:
             yield f"not copied from it, since they hold secrets: {', '.join(loaded.host.withheld)}"
-
-
-def _must_read_folders(settings: Settings) -> None:
-    """Read the files that only an update reads otherwise, so that an error is shown here and not by a worker later.
-
-    Raises:
-        ConfigError: a folder of prompts or patterns is not there, or something in it cannot be used.
-    """
-    from backstory.ledger.extraction.signals import load_signals
-    from backstory.ledger.extraction.templates import load_templates
-
-    if settings.prompts_dir:
-        load_templates(Path(settings.prompts_dir))
-    if settings.patterns_dir:
-        load_signals(Path(settings.patterns_dir))
 
 
 def _kept_elsewhere(settings: Settings) -> bool:

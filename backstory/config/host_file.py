@@ -105,7 +105,9 @@ class HostModel(msgspec.Struct, frozen=True):
 
     def section(self, environ: Mapping[str, str]) -> dict[str, object]:
         """Return the `model` section of the configuration, with the key."""
-        key = None if self.key_variable is None else environ.get(self.key_variable)
+        # An empty key, where the host has none, keeps a key of this environment from being sent to the host's server.
+        none = "" if self.provider in OWN_PROVIDERS else None
+        key = none if self.key_variable is None else environ.get(self.key_variable)
         stated = {"model": self.name, "base_url": self.base_url, "temperature": self.temperature, "api_key": key}
         return {"provider": self.provider, **{name: value for name, value in stated.items() if value is not None}}
 

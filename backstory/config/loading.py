@@ -202,12 +202,12 @@ def _report(
 
 def _no_such_key(key: str, layer: str) -> str:
     section, _, name = key.partition(".")
-    known = [*Settings.model_fields, *NOT_NEEDED, BACKEND, *(f"model.{name}" for name in ModelSettings.model_fields)]
-    if section == BACKEND and name:
-        models = (f"model.{inner}" for inner in ModelSettings.model_fields)
-        known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED, *models)]
-    nearest = difflib.get_close_matches(key, known, 1, 0.5)
-    hint = f"; the nearest is {nearest[0]}" if nearest else ""
+    models = [f"model.{inner}" for inner in ModelSettings.model_fields]
+    # The prefix that all keys of the backend have would make any two of them alike.
+    prefix, sought = (f"{BACKEND}.", name) if section == BACKEND and name else ("", key)
+    known = [*Settings.model_fields, *NOT_NEEDED, *models, *([] if prefix else [BACKEND])]
+    nearest = difflib.get_close_matches(sought, known, 1, 0.5)
+    hint = f"; the nearest is {prefix}{nearest[0]}" if nearest else ""
     return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"
 
 

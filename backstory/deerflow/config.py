@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.assembly import check_folders
 from backstory.config.loading import base_folder, load_settings
 from backstory.config.provider_model import ForeignModel
 from backstory.config.settings import Settings
@@ -79,6 +80,7 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
         given_too["shutdown_flush_timeout_seconds"] = _CLOSING_SECONDS
     loaded = load_settings({"memory": {"backend_config": plain}}, given_too)
     settings = loaded.settings
+    check_folders(settings)
     folder = base_folder(None, settings)
     placed = settings.storage_path is not None
     if placed and folder.is_file():

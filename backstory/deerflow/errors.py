@@ -80,7 +80,9 @@ class GatewayStart:
         except ConfigError as error:
             if not starting:
                 raise
-            said = f"DeerFlow does not start, since the configuration of its memory is wrong: {error}"
+            # A provider's package may tell what is wrong in several lines.
+            wrong = " ".join(str(error).split())
+            said = f"DeerFlow does not start, since the configuration of its memory is wrong: {wrong}"
             _log.critical("%s", said)
             raise SystemExit(said) from None
         finally:

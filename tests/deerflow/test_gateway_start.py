@@ -37,11 +37,26 @@ def configured(host, **config):
         host.manager(ChatModel(), **config)
 
 
-@pytest.mark.parametrize("config", [{"max_facts": 5}, {"model": {"temperature": "hot"}}, {"storage_class": "no.Store"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_facts": 5},
+        {"model": {"temperature": "hot"}},
+        {"storage_class": "no.Store"},
+        {"prompts_dir": "/no/such/folder"},
+        {"patterns_dir": "/no/such/folder"},
+        {"model": {"provider": "nobody", "model": "m"}},
+    ],
+)
 def test_a_wrong_value_stops_the_start_of_the_gateway(host, gateway, caplog, monkeypatch, config):
     with monkeypatch.context() as elsewhere:
         elsewhere.delitem(sys.modules, "app.gateway.app")
         configured(host, **config)
+
+    def fails(name, **how):
+        raise ValueError("no such provider\nthese are there: …")
+
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", fails)
     served = []
     with pytest.raises(SystemExit, match=r"DeerFlow does not start, .*is wrong: ") as stopped:
         asyncio.run(lifespan(served))

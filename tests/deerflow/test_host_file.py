@@ -178,6 +178,17 @@ def test_the_command_line_commits_no_other_policy(host):
     assert max(entry["seq"] for entry in line(host).json("--user", "ada", "log")) == seq + 2
 
 
+def test_a_memory_that_the_command_line_begins_has_the_hosts_policy(host):
+    host.manager(ChatModel(), max_facts=20).close()
+    cli = line(host)
+    cli.run("--user", "bob", "fact", "add", "Likes cake")
+    seq = max(entry["seq"] for entry in cli.json("--user", "bob", "log"))
+    manager = host.manager(ChatModel(), max_facts=20)
+    manager.create_fact("Likes jam", user_id="bob")
+    assert max(entry["seq"] for entry in cli.json("--user", "bob", "log")) == seq + 1
+    assert cli.json("--user", "bob", "policy")["policy"]["max_facts"] == 20
+
+
 def test_a_later_source_beats_the_hosts(host, monkeypatch, tmp_path):
     host.manager(ChatModel(), max_facts=20, workers=3, max_attempts=4, fact_confidence_threshold=0.5).close()
     file = tmp_path / "own.yaml"
@@ -249,6 +260,19 @@ def test_retry_says_in_one_line_which_key_is_missing(host, monkeypatch):
     assert [one["attempts"] for one in told["parked"]] == [1]
     checks = {check["check"]: check for check in cli.json("doctor", code=1)}
     assert "set MY_KEY" in checks["model"]["hint"]
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_key_of_the_command_line_is_not_sent_to_a_server_that_needs_none(host, monkeypatch, configured):
+    with MisbehavingServer(failure(500), completion(TEA), repeat=True) as server:
+        if configured:
+            parked(host, None, model={"model": "served", "base_url": server.base_url})
+        else:
+            parked(host, BaseChatOpenAI(openai_api_base=server.base_url))
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-another")
+        line(host).run("--user", "ada", "retry")
+        assert server.requests
+        assert all("sk-another" not in request.headers["authorization"] for request in server.requests)
 
 
 def test_retry_says_that_a_key_is_not_copied(host):

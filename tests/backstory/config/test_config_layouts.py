@@ -107,7 +107,8 @@ def test_backend_config_has_keys_below_it(read: Reader, below: object) -> None:
     ("below", "told"),
     [
         ({"max_fact": 3}, "backend_config.max_fact (from the file); the nearest is backend_config.max_facts"),
-        ({"zzzz": None}, "backend_config.zzzz (from the file)"),
+        ({"zzzz": None}, "backend_config.zzzz (from the file); it"),
+        ({"brand_new": 1}, "backend_config.brand_new (from the file); it"),
         ({"backend_config": {"max_facts": 3}}, "backend_config.backend_config (from the file)"),
         (
             {"model": {"temprature": 1, "model": "m"}},
