@@ -31,13 +31,14 @@ from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnFollowers, TurnLogs
 
 if TYPE_CHECKING:
+    from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
 
 
 def assemble(
-    settings: Settings,
+    loaded: Loaded,
     folder: Path,
     store: EventStore,
     *,
@@ -54,7 +55,9 @@ def assemble(
         ConfigError: A model, an embedder or a witness cannot be made as configured.
     """
     from backstory.config.embedder_factory import as_embedder
-    from backstory.config.model_factory import as_model
+    from backstory.config.loading import chosen_model
+
+    settings = loaded.settings
 
     def document(scope: Scope) -> Path:
         return folder / scope.folder / "memory.json"
@@ -70,7 +73,7 @@ def assemble(
             prompt_max_tokens=settings.prompt_max_tokens,
         )
 
-    chosen = as_model(model, settings)
+    chosen = chosen_model(model, loaded)
     embedder = as_embedder(settings)
     templates = _path(settings.prompts_dir)
     faults = Faults(document, clock)
@@ -122,7 +125,8 @@ def assemble(
         ),
         timing=timing,
         model=chosen,
-        model_from=lambda given: as_model(given, settings),
+        model_from=lambda given: chosen_model(given, loaded),
+        model_named=loaded.model_named if chosen is None else chosen.name,
         producer=producer,
         retention=retention,
         document=document,
@@ -153,6 +157,20 @@ def signals_of(settings: Settings) -> Signals:
     from backstory.ledger.extraction.signals import load_signals
 
     return load_signals(_path(settings.patterns_dir))
+
+
+def check_folders(settings: Settings) -> None:
+    """Read the files that only an update reads otherwise, so that an error is shown now and not by a worker later.
+
+    Raises:
+        ConfigError: A folder of prompts or patterns is missing, or a file in it cannot be used.
+    """
+    from backstory.ledger.extraction.templates import load_templates
+
+    if settings.prompts_dir:
+        load_templates(Path(settings.prompts_dir))
+    if settings.patterns_dir:
+        signals_of(settings)
 
 
 def _path(folder: str | None) -> Path | None:

@@ -100,6 +100,7 @@ class Backstory:
         callbacks: Iterable[Observer] = (),
         actor: str | None = None,
         progress: IndexProgress | None = None,
+        as_hosted: bool = False,
         **settings: object,
     ) -> Self:
         """Open a home. Its folder need not exist yet.
@@ -119,6 +120,8 @@ class Backstory:
             callbacks: Observe calls of the model and updates, without content.
             actor: Who changes memory by hand; the operating system's user unless given.
             progress: Gets the progress while an index is built.
+            as_hosted: Begin with the settings and the model that a host such as DeerFlow left in the home, as the
+                command line does; all others override them.
             **settings: Single configuration keys.
 
         Returns:
@@ -132,7 +135,7 @@ class Backstory:
         from backstory.config.store_factory import open_store
         from backstory.otel import observers_of
 
-        loaded = load_settings(config, settings)
+        loaded = load_settings(config, settings, home=home, as_hosted=as_hosted)
         stated = loaded.settings
         observers = observers_of(callbacks)
         clock = clock or SystemClock()
@@ -142,7 +145,7 @@ class Backstory:
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         services = assemble(
-            stated,
+            loaded,
             folder,
             store,
             model=model,

@@ -13,6 +13,7 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
+from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.home import Backstory
@@ -52,9 +53,9 @@ def doctor(
     env = os.environ if environ is None else environ
     clock = clock or SystemClock()
     checks = [_python()]
-    loaded, check = _configuration(config, store, env)
+    loaded, check = _configuration(home, config, store, env)
     checks.append(check)
-    checks += [_model(loaded.settings, env)] if loaded is not None else []
+    checks += [_model(loaded, env)] if loaded is not None else []
     checks.append(_extras())
     try:
         folder = base_folder(home, loaded.settings if loaded is not None else Settings(), env)
@@ -110,35 +111,34 @@ def _python() -> Check:
 
 
 def _configuration(
-    config: str | Path | Mapping[str, object] | None, store: str | None, environ: Mapping[str, str]
+    home: str | Path | None,
+    config: str | Path | Mapping[str, object] | None,
+    store: str | None,
+    environ: Mapping[str, str],
 ) -> tuple[Loaded | None, Check]:
     try:
-        loaded = load_settings(config, {"event_store": store}, environ)
+        loaded = load_settings(config, {"event_store": store}, environ, home=home, as_hosted=True)
         if _kept_elsewhere(loaded.settings):
-            Backstory.open(config=config, event_store=store, background=False).close()
+            Backstory.open(home, config=config, event_store=store, background=False, as_hosted=True).close()
     except BackstoryError as error:
         return None, Check("configuration", False, f"{error}; `config` shows what each key is set to once it loads")
     try:
-        _must_read_folders(loaded.settings)
+        check_folders(loaded.settings)
     except BackstoryError as error:
         return loaded, Check("configuration", False, str(error))
-    stated = sorted(key for key, origin in loaded.origin.items() if origin != "default")
-    return loaded, Check("configuration", True, f"stated: {', '.join(stated)}" if stated else "all defaults")
+    return loaded, Check("configuration", True, "; ".join(_stated(loaded)) or "all defaults")
 
 
-def _must_read_folders(settings: Settings) -> None:
-    """Read the files that only an update reads otherwise, so that an error is shown here and not by a worker later.
-
-    Raises:
-        ConfigError: a folder of prompts or patterns is not there, or something in it cannot be used.
-    """
-    from backstory.ledger.extraction.signals import load_signals
-    from backstory.ledger.extraction.templates import load_templates
-
-    if settings.prompts_dir:
-        load_templates(Path(settings.prompts_dir))
-    if settings.patterns_dir:
-        load_signals(Path(settings.patterns_dir))
+def _stated(loaded: Loaded) -> Iterator[str]:
+    """Say which keys are stated, and what a host states, whose file has no secrets."""
+    stated = sorted(key for key, origin in loaded.origin.items() if origin in ("file", "environment", "argument"))
+    if stated:
+        yield f"stated: {', '.join(stated)}"
+    if loaded.host is not None:
+        hosts = sorted(key for key, origin in loaded.origin.items() if origin.startswith("host ("))
+        yield f"as in {loaded.host.host}: {', '.join(f'{key}={getattr(loaded.settings, key)}' for key in hosts)}"
+        if loaded.host.withheld:
+            yield f"not copied from it, since they hold secrets: {', '.join(loaded.host.withheld)}"
 
 
 def _kept_elsewhere(settings: Settings) -> bool:
@@ -146,8 +146,13 @@ def _kept_elsewhere(settings: Settings) -> bool:
     return settings.event_store != "jsonl:" or bool(settings.storage_class)
 
 
-def _model(settings: Settings, environ: Mapping[str, str]) -> Check:
+def _model(loaded: Loaded, environ: Mapping[str, str]) -> Check:
     """Say what would be asked; nothing is."""
+    if loaded.no_model is not None:
+        return Check("model", False, loaded.no_model)
+    if loaded.foreign is not None:
+        return Check("model", True, f"{loaded.foreign} would be asked, as in the host; it was not tried")
+    settings = loaded.settings
     stated = settings.model
     name = stated.model or settings.model_name or DEFAULT_MODEL
     address = stated.base_url or environ.get("OPENAI_BASE_URL")
@@ -190,7 +195,7 @@ def _parked(
     waiting = []
     try:
         # To look asks no network, so nothing is sent to a witness.
-        with Backstory.open(home, config=config, background=False, event_store=store, witness="") as bs:
+        with Backstory.open(home, config=config, background=False, event_store=store, witness="", as_hosted=True) as bs:
             for scope in scopes:
                 with suppress(ConfigError):
                     waiting += list(_parked_in(bs, scope))

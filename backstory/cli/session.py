@@ -58,16 +58,28 @@ class Session:
             changes: Arguments of `Backstory.open` beside those that the global options give.
         """
         from backstory import Backstory
+        from backstory.ledger.core.errors import NoModelError
 
         self.check_home()
         opening: Callable[..., Backstory] = Backstory.open
         with (
             progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024) as step,
             opening(
-                self.home, config=self.config, background=False, progress=step, event_store=self.store, **changes
+                self.home,
+                config=self.config,
+                background=False,
+                progress=step,
+                as_hosted=True,
+                event_store=self.store,
+                **changes,
             ) as bs,
         ):
-            yield bs
+            try:
+                yield bs
+            except NoModelError as error:
+                if bs.config.no_model is None:
+                    raise
+                raise NoModelError(bs.config.no_model) from error
 
     @contextmanager
     def memory(self) -> Iterator[MemoryHandle]:

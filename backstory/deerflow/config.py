@@ -1,7 +1,7 @@
 """Reader of DeerFlow's `backend_config`: turns it into the settings of a home.
 
-The common configuration loader reads most keys. This module handles the location of the home, keys that only DeerFlow's
-own backend uses, and models of providers that only LangChain supports.
+The common configuration loader reads most keys. This module handles the location of the home, and keys that only
+DeerFlow's own backend uses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.assembly import check_folders
 from backstory.config.loading import base_folder, load_settings
+from backstory.config.provider_model import ForeignModel
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError
 
@@ -36,21 +38,7 @@ _USUAL: dict[str, object] = {
     "watermark_max_keys": 4096,
 }
 """Unused keys with their values in DeerFlow's example configuration; these cause no warning."""
-_OUR_PROVIDERS = (None, "openai")
 _CLOSING_SECONDS = 1.0
-
-
-class ForeignModel(msgspec.Struct, frozen=True):
-    """A model that LangChain creates. Its repr does not show the API key."""
-
-    provider: str
-    model: str
-    api_key: str | None = None
-    base_url: str | None = None
-    temperature: float | None = None
-
-    def __repr__(self) -> str:
-        return f"{self.provider}:{self.model}"
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -61,6 +49,7 @@ class Configured(msgspec.Struct, frozen=True):
         deerflow: DeerFlow's folder with an older memory to import; None if none is configured.
         settings: All settings.
         stated: The settings that differ in origin from the defaults.
+        origin: The origin of each setting: default, file, environment or argument.
         own_model: Whether a model is configured for memory, so that the host's model is not needed.
         foreign: A model that LangChain has to create.
     """
@@ -69,6 +58,7 @@ class Configured(msgspec.Struct, frozen=True):
     deerflow: Path | None
     settings: Settings
     stated: Mapping[str, object]
+    origin: Mapping[str, str]
     own_model: bool
     foreign: ForeignModel | None = None
 
@@ -77,32 +67,32 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
     """Read `backend_config`; keys without a value are ignored.
 
     Raises:
-        ConfigError: A key is unknown, or a value is out of range.
+        ConfigError: A value is out of range. An unknown key is only warned of.
     """
     usual = sorted(key for key, value in given.items() if key in _USUAL and value == _USUAL[key])
     if usual:
         _log.info("not needed here: %s", ", ".join(usual))
     plain = {key: value for key, value in given.items() if value is not None and key not in usual}
     _drop_deerflow_keys(plain)
-    foreign = _foreign_model(plain)
     given_too: dict[str, object] = {"mode": mode}
     if "shutdown_flush_timeout_seconds" not in plain:
         # The host calls shutdown_flush first, with its own timeout, so closing needs little more time.
         given_too["shutdown_flush_timeout_seconds"] = _CLOSING_SECONDS
     loaded = load_settings({"memory": {"backend_config": plain}}, given_too)
     settings = loaded.settings
+    check_folders(settings)
     folder = base_folder(None, settings)
     placed = settings.storage_path is not None
     if placed and folder.is_file():
         raise ConfigError(f"storage_path must be a folder, got the file {folder}")
-    model = settings.model
     return Configured(
         home=folder / HOME if placed else folder,
         deerflow=folder if placed else None,
         settings=settings,
         stated={key: getattr(settings, key) for key, origin in loaded.origin.items() if origin != "default"},
-        own_model=foreign is not None or bool(model.model or model.base_url or model.api_key or settings.model_name),
-        foreign=foreign,
+        origin=loaded.origin,
+        own_model=loaded.own_model,
+        foreign=loaded.foreign,
     )
 
 
@@ -115,19 +105,3 @@ def _drop_deerflow_keys(plain: dict[str, object]) -> None:
         del plain[key]
     if dropped:
         _log.warning("not needed here: %s", "; ".join(f"{key}: {_WITHOUT_EFFECT[key]}" for key in sorted(dropped)))
-
-
-def _foreign_model(plain: dict[str, object]) -> ForeignModel | None:
-    """Remove and return the model section if it names a provider other than openai."""
-    section = plain.get("model")
-    if not isinstance(section, Mapping):
-        return None
-    stated = {str(key): value for key, value in section.items() if value is not None}
-    plain["model"] = stated
-    if stated.get("provider") in _OUR_PROVIDERS:
-        return None
-    del plain["model"]
-    try:
-        return msgspec.convert(stated, ForeignModel)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"model in backend_config: {error}; a provider other than openai needs its model") from error

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections.abc import Iterator
 
 from deerflow.agents.memory.manager import MemoryConflictError, MemoryCorruptionError, MemoryManagerError
 
 from backstory.ledger.core.errors import (
     BackstoryError,
+    ConfigError,
     ConflictError,
     CorruptLogError,
     LockTimeoutError,
     UsageError,
     WrongExpectedVersionError,
 )
+
+_log = logging.getLogger(__name__)
+
+_GATEWAY = "app.gateway.app"
+"""The module of DeerFlow's gateway, which makes the memory manager in its lifespan, before it serves anything."""
 
 
 class MemoryUnavailableError(MemoryManagerError, OSError):
@@ -46,3 +54,36 @@ def translated() -> Iterator[None]:
         raise ValueError(str(error)) from error
     except (BackstoryError, OSError) as error:
         raise MemoryUnavailableError(str(error)) from error
+
+
+class GatewayStart:
+    """The start of DeerFlow's gateway, which a wrong configuration has to stop.
+
+    The gateway makes the manager when it starts, but logs every Exception of it as a warning and goes on. The same
+    error would then break each conversation. Its web server ends on SystemExit only.
+    """
+
+    _over = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def stopped_by_wrong_values(cls) -> Iterator[None]:
+        """Turn a ConfigError into SystemExit if the gateway makes its first manager, in its start, in the block.
+
+        Raises:
+            SystemExit: The configuration is wrong, and the gateway is starting.
+            ConfigError: The configuration is wrong, in another program or later.
+        """
+        starting = _GATEWAY in sys.modules and not cls._over
+        try:
+            yield
+        except ConfigError as error:
+            if not starting:
+                raise
+            # A provider's package may tell what is wrong in several lines.
+            wrong = " ".join(str(error).split())
+            said = f"DeerFlow does not start, since the configuration of its memory is wrong: {wrong}"
+            _log.critical("%s", said)
+            raise SystemExit(said) from None
+        finally:
+            cls._over = cls._over or starting

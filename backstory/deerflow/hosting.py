@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from backstory.config.host_file import host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import HostedMemory
 from backstory.deerflow.model_port import choose_model
+from backstory.deerflow.model_record import describe_model
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock
@@ -62,11 +64,22 @@ class Hosting:
             mode=settings.mode,
             shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
         )
+        self._leave_configuration()
         self._fail_safe = FailSafeMemory(self.home)
         self._delivered = Delivered()
         self._stopping = threading.Event()
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
+
+    def _leave_configuration(self) -> None:
+        """Write what is in force here to the home, so that the command line works by it."""
+        configured = self._configured
+        try:
+            model = describe_model(configured, self._model)
+            content = host_file_of("DeerFlow", configured.settings, configured.origin, model)
+            write_host_file(configured.home, content)
+        except Exception:  # noqa: BLE001 a description that fails must not stop the host
+            _log.warning("the configuration cannot be left in %s for the command line", configured.home, exc_info=True)
 
     def _reopened(self) -> Backstory:
         """Return the home; open it again if it was closed, since a host may still send conversations then."""

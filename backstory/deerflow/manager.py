@@ -18,7 +18,7 @@ from backstory.ledger.core.policy import CATEGORIES
 try:
     from deerflow.agents.memory.manager import MemoryManager
 
-    from backstory.deerflow.errors import translated
+    from backstory.deerflow.errors import GatewayStart, translated
 except ImportError as error:
     raise ConfigError(
         "BackstoryMemoryManager needs a DeerFlow that has memory managers, and none is installed: install DeerFlow; "
@@ -51,7 +51,7 @@ class BackstoryMemoryManager(MemoryManager):
         """Open the home. Hooks are removed from `backend_config`, which holds plain data afterwards.
 
         Raises:
-            ConfigError: A key is unknown, a value is out of range, or a hook is invalid.
+            ConfigError: A value is out of range, or a hook is invalid.
         """
         super().model_post_init(context)
         given = dict(self.backend_config)
@@ -68,12 +68,18 @@ class BackstoryMemoryManager(MemoryManager):
         mode: Literal["middleware", "tool"] = "middleware",
         **host_hooks: object,
     ) -> Self:
-        """Create a manager from configuration and the host's hooks; a hook in `backend_config` overrides the host's."""
+        """Create a manager from configuration and the host's hooks; a hook in `backend_config` overrides the host's.
+
+        Raises:
+            ConfigError: A value is out of range, or a hook is invalid.
+            SystemExit: The same while DeerFlow's gateway starts, which would survive any other error without memory.
+        """
         given = dict(backend_config or {})
         for name in HOOKS:
             if name != "callbacks" and given.get(name) is None and host_hooks.get(name) is not None:
                 given[name] = host_hooks[name]
-        return cls.model_validate({"backend_config": given, "mode": mode, "callbacks": host_hooks.get("callbacks")})
+        with GatewayStart.stopped_by_wrong_values():
+            return cls.model_validate({"backend_config": given, "mode": mode, "callbacks": host_hooks.get("callbacks")})
 
     def _memory(self, user_id: str | None, agent_name: str | None, *, in_hands: bool = False) -> HostedMemory:
         return self._hosting.memory(scope_named(user_id, agent_name), in_hands=in_hands)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from backstory.config.model_factory import as_model
-from backstory.deerflow.config import Configured, ForeignModel
+from backstory.config.model_factory import as_model, status_of
+from backstory.config.provider_model import ForeignModel, make_chat_model
+from backstory.deerflow.config import Configured
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
@@ -45,6 +46,11 @@ class ChatModelPort:
         self._model = model
 
     @property
+    def chat_model(self) -> object:
+        """The chat model itself."""
+        return self._model
+
+    @property
     def name(self) -> str:
         """The name of the model, else of its class."""
         for key in ("model_name", "model"):
@@ -62,12 +68,12 @@ class ChatModelPort:
         try:
             return self._model.invoke(messages, config=config)
         except Exception as error:
-            status = getattr(error, "status_code", None)
+            status = status_of(error)
             text = f"{self.name} failed ({type(error).__name__}): {error}"
-            is_refusal = isinstance(status, int) and _FIRST_REFUSAL <= status < _FIRST_SERVER_ERROR
+            is_refusal = status is not None and _FIRST_REFUSAL <= status < _FIRST_SERVER_ERROR
             if is_refusal and status not in _TEMPORARY:
-                raise ModelRejectedError(text) from error
-            raise ModelUnavailableError(text) from error
+                raise ModelRejectedError(text, status=status) from error
+            raise ModelUnavailableError(text, status=status) from error
 
 
 class ObservedModel:
@@ -90,6 +96,11 @@ class ObservedModel:
     def name(self) -> str:
         """The name of the model that answers."""
         return self._asked.name
+
+    @property
+    def chat_model(self) -> object:
+        """The LangChain chat model that answers; None if it is another kind of model."""
+        return self._asked.chat_model if isinstance(self._asked, ChatModelPort) else None
 
     def ask(self, prompt: Prompt) -> Answer:
         """See `backstory.ledger.extraction.model.Model`."""
@@ -194,19 +205,9 @@ def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:
     """Create the chat model of a provider with LangChain.
 
     Raises:
-        ConfigError: LangChain fails; the message never contains the API key.
+        ConfigError: LangChain fails.
     """
-    try:
-        from langchain.chat_models import init_chat_model
-    except ImportError as error:
-        raise ConfigError(f"{foreign} needs langchain: pip install 'backstory[langchain]'") from error
-    stated = {"api_key": foreign.api_key, "base_url": foreign.base_url, "temperature": foreign.temperature}
-    given: dict[str, Any] = {key: value for key, value in stated.items() if value is not None}
-    try:
-        return ChatModelPort(init_chat_model(foreign.model, model_provider=foreign.provider, **given))
-    except Exception as error:  # noqa: BLE001 a provider's package can raise anything
-        text = str(error).replace(foreign.api_key, "***") if foreign.api_key else str(error)
-        raise ConfigError(f"model {foreign} in backend_config cannot be created: {text}") from None
+    return ChatModelPort(make_chat_model(foreign))
 
 
 def _messages(prompt: Prompt) -> list[object]:

@@ -56,6 +56,8 @@ class HomeServices(msgspec.Struct, frozen=True):
     """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
     timing: Timing
     model: Model | None
+    model_named: str | None
+    """The name of the model for `status`, also of a host's model that cannot be asked here."""
     model_from: Callable[[object], Model | None]
     """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
     producer: Producer | None

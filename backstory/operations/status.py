@@ -48,7 +48,7 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         ledger_bytes=writer.store.size(scope.stream(LEDGER)),
         transcript_bytes=writer.store.size(scope.stream(TRANSCRIPT)),
         store=str(writer.store),
-        model=None if home.model is None else home.model.name,
+        model=home.model_named,
         user=scope.user,
         agent=scope.agent,
         faults=faults,

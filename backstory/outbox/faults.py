@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +59,8 @@ class _File(msgspec.Struct, frozen=True):
 
     version: int
     faults: tuple[FaultCount, ...]
+    good: dict[str, str] = {}
+    """When an action last succeeded after faults, by its name: earlier faults of it are not counted any more."""
 
 
 class _State:
@@ -73,6 +75,8 @@ class _State:
         """Kinds that were logged since the last success."""
         self.written: datetime | None = None
         """The time of the last attempt to write."""
+        self.good: dict[str, str] = {}
+        """Successes after faults that are not written yet; see `_File.good`."""
 
 
 class Faults:
@@ -155,12 +159,24 @@ class Faults:
             with self._mutex:
                 state.logged = {(done, kind) for done, kind in state.logged if done != doing or kind in still}
 
+    def made_good(self, memory: HasScope | Scope, doing: str) -> None:
+        """Forget the faults of an action that has succeeded since, also those that other processes have counted."""
+        scope = scope_of(memory)
+        with self._mutex:
+            state = self._states.get(scope)
+            if state is None and not self._path(scope).exists():
+                return
+            state = self._state(scope)
+            if any(fault.doing == doing for fault in self._merged(scope, state).faults):
+                state.good[doing] = spell_moment(self._clock.now())
+                self._write(scope, state)
+
     def of(self, memory: HasScope | Scope) -> tuple[FaultCount, ...]:
         """Return the faults of a scope, from all processes, newest first."""
         scope = scope_of(memory)
         with self._mutex:
             state = self._states.get(scope)
-            return self._newest(self._stored(scope), () if state is None else state.fresh.values())
+            return self._merged(scope, state or _State()).faults
 
     def flush(self, memory: HasScope | Scope) -> None:
         """Write the pending counts of a scope."""
@@ -227,34 +243,34 @@ class Faults:
         path = self._path(scope)
         try:
             with self._locks.held(lock_beside(path)), translated(path, "write"):
-                put_in_place(
-                    path, msgspec.json.encode(_File(_VERSION, self._newest(self._stored(scope), state.fresh.values())))
-                )
+                put_in_place(path, msgspec.json.encode(self._merged(scope, state)))
             state.filed.update(state.fresh)
-            state.fresh = {}
+            state.fresh, state.good = {}, {}
         except (BackstoryError, OSError) as error:
             _log.debug("faults of %s are counted in this process only for now: %s", scope, error)
 
-    def _stored(self, scope: Scope) -> Iterable[FaultCount]:
+    def _stored(self, scope: Scope) -> _File:
         path = self._path(scope)
         try:
             stored = read_json(path, _File, "counts")
         except OSError as error:
             _log.debug("%s cannot be read: %s", path, error)
-            return ()
-        return () if stored is None else stored.faults
+            stored = None
+        return _File(_VERSION, ()) if stored is None else stored
 
-    def _newest(self, *many: Iterable[FaultCount]) -> tuple[FaultCount, ...]:
-        """Merge counts: one per kind, without expired ones, limited to the newest 50."""
+    def _merged(self, scope: Scope, state: _State) -> _File:
+        """Merge the counts on disk and pending ones: the newest 50 kinds, without those made good or expired."""
         now = self._clock.now()
+        stored = self._stored(scope)
+        good = {doing: at for doing, at in {**stored.good, **state.good}.items() if _is_recent(at, now)}
         merged: _Counts = {}
-        for faults in many:
-            for fault in faults:
+        for fault in (*stored.faults, *state.fresh.values()):
+            if fault.last > good.get(fault.doing, ""):
                 known = merged.get((fault.doing, fault.kind))
                 merged[fault.doing, fault.kind] = fault if known is None else _sum(known, fault)
         young = [fault for fault in (_dated(fault, now) for fault in merged.values()) if fault is not None]
         young.sort(key=lambda fault: (fault.last, fault.doing, fault.kind), reverse=True)
-        return tuple(young[:_KINDS])
+        return _File(_VERSION, tuple(young[:_KINDS]), good)
 
     def _warn(self, scope: Scope, doing: str, kind: str, said: str, trace: BaseException | None = None) -> None:
         _log.warning(
@@ -273,7 +289,7 @@ class Faults:
 
 
 class ModelFaults(Observer):
-    """Counts failed model calls of extractions, as faults of `extract`."""
+    """Counts failed model calls, as faults of `extract`, until a later call for the same memory succeeds."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -288,12 +304,19 @@ class ModelFaults(Observer):
         if ended.error is None:
             self._logged.clear()
             self._faults.recovered(scope, "extract")
+            self._faults.made_good(scope, "extract")
         elif ended.error != "interrupted":
             kind = ended.error_type or ended.error
-            what = "refused to answer" if ended.error == "rejected" else "could not be reached"
-            said = f"the model {ended.call.model} {what}; its turns stay pending on disk, and `retry` tries again"
+            failed = f"the model {ended.call.model} {_what_failed(ended)}"
+            said = f"{failed}; its turns stay pending on disk, and `retry` tries again"
             self._faults.count(scope, "extract", kind, said, log=kind not in self._logged)
             self._logged.add(kind)
+
+
+def _what_failed(ended: CallEnded) -> str:
+    if ended.status is not None:
+        return f"answered with status {ended.status}"
+    return "refused to answer" if ended.error == "rejected" else "did not answer"
 
 
 def scope_of(memory: HasScope | Scope) -> Scope:
@@ -323,6 +346,12 @@ def _sum(one: FaultCount, other: FaultCount) -> FaultCount:
         later.last,
         later.detail or one.detail or other.detail,
     )
+
+
+def _is_recent(at: str, now: datetime) -> bool:
+    """Whether a success can still concern a fault; a time in the future means that the clock was set back."""
+    moment = parse_moment(at)
+    return moment is not None and moment <= now < moment + _AGE
 
 
 def _dated(fault: FaultCount, now: datetime) -> FaultCount | None:

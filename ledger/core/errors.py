@@ -133,16 +133,20 @@ class WrongExpectedVersionError(BackstoryError):
 
 
 class ModelError(BackstoryError):
-    """The model gave no usable answer."""
+    """The model gave no usable answer; `status` is the HTTP status that the server answered with, if any."""
 
     exit_code = 1
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ModelUnavailableError(ModelError):
     """A failure that may pass; `retry_after` is the delay in seconds that the server asked for, if any."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, retry_after: float | None = None, status: int | None = None) -> None:
+        super().__init__(message, status=status)
         self.retry_after = retry_after
 
 

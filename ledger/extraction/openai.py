@@ -269,11 +269,13 @@ def _error_of_status(connection: _Connection, error: APIStatusError) -> ModelErr
     detail = connection.redact(error_text(error.body))
     what = f"{connection.where} answered HTTP {status}" + (f": {detail}" if detail else "")
     if status == _TOO_MANY_REQUESTS and "insufficient_quota" in (error.code, error.type):
-        return ModelRejectedError(f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.")
+        return ModelRejectedError(
+            f"{what}; waiting does not help: check the account's quota and OPENAI_API_KEY.", status=status
+        )
     if status in _TRANSIENT or status >= _FIRST_SERVER_ERROR:
         wait = _retry_after(error.response.headers.get("retry-after"))
-        return ModelUnavailableError(f"{what}; try again later.", retry_after=wait)
-    return ModelRejectedError(f"{what}; {_ADVICE.get(status, _OTHER_ADVICE)}.")
+        return ModelUnavailableError(f"{what}; try again later.", retry_after=wait, status=status)
+    return ModelRejectedError(f"{what}; {_ADVICE.get(status, _OTHER_ADVICE)}.", status=status)
 
 
 def _retry_after(header: str | None) -> float | None:

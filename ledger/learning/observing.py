@@ -67,6 +67,7 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
         error: None after an answer, otherwise `unavailable` (a retry may succeed), `rejected` (a retry is pointless)
             or `interrupted`.
         error_type: the class of the underlying error.
+        status: the HTTP status of a server that answered with an error.
     """
 
     call: CallStarted
@@ -76,6 +77,7 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: int | None = None
     error: str | None = None
     error_type: str | None = None
+    status: int | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -227,7 +229,9 @@ def _failed(call: CallStarted, seconds: float, error: BaseException) -> CallEnde
     if isinstance(error, ModelError):
         kind = "unavailable" if isinstance(error, ModelUnavailableError) else "rejected"
     # Only the class name: the message may quote the prompt.
-    return CallEnded(call=call, seconds=seconds, error=kind, error_type=type(error.__cause__ or error).__name__)
+    status = error.status if isinstance(error, ModelError) else None
+    underlying = type(error.__cause__ or error).__name__
+    return CallEnded(call=call, seconds=seconds, error=kind, error_type=underlying, status=status)
 
 
 def _kind(candidate: Candidate) -> str:

@@ -17,6 +17,7 @@ from backstory.ledger.core.errors import (
     CorruptLogError,
     InputError,
     LockTimeoutError,
+    ModelError,
     ModelRejectedError,
     ModelUnavailableError,
     StoreError,
@@ -512,21 +513,68 @@ def test_a_model_that_is_down_is_counted_for_each_memory_and_logged_once(
             memory.extract()
             (fault,) = memory.status().faults
             assert (fault.doing, fault.kind, fault.count) == ("extract", "ModelUnavailableError", 2)
-            assert "scripted could not be reached" in fault.detail
+            assert "scripted did not answer" in fault.detail
         assert caplog.text.count("extract failed") == 1
         assert "secret" not in caplog.text
     assert b"secret" not in file(tmp_path).read_bytes()
 
 
-def test_a_model_that_is_back_and_down_again_is_logged_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_is_back_and_down_again_is_logged_again(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     script = ScriptedModel(ModelRejectedError("no"), reply("Likes tea"), ModelRejectedError("no"))
-    with open_home(tmp_path, script) as bs:
+    with open_home(tmp_path, script, clock=clock) as bs:
         memory = bs.memory("ada")
         for number in range(3):
+            clock.advance(60)
             memory.record(f"t{number}", exchange("tea"))
             memory.extract(thread=f"t{number}")
         assert caplog.text.count("refused to answer") == 2
-        assert [fault.count for fault in memory.status().faults] == [2]
+        assert [fault.count for fault in memory.status().faults] == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ModelUnavailableError("no", status=500), "answered with status 500"),
+        (ModelRejectedError("no", status=401), "answered with status 401"),
+        (ModelRejectedError("no"), "refused to answer"),
+        (ModelUnavailableError("no"), "did not answer"),
+    ],
+)
+def test_a_fault_of_the_model_tells_what_the_server_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: ModelError, told: str
+) -> None:
+    with open_home(tmp_path, ScriptedModel(error, repeat=True), max_attempts=1) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("tea"))
+        memory.extract()
+        assert f"the model scripted {told}; its turns" in memory.status().faults[0].detail
+        assert f"scripted {told}" in caplog.text
+
+
+def test_status_clears_what_the_model_made_good(tmp_path: Path, clock: FakeClock) -> None:
+    down = ModelUnavailableError("no")
+    with open_home(tmp_path, ScriptedModel(down, repeat=True), max_attempts=3, clock=clock) as bs:
+        for user in ("ada", "bob"):
+            bs.memory(user).record("t", exchange("tea"))
+            bs.memory(user).extract()
+        bs.faults.count(ADA, "record", "StoreError")
+        # Another process, as of the command line, tries again.
+        with open_home(tmp_path, ScriptedModel(reply("Likes tea")), clock=clock) as other:
+            other.memory("ada").retry()
+            assert [fault.doing for fault in other.memory("ada").status().faults] == ["record"]
+        assert [fault.doing for fault in bs.memory("ada").status().faults] == ["record"]
+        assert [fault.doing for fault in bs.memory("bob").status().faults] == ["extract"]
+    # What this process had counted before and not written yet does not come back.
+    assert set(counted(kept_in(tmp_path, clock))) == {("record", "StoreError")}
+
+
+def test_a_model_that_answers_writes_nothing_where_nothing_failed(tmp_path: Path) -> None:
+    with open_home(tmp_path, ScriptedModel(reply("Likes tea"))) as bs:
+        bs.memory("ada").record("t", exchange("tea"))
+        bs.memory("ada").extract()
+    assert not file(tmp_path).exists()
 
 
 def test_a_model_that_answers_is_no_fault(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "standin"))
+for folder in ("standin", "cli", "extraction"):
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
-from hosts import Host
+from hosts import Host  # noqa: E402
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from hosts import ChatModel, talk
 
 from backstory.deerflow.config import read_backend_config
+from backstory.deerflow.model_port import ChatModelPort
 from backstory.ledger.core.errors import ConfigError
 
 EVERY_KEY = {
@@ -138,17 +139,33 @@ def _shared(levels: int) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"storage_pat": "x"}, "backend_config.storage_path"),
-        ({"max_fact": 1}, "backend_config.max_facts"),
         ({"max_facts": 5}, "from 10"),
-        ({"model": {"modle": "x"}}, "model.model"),
         ({"debounce_seconds": "soon"}, "debounce_seconds"),
         ({"model": _shared(40)}, "model in the configuration comes to more than 100000 values"),
     ],
 )
-def test_a_key_nobody_knows_or_a_value_that_cannot_be_is_an_error_that_says_so(host, config, told):
+def test_a_value_that_cannot_be_is_an_error_that_says_so(host, config, told):
     with pytest.raises(ConfigError, match=told):
         host.manager(**config)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"storage_pat": "x"}, "backend_config.storage_path"),
+        ({"max_fact": 1}, "backend_config.max_facts"),
+        ({"model": {"modle": "x"}}, "backend_config.model.model"),
+        ({"model": {"provider": "fake", "model": "m", "temprature": 1}}, "backend_config.model.temperature"),
+    ],
+)
+def test_an_unknown_key_is_warned_of_once_and_the_agent_runs(host, caplog, monkeypatch, config, told):
+    monkeypatch.setattr("backstory.deerflow.model_port.foreign_chat_model", lambda _: ChatModelPort(ChatModel()))
+    manager = host.manager(ChatModel(), **config)
+    manager.create_fact("Likes tea", user_id="ada")
+    manager.close()
+    manager.create_fact("Likes cake", user_id="ada")
+    (warning,) = [r.getMessage() for r in caplog.records if "no configuration key" in r.getMessage()]
+    assert f"the nearest is {told}; it is ignored" in warning
 
 
 def test_our_own_keys_work_as_well(host):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from typing import Annotated
 
 import typer
 
 from backstory.cli.session import session_of
-
-_PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
-_SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key)[^=&#\s]*)=[^&#\s]*", re.IGNORECASE)
 
 
 def scopes(ctx: typer.Context) -> None:
@@ -33,13 +29,14 @@ def config(ctx: typer.Context) -> None:
     """
     from backstory.cli.pages.answers import ConfigValue
     from backstory.cli.pages.tables import config_table
+    from backstory.config.secrets import masked
     from backstory.witness.destinations import COMMAND, destination_of
 
     session = session_of(ctx)
     with session.opened() as bs:
         stated = bs.config.settings.model_dump()
         origin = bs.config.origin
-        values = {key: ConfigValue(_masked(value), origin[key]) for key, value in stated.items()}
+        values = {key: ConfigValue(masked(value), origin[key]) for key, value in stated.items()}
         witness = stated["witness"]
         if isinstance(witness, str) and witness.startswith(COMMAND):
             # Any argument of a command may be a secret.
@@ -60,15 +57,6 @@ def _yaml(value: object) -> object:
         case float() if value.is_integer():
             return int(value)
     return value
-
-
-def _masked(value: object) -> object:
-    """Hide API keys, and in a URL the user name, the password and each parameter named like a secret."""
-    if isinstance(value, dict):
-        return {key: "…" if key == "api_key" and inner else _masked(inner) for key, inner in value.items()}
-    if not isinstance(value, str):
-        return value
-    return _SECRET_PARAMETER.sub(r"\1=…", _PASSWORD.sub("…@", value))
 
 
 def demo(

@@ -103,19 +103,35 @@ def test_backend_config_has_keys_below_it(read: Reader, below: object) -> None:
     assert "backend_config in the configuration must have keys below it" in read.refused({"backend_config": below})
 
 
-def test_an_unknown_key_below_backend_config_names_its_nearest(read: Reader) -> None:
-    assert read.refused("memory:\n  backend_config:\n    max_fact: 3\n") == (
-        "there is no configuration key backend_config.max_fact (from the file); the nearest is backend_config.max_facts"
-    )
-    assert "no configuration key backend_config.zzzz (from the file)" in read.refused(
-        {"backend_config": {"zzzz": None}}
-    )
-    assert "no configuration key backend_config.backend_config " in read.refused(
-        {"backend_config": {"backend_config": {"max_facts": 3}}}
-    )
+@pytest.mark.parametrize(
+    ("below", "told"),
+    [
+        ({"max_fact": 3}, "backend_config.max_fact (from the file); the nearest is backend_config.max_facts"),
+        ({"zzzz": None}, "backend_config.zzzz (from the file); it"),
+        ({"brand_new": 1}, "backend_config.brand_new (from the file); it"),
+        ({"backend_config": {"max_facts": 3}}, "backend_config.backend_config (from the file)"),
+        (
+            {"model": {"temprature": 1, "model": "m"}},
+            "backend_config.model.temprature (from the file); the nearest is backend_config.model.temperature",
+        ),
+    ],
+)
+def test_an_unknown_key_below_backend_config_is_warned_of_once(
+    read: Reader, below: dict[str, object], told: str
+) -> None:
+    loaded, (warning,) = read({"backend_config": {**below, "workers": 3}})
+    assert warning.startswith(f"there is no configuration key {told}")
+    assert warning.endswith("; it is ignored")
+    assert loaded.settings.workers == 3
+    assert loaded.settings.max_facts == 100
+    assert loaded.settings.model.model == ("m" if "model" in below else None)
+
+
+def test_an_unknown_key_beside_backend_config_names_its_nearest(read: Reader) -> None:
     assert "the nearest is backend_config" in read.refused({"backend_confg": {"max_facts": 3}})
-    assert "the nearest is model.temperature" in read.refused({"backend_config": {"model": {"temprature": 1}}})
     assert "there is no configuration key zzzz" in read.refused({"zzzz": None, "backend_config": {}})
+    assert "the nearest is max_facts" in read.refused("memory:\n  max_fact: 3\n")
+    assert "the nearest is model.temperature" in read.refused({"model": {"temprature": 1}})
 
 
 def test_backend_config_is_no_key_of_the_environment_or_of_arguments(read: Reader) -> None:
