@@ -50,6 +50,17 @@ class HostedMemory(MemoryHandle):
         hosted._users = services.fallback
         return hosted
 
+    def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
+        """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""
+        changed = HostedMemory(self.by(actor, thread, by_model=True)._services)  # noqa: SLF001 as in `of`
+        changed._users = self._users
+        return changed
+
+    @property
+    def is_by_model(self) -> bool:
+        """Whether changes made through this handle are a model's."""
+        return self._services.by_model
+
     def plain(self) -> Document:
         """Return the document as plain objects."""
         return _plain(document_of(self._shown()))
