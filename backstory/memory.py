@@ -91,13 +91,18 @@ class MemoryHandle:
         """The user and the agent whose memory this is."""
         return self._services.scope
 
-    def by(self, actor: str, thread: str | None = None) -> MemoryHandle:
+    def by(self, actor: str, thread: str | None = None, *, by_model: bool = False) -> MemoryHandle:
         """Return the same memory for another actor: changes made through it are recorded as this actor's.
+
+        With `by_model` they are a model's, made with a tool: a fact that it adds competes for room with the others,
+        under the rules for facts of a model, and models may change it again. What a person entered stays as it is: to
+        edit or remove it raises RefusedError, and the refusal is recorded.
 
         Args:
             actor: Who changes the memory, for example `agent:lead`.
             thread: The conversation in which the changes are made; `why` and `log` show it, and forgetting it erases
                 them.
+            by_model: Whether a model makes the changes, and not a person.
 
         Returns:
             Another handle on the same memory.
@@ -109,7 +114,8 @@ class MemoryHandle:
         if not named:
             raise UsageError("the actor is empty: say who changes the memory")
         conversation = None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None
-        return MemoryHandle(msgspec.structs.replace(self._services, actor=named, conversation=conversation))
+        services = msgspec.structs.replace(self._services, actor=named, conversation=conversation, by_model=by_model)
+        return MemoryHandle(services)
 
     # Recording.
 
@@ -710,7 +716,7 @@ class MemoryHandle:
     # Changing by hand.
 
     def add_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
-        """Add a fact by hand. No model changes it from then on.
+        """Add a fact by hand. No model changes it from then on. A model's tools use `by`.
 
         Args:
             content: The fact.
@@ -723,6 +729,7 @@ class MemoryHandle:
         Raises:
             DuplicateFactError: A live fact says the same; the refusal is recorded.
             CapError: There is no room for it; the refusal is recorded.
+            RefusedError: Another rule refuses a model's fact; the refusal is recorded.
             UsageError: The text is empty, the category unknown, or the confidence outside 0 to 1.
         """
         return changing.add_fact(self._services, content, category, confidence)
@@ -730,7 +737,7 @@ class MemoryHandle:
     def edit_fact(
         self, fact_id: str, content: str | None = None, category: str | None = None, confidence: float | None = None
     ) -> FactChange:
-        """Change a fact by hand. No model changes it from then on.
+        """Change a fact by hand. No model changes it from then on. A model's tools use `by`.
 
         Args:
             fact_id: Its id, in full.
@@ -744,6 +751,7 @@ class MemoryHandle:
         Raises:
             NotFoundError: There is no such live fact.
             DuplicateFactError: Another fact says the same.
+            RefusedError: It is so already, or a model may not change it so; the refusal is recorded.
             UsageError: There is nothing to change, or a value cannot be one of its kind.
         """
         return changing.edit_fact(self._services, fact_id, content, category, confidence)
@@ -759,6 +767,7 @@ class MemoryHandle:
 
         Raises:
             NotFoundError: There is no such live fact.
+            RefusedError: A person entered it, and a model asks; the refusal is recorded.
         """
         return changing.remove_fact(self._services, fact_id)
 

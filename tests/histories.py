@@ -56,6 +56,9 @@ class History(Story):
         return events
 
 
+actors = st.sampled_from([(False, None), (True, None), (True, "t1")])
+"""Who changes a single fact: whether it is a model, and in which thread."""
+
 STEPS = (
     "learn",
     "learn",
@@ -103,7 +106,9 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
             return events
         case "add":
             fact = draw(new_facts("facts/0"))
-            events = history.ask(AddFact(at="", fact=fact, heat=heat), "manual", action="add")
+            by_model, thread = draw(actors)
+            command = AddFact(at="", fact=fact, heat=heat, by_model=by_model, thread=thread)
+            events = history.ask(command, "manual", action="add", by_model=by_model, thread=thread)
             history.proposed[history.memory.seq] = (fact,)
             return events
         case "edit" if memory.facts:
@@ -114,15 +119,21 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
                 content=draw(st.sampled_from([None, "Ada runs", "edited", "x"])),
                 confidence=draw(st.sampled_from([None, 0.9, 0.2])),
             )
-            events = history.ask(EditFact(at="", edit=edit), "manual", action="edit", fact=fact_id)
+            by_model, _ = draw(actors)
+            command = EditFact(at="", edit=edit, by_model=by_model)
+            events = history.ask(command, "manual", action="edit", fact=fact_id, by_model=by_model)
             history.proposed[history.memory.seq] = (edit,)
             return events
         case "remove" if memory.facts:
             fact_id = draw(st.sampled_from(sorted(memory.facts)))
-            return history.ask(RemoveFact(at="", fact_id=fact_id), "manual", action="remove", fact=fact_id)
+            by_model, _ = draw(actors)
+            command = RemoveFact(at="", fact_id=fact_id, by_model=by_model)
+            return history.ask(command, "manual", action="remove", fact=fact_id, by_model=by_model)
         case "import" | "replace":
-            command = ImportDocument(at="", candidates=draw(documents(memory)), replace=step == "replace", heat=heat)
-            events = history.ask(command, "import", replace=command.replace)
+            candidates, insist = draw(documents(memory)), draw(st.booleans())
+            replace = step == "replace"
+            command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, heat=heat)
+            events = history.ask(command, "import", replace=replace, insist=insist)
             history.proposed[history.memory.seq] = command.candidates
             return events
         case "save":

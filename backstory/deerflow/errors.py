@@ -15,6 +15,7 @@ from backstory.ledger.core.errors import (
     ConflictError,
     CorruptLogError,
     LockTimeoutError,
+    RefusedError,
     UsageError,
     WrongExpectedVersionError,
 )
@@ -40,7 +41,7 @@ def translated() -> Iterator[None]:
         MemoryCorruptionError: The log is damaged.
         MemoryConflictError: Another process wrote first, or holds the lock; a retry may succeed.
         MemoryUnavailableError: The store cannot be reached.
-        ValueError: The request is invalid.
+        ValueError: The request is invalid, or a rule refuses it.
     """
     try:
         yield
@@ -50,7 +51,7 @@ def translated() -> Iterator[None]:
         raise MemoryCorruptionError(str(error)) from error
     except (ConflictError, WrongExpectedVersionError, LockTimeoutError) as error:
         raise MemoryConflictError(str(error)) from error
-    except UsageError as error:
+    except (UsageError, RefusedError) as error:
         raise ValueError(str(error)) from error
     except (BackstoryError, OSError) as error:
         raise MemoryUnavailableError(str(error)) from error

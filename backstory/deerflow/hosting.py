@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_AGENT = "__default__"
 """DeerFlow's name for no agent in particular."""
+_LEAD_AGENT = "lead"
+"""The actor's name of the agent without a name."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
 
@@ -92,18 +94,22 @@ class Hosting:
 
     # Memories.
 
-    def memory(self, scope: Scope, *, in_hands: bool = False) -> HostedMemory:
-        """Return a memory, after the import of DeerFlow's own memory.
-
-        Args:
-            scope: The scope.
-            in_hands: Whether facts are changed by hand. A named agent is then the actor, since DeerFlow's gateway,
-                which serves people, never names an agent.
-        """
+    def memory(self, scope: Scope) -> HostedMemory:
+        """Return a memory, after the import of DeerFlow's own memory."""
         home = self._reopened()
         self._import(scope)
-        memory = home.memory(scope.user, scope.agent)
-        return HostedMemory.of(memory.by(f"agent:{scope.agent}") if in_hands and scope.agent is not None else memory)
+        return HostedMemory.of(home.memory(scope.user, scope.agent))
+
+    def memory_to_change(self, scope: Scope) -> HostedMemory:
+        """Return a memory for a change of a single fact, by a person or by an agent's tool.
+
+        DeerFlow does not say which. A tool is called in a run of a graph, or names its agent; the gateway and the
+        embedded client, which serve people, do neither.
+        """
+        memory, run = self.memory(scope), _current_run()
+        if run is None and scope.agent is None:
+            return memory
+        return memory.by_agent(f"agent:{scope.agent or _LEAD_AGENT}", _thread_of(run))
 
     def _import(self, scope: Scope) -> None:
         """Import DeerFlow's own files; the user's memory first, since an agent shows its summaries."""
@@ -246,6 +252,22 @@ def scope_named(user: str | None, agent: str | None) -> Scope:
         ScopeError: A name is invalid.
     """
     return Scope.of(user, None if agent in (None, "", _DEFAULT_AGENT) else str(agent).lower())
+
+
+def _current_run() -> Mapping[str, object] | None:
+    """Return the configuration of the graph's run that this is called in; None outside of one."""
+    try:
+        from langgraph.config import get_config
+
+        return dict(get_config())
+    except (ImportError, RuntimeError):
+        return None
+
+
+def _thread_of(run: Mapping[str, object] | None) -> str | None:
+    configurable = None if run is None else run.get("configurable")
+    thread = configurable.get("thread_id") if isinstance(configurable, Mapping) else None
+    return None if thread in (None, "") else bounded_name(str(thread))
 
 
 def _guarded(keep_hidden: KeepHidden) -> KeepHidden:

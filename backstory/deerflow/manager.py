@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _DUPLICATE = "Duplicate fact"
 """The message by which DeerFlow's gateway and tools recognise a duplicate."""
+_PERSONS_CONFIDENCE = 0.5
+_AGENTS_CONFIDENCE = 0.7
 
 
 class BackstoryMemoryManager(MemoryManager):
@@ -81,8 +83,8 @@ class BackstoryMemoryManager(MemoryManager):
         with GatewayStart.stopped_by_wrong_values():
             return cls.model_validate({"backend_config": given, "mode": mode, "callbacks": host_hooks.get("callbacks")})
 
-    def _memory(self, user_id: str | None, agent_name: str | None, *, in_hands: bool = False) -> HostedMemory:
-        return self._hosting.memory(scope_named(user_id, agent_name), in_hands=in_hands)
+    def _memory(self, user_id: str | None, agent_name: str | None) -> HostedMemory:
+        return self._hosting.memory(scope_named(user_id, agent_name))
 
     # What agents do.
 
@@ -185,30 +187,40 @@ class BackstoryMemoryManager(MemoryManager):
         """Clear memory as `clear_memory` does. To erase its content use `backstory forget`."""
         self.clear_memory(user_id=user_id, agent_name=agent_name)
 
-    # Facts by hand.
+    # Single facts, changed by a person or by an agent's tool.
 
     def create_fact(
         self,
         content: str,
         category: str = "context",
-        confidence: float = 0.5,
+        confidence: float | None = None,
         *,
         agent_name: str | None = None,
         user_id: str | None = None,
     ) -> tuple[Document, str | None]:
-        """Add a fact; return the document and the id of the fact, None if memory is full.
+        """Add a fact; return the document and the id of the fact.
+
+        An agent's fact competes for room under the rules for facts of a model. A person's fact is kept as entered by
+        hand; if memory is full of such facts, the id is None, from which DeerFlow's gateway makes an answer. Without a
+        confidence it is DeerFlow's: 0.5 for a person's fact, and 0.7 for an agent's, as of its tool.
 
         Raises:
-            ValueError: "content", "confidence" or "Duplicate fact".
+            ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it is refused.
         """
-        text, kind, sure = _content(content), _category(category), _confidence(confidence)
+        text, kind = _content(content), _category(category)
+        stated = None if confidence is None else _confidence(confidence)
         with translated():
-            memory = self._memory(user_id, agent_name, in_hands=True)
+            memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
+            unstated = _AGENTS_CONFIDENCE if memory.is_by_model else _PERSONS_CONFIDENCE
+            sure = unstated if stated is None else stated
             try:
                 added = memory.add_fact(text, kind, sure).fact.id
             except DuplicateFactError as error:
                 raise ValueError(_DUPLICATE) from error
-            except CapError:
+            except CapError as error:
+                if memory.is_by_model:
+                    raise
+                _log.warning("a fact for %s was not stored: %s", memory.scope, error)
                 added = None
             return memory.plain(), added
 
@@ -222,17 +234,17 @@ class BackstoryMemoryManager(MemoryManager):
         agent_name: str | None = None,
         user_id: str | None = None,
     ) -> Document:
-        """Change the given parts of a fact. No model changes it afterwards.
+        """Change the given parts of a fact. If a person changes it, no model changes it afterwards.
 
         Raises:
             KeyError: There is no such fact.
-            ValueError: "content", "confidence" or "Duplicate fact".
+            ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it may not do so.
         """
         text = None if content is None else _content(content)
         kind = None if category is None else _category(category)
         sure = None if confidence is None else _confidence(confidence)
         with translated():
-            memory = self._memory(user_id, agent_name, in_hands=True)
+            memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
             try:
                 memory.change(fact_id, text, kind, sure)
             except NotFoundError as error:
@@ -246,9 +258,10 @@ class BackstoryMemoryManager(MemoryManager):
 
         Raises:
             KeyError: There is no such fact.
+            ValueError: An agent asks, and a person entered the fact.
         """
         with translated():
-            memory = self._memory(user_id, agent_name, in_hands=True)
+            memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
             try:
                 memory.remove_fact(fact_id)
             except NotFoundError as error:

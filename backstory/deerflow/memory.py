@@ -10,12 +10,13 @@ from typing import Self
 import msgspec
 
 from backstory.descriptors import translate_verbs
-from backstory.ledger.core.errors import DuplicateFactError, InputError, NotFoundError, RefusedError
+from backstory.ledger.core.errors import InputError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
+from backstory.operations.changing import import_document
 from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
@@ -49,6 +50,17 @@ class HostedMemory(MemoryHandle):
         hosted._users = services.fallback
         return hosted
 
+    def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
+        """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""
+        changed = HostedMemory(self.by(actor, thread, by_model=True)._services)  # noqa: SLF001 as in `of`
+        changed._users = self._users
+        return changed
+
+    @property
+    def is_by_model(self) -> bool:
+        """Whether changes made through this handle are a model's."""
+        return self._services.by_model
+
     def plain(self) -> Document:
         """Return the document as plain objects."""
         return _plain(document_of(self._shown()))
@@ -68,20 +80,21 @@ class HostedMemory(MemoryHandle):
         return [_plain(facts[fact_id]) for fact_id in ids if fact_id in facts]
 
     def change(self, fact_id: str, content: str | None, category: str | None, confidence: float | None) -> None:
-        """Change a fact by hand; a change without effect is no error.
+        """Change a fact; a change without effect is no error.
 
         Raises:
             NotFoundError: There is no such fact.
             DuplicateFactError: Another fact has the same text.
+            RefusedError: A model may not change it so.
         """
         if content is None and category is None and confidence is None:
             live_fact(self._services.writer.memory(), fact_id)
             return
         try:
             self.edit_fact(fact_id, content, category, confidence)
-        except (NotFoundError, DuplicateFactError):
-            raise
         except RefusedError as refusal:
+            if refusal.rule != "unchanged":
+                raise
             _log.debug("%s: %s", self.scope, refusal)
 
     def overwrite(self, document: object) -> None:
@@ -94,10 +107,9 @@ class HostedMemory(MemoryHandle):
             InputError: It is not a document.
         """
         checked = _checked(document)
-        self._services.writer.put_policy_in_force()
-        memory = self._services.writer.memory()
-        facts = [_by_hand_below(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
-        self.import_document({**checked.rest, **_sections(memory, checked.rest), "facts": facts}, replace=True)
+        facts = [{**fact, "confidence": _confidence(fact.get("confidence"))} for fact in checked.facts]
+        sections = _sections(self._services.writer.memory(), checked.rest)
+        import_document(self._services, {**checked.rest, **sections, "facts": facts}, replace=True, insist=True)
 
     def body(self, thread: str | None, *, facts: bool) -> str:
         """Return the context block without its tags, which DeerFlow adds itself.
@@ -192,11 +204,6 @@ def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Documen
         elif isinstance(section, Mapping) and "summary" not in section:
             said[key] = {**section, "summary": ""}
     return groups
-
-
-def _by_hand_below(fact: Mapping[str, object], threshold: float) -> Mapping[str, object]:
-    sure = _confidence(fact.get("confidence"))
-    return {**fact, "confidence": sure} | ({"byHand": True} if sure < threshold else {})
 
 
 def _confidence(stated: object) -> float:

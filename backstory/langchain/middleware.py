@@ -138,7 +138,9 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         run = self._memory.run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
-        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(actor, run.thread or None)
+        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(
+            actor, run.thread or None, by_model=True
+        )
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""

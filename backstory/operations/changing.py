@@ -1,4 +1,4 @@
-"""Changes by hand: facts, policy, whole documents; and undoing one update or many."""
+"""Changes outside of extraction: facts, policy, whole documents; and undoing one update or many."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def add_fact(services: ScopeServices, content: str, category: str, confidence: f
     """Enter a fact; see `MemoryHandle.add_fact`."""
     text = _text(content)
     fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
-    commit = _commit(services, AddFact(at="", fact=fact), services.cause("manual", action="add"))
+    command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
+    commit = _commit(services, command, services.cause("manual", action="add", by_model=services.by_model))
     added = next(event.fact for event in commit.events if isinstance(event, FactAdded))
     evicted = tuple(event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap")
     return FactChange(commit.seq, added, evicted)
@@ -82,7 +83,8 @@ def edit_fact(
         category=None if category is None else _category(category),
         confidence=None if confidence is None else _confidence(confidence),
     )
-    commit = _commit(services, EditFact(at="", edit=edit), services.cause("manual", action="edit", fact=edit.id))
+    cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
+    commit = _commit(services, EditFact(at="", edit=edit, by_model=services.by_model), cause)
     changed = [event.after for event in commit.events if isinstance(event, FactRevised)]
     return FactChange(commit.seq, changed[0] if changed else _own_fact(services, edit.id))
 
@@ -90,9 +92,8 @@ def edit_fact(
 def remove_fact(services: ScopeServices, fact_id: str) -> FactChange:
     """Remove a fact; see `MemoryHandle.remove_fact`."""
     fact = _own_fact(services, fact_id)
-    commit = services.writer.commit(
-        RemoveFact(at="", fact_id=fact.id), services.cause("manual", action="remove", fact=fact.id)
-    )
+    cause = services.cause("manual", action="remove", fact=fact.id, by_model=services.by_model)
+    commit = _commit(services, RemoveFact(at="", fact_id=fact.id, by_model=services.by_model), cause)
     removed = [event.fact for event in commit.events if isinstance(event, FactRemoved)]
     return FactChange(commit.seq, removed[0])
 
@@ -111,13 +112,13 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     return document_of(services.writer.memory())
 
 
-def import_document(services: ScopeServices, document: object, *, replace: bool) -> Document:
-    """Take a memory in; see `MemoryHandle.import_document`."""
+def import_document(services: ScopeServices, document: object, *, replace: bool, insist: bool = False) -> Document:
+    """Take a memory in; see `MemoryHandle.import_document`, and for `insist` the command."""
     from backstory.ledger.importing import read_import
 
     plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
-    command = ImportDocument(at="", candidates=read_import(plain, services.scope), replace=replace)
-    services.writer.commit(command, services.cause("import", replace=replace))
+    command = ImportDocument(at="", candidates=read_import(plain, services.scope), replace=replace, insist=insist)
+    services.writer.commit(command, services.cause("import", replace=replace, insist=insist))
     return document_of(services.writer.memory())
 
 
@@ -141,14 +142,15 @@ def _commit(services: ScopeServices, command: Command, cause: Cause) -> Commit:
     commit = services.writer.commit(command, cause)
     for event in commit.events:
         if isinstance(event, CandidateRejected):
-            message = f"refused ({event.rule}): {event.detail}; recorded as commit {commit.seq}"
+            way_out = ": remove a fact or raise max_facts" if event.rule == "cap" else ""
+            message = f"refused ({event.rule}): {event.detail}{way_out}; recorded as commit {commit.seq}"
             if event.rule == "duplicate":
                 raise DuplicateFactError(message, fact_id=event.detail.partition(" ")[0], seq=commit.seq)
             if event.rule == "cap":
                 raise CapError(message, seq=commit.seq)
             if event.rule == "unknown_fact":
-                raise NotFoundError(message)
-            raise RefusedError(message)
+                raise NotFoundError(message, rule=event.rule)
+            raise RefusedError(message, rule=event.rule)
     return commit
 
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConflictError
-from backstory.ledger.core.events import Candidate, NewFact
+from backstory.ledger.core.events import Candidate
 from backstory.operations.services import ScopeServices
 from backstory.projections.document.document import Document, document_of
 
@@ -47,17 +45,18 @@ class DocumentAccess:
 
         `origin` says from where. When it comes `late`, what was learned meanwhile is no hindrance; a memory that was
         cleared or erased meanwhile stays so. A fact that is less sure than our threshold was sure enough for the other
-        program: it comes as if a person had entered it.
+        program, so the import insists on it.
         """
-        cause = self._services.cause("import", action="home", origin=origin)
+        cause = self._services.cause("import", action="home", origin=origin, insist=True)
+        candidates = tuple(candidates)
         while True:
             self._services.writer.put_policy_in_force()
             memory = self._services.writer.memory()
             if self.taken_over(late=late):
                 return None
             try:
-                sure = tuple([_insisted(one, memory.policy.fact_confidence_threshold) for one in candidates])
-                return self._services.writer.commit(ImportDocument(at="", candidates=sure, basis=memory.seq), cause)
+                command = ImportDocument(at="", candidates=candidates, basis=memory.seq, insist=True)
+                return self._services.writer.commit(command, cause)
             except ConflictError:
                 # Another process wrote in between, perhaps this very import: look again.
                 continue
@@ -68,12 +67,6 @@ class DocumentAccess:
             return False
         speaks = _settles_it_late if late else _settles_it
         return any(speaks(commit.cause) for commit in self._services.commits(self._services.writer))
-
-
-def _insisted(candidate: Candidate, threshold: float) -> Candidate:
-    if isinstance(candidate, NewFact) and candidate.confidence < threshold:
-        return msgspec.structs.replace(candidate, by_hand=True)
-    return candidate
 
 
 def _settles_it(cause: Cause) -> bool:

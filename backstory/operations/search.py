@@ -9,6 +9,7 @@ from typing import Literal
 
 from backstory import checks
 from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.search.results import Found
@@ -18,9 +19,6 @@ Within = Literal["facts", "turns"]
 
 _MAX_SECONDS = 1e9
 """Longer than any caller waits, and still a number that a clock accepts."""
-
-_BY_HAND = ("manual", "import")
-"""Sources of facts that are no threads."""
 
 
 def count_trouble(services: ScopeServices, found: Found) -> None:
@@ -38,7 +36,7 @@ def must_be_a_source(services: ScopeServices, reading: Writer, thread: str, with
     if within == "turns":
         must_know(services.writer, thread)
         return
-    if thread in _BY_HAND:
+    if thread in NO_THREADS:
         return
     for writer in (services.writer, reading):
         with writer.reader.state() as state:

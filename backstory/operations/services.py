@@ -100,7 +100,9 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """Returns the writers of all of the user's agents."""
     actor: str
     conversation: str | None = None
-    """The thread in which changes are made by hand, if there is one."""
+    """The thread in which single facts are changed, if there is one."""
+    by_model: bool = False
+    """Whether single facts are changed by a model's tool, and not by a person."""
 
     @property
     def scope(self) -> Scope:

@@ -103,21 +103,25 @@ class FailUpdate(_Command, frozen=True):
 
 
 class AddFact(_Command, frozen=True):
-    """Add a fact by hand."""
+    """Add a fact: by hand or, with `by_model`, by a model's tool in the conversation `thread`."""
 
     fact: NewFact
+    by_model: bool = False
+    thread: str | None = None
 
 
 class EditFact(_Command, frozen=True):
-    """Change a fact by hand."""
+    """Change a fact: by hand or, with `by_model`, by a model's tool."""
 
     edit: Edit
+    by_model: bool = False
 
 
 class RemoveFact(_Command, frozen=True):
-    """Remove a fact by hand."""
+    """Remove a fact: by hand or, with `by_model`, by a model's tool."""
 
     fact_id: str
+    by_model: bool = False
 
 
 class Clear(_Command, frozen=True):
@@ -127,11 +131,13 @@ class Clear(_Command, frozen=True):
 class ImportDocument(_Command, frozen=True):
     """Merge a document into memory, or, with `replace`, put it in the place of memory.
 
-    With a `basis`, the command is refused if a commit was made after that one.
+    With `insist`, a fact below the confidence threshold is kept as if entered by hand. With a `basis`, the command is
+    refused if a commit was made after that one.
     """
 
     candidates: tuple[Candidate, ...]
     replace: bool = False
+    insist: bool = False
     basis: int | None = None
 
 

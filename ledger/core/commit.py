@@ -45,9 +45,9 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     record, withdrawal or restore. `turns` are the turns of `thread` that this commit covers; a clear covers all up to
     `transcript`, the transcript's head when the update was made. `summarized` are turns that need no summary of this
     `level` any more (1: made from turns; higher: from summaries of the level below); that does not cover them.
-    `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `action`, `fact` and `heat` (by
-    fact id) are the fields of the command that the events do not hold, so that it can be decided again. `origin` is
-    where an import was read from. A cause never holds content.
+    `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `insist`, `by_model`, `action`,
+    `fact` and `heat` (by fact id) are the fields of the command that the events do not hold, so that it can be decided
+    again. `origin` is where an import was read from. A cause never holds content.
     """
 
     kind: str
@@ -72,6 +72,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     level: int = 0
     summarized: TurnRange | None = None
     origin: str | None = None
+    insist: bool = False
+    by_model: bool = False
 
 
 class Draft(msgspec.Struct, frozen=True):

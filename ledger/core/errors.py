@@ -53,9 +53,13 @@ class InputError(UsageError):
 
 
 class RefusedError(BackstoryError):
-    """The request is valid and was refused."""
+    """The request is valid and was refused; `rule` is the rule that the refusal is recorded with, or empty."""
 
     exit_code = 1
+
+    def __init__(self, message: str, *, rule: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 class NotFoundError(RefusedError):
@@ -66,7 +70,7 @@ class DuplicateFactError(RefusedError):
     """The live fact `fact_id` says the same; `seq` is the commit that recorded the refusal."""
 
     def __init__(self, message: str, *, fact_id: str, seq: int) -> None:
-        super().__init__(message)
+        super().__init__(message, rule="duplicate")
         self.fact_id = fact_id
         self.seq = seq
 
@@ -75,7 +79,7 @@ class CapError(RefusedError):
     """Memory is full of facts that may not be evicted; `seq` is the commit that recorded the refusal, or 0."""
 
     def __init__(self, message: str, *, seq: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(message, rule="cap")
         self.seq = seq
 
 

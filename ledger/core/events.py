@@ -21,6 +21,11 @@ SECTION_GROUPS = {
 DOCUMENT_SECTIONS = tuple(f"{group}.{key}" for group, keys in SECTION_GROUPS.items() for key in keys)
 """The names of the six sections of memory.json, in order."""
 
+TOOL_SOURCE = "tool"
+"""The source of a fact that a model's tool added outside of any conversation."""
+NO_THREADS = ("manual", "import", TOOL_SOURCE)
+"""Sources of facts that are no threads: entered by hand, imported, added by a tool."""
+
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=False):
     """Base of the values that events carry."""
@@ -29,7 +34,7 @@ class _Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", fo
 class Fact(_Value, frozen=True, kw_only=True):
     """A statement in memory.
 
-    `source` is the thread it came from, `manual` or `import`; `evidence` holds the ids of the turns cited. `seq` is the
+    `source` is the thread it came from, or one of NO_THREADS; `evidence` holds the ids of the turns cited. `seq` is the
     commit that added it and `place` its index in that commit's proposal; both together are its birth rank. A fact with
     `by_hand` was entered or changed by a person, and no model can change it. `consolidated_from` holds the ids of the
     facts that were merged into it. Times are ISO 8601, UTC, microseconds.
@@ -152,7 +157,7 @@ class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
 
 
 class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
-    """A person's change of one fact; a field that is None does not change."""
+    """A change of one fact by a person or a tool; a field that is None does not change."""
 
     id: str
     content: str | None = None

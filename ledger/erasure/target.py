@@ -18,6 +18,7 @@ from backstory.ledger.core.content import (
 )
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
+    NO_THREADS,
     CandidateRejected,
     Consolidation,
     Edit,
@@ -34,8 +35,6 @@ from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
 
-_NOT_THREADS = ("manual", "import")
-"""Sources of a fact that do not name a thread."""
 _NO_TURNS: frozenset[int] = frozenset()
 
 
@@ -193,7 +192,7 @@ def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
             fact = fact_of(event)
             if fact is not None and (
                 fact.id in target.facts
-                or (fact.source == thread and thread not in _NOT_THREADS)
+                or (fact.source == thread and thread not in NO_THREADS)
                 or (of_thread and isinstance(event, FactAdded))
             ):
                 target.facts.add(fact.id)

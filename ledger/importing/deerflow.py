@@ -187,6 +187,10 @@ class _Home:
         if stated.get("category") == "other" and isinstance(extension, str):
             # DeerFlow 2 has other categories than DeerFlow 1 and keeps the former category here.
             stated["category"] = extension
+        source = stated.get("source")
+        if not self._place.whole and (source.get("type") if isinstance(source, Mapping) else source) == "manual":
+            # Only the agent's own tools can have stored it: DeerFlow's gateway, which serves people, names no agent.
+            stated["source"] = None
         return _Item(stated, self._named(path), file.text, problem)
 
     def _misplaced(self, path: Path, agent: str | None, stated: Document) -> str:

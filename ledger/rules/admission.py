@@ -94,16 +94,17 @@ def _cap(
     over = len(staying) + len(entering) - cap
     if over <= 0 or not entering:
         return ()
+    full = Verdict("cap", f"memory holds {cap} facts at most, and all of them were entered by hand")
+    protected = sum(fact.by_hand for fact in staying) >= cap
     leaving = {fact.id for fact in ranking.overflow([*staying, *(fact for _, fact in entering)])}
     for candidate, fact in entering:
         if fact.id in leaving:
-            refused[candidate.place] = Verdict(
-                "cap", f"memory holds {cap} facts at most, and the others rank above it ({ranking.spelled(fact)})"
-            )
+            ranked = f"memory holds {cap} facts at most, and the others rank above it ({ranking.spelled(fact)})"
+            refused[candidate.place] = full if protected else Verdict("cap", ranked)
     # If too few facts may be evicted, the last newcomers are refused as well.
     entered = [candidate for candidate, fact in entering if fact.id not in leaving]
     for candidate in entered[len(entered) - (over - len(leaving)) :]:
-        refused[candidate.place] = Verdict("cap", f"memory holds {cap} facts at most, and none of them may be evicted")
+        refused[candidate.place] = full
     return tuple([Dropped(fact, "cap", ranking.spelled(fact)) for fact in staying if fact.id in leaving])
 
 

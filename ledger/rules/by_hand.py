@@ -1,4 +1,4 @@
-"""Rules for a person's changes of single facts: add, edit, remove."""
+"""Rules for changes of single facts: by hand, or by a model's tool, which changes nothing that a person entered."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ import msgspec
 from backstory.ledger.core.commands import AddFact, EditFact, RemoveFact
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import NotFoundError
-from backstory.ledger.core.events import CandidateRejected, FactRemoved, FactRevised, LedgerEvent
+from backstory.ledger.core.events import (
+    TOOL_SOURCE,
+    CandidateRejected,
+    Fact,
+    FactRemoved,
+    FactRevised,
+    LedgerEvent,
+    Removal,
+)
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.rules.admission import admit, admitted, newborn
+from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.screening import PROTECTED, screen_fact
 
 
-def add_by_hand(memory: Memory, command: AddFact) -> list[LedgerEvent]:
-    """Add a person's fact, or refuse it as a duplicate or because memory is full."""
-    candidate = command.fact
-    fact = msgspec.structs.replace(newborn(memory, candidate, command.at, "manual"), by_hand=True)
+def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
+    """Add a fact, or refuse it as a duplicate or because memory is full; a model's also as all facts of a model."""
+    candidate, by_model = command.fact, command.by_model
+    if by_model and (verdict := screen_fact(candidate.content, candidate.confidence, memory.policy)) is not None:
+        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
+    fact = newborn(memory, candidate, command.at, (command.thread or TOOL_SOURCE) if by_model else "manual")
+    fact = msgspec.structs.replace(fact, by_hand=not by_model)
     admission = admit(memory, [(candidate, fact)], Ranking(memory.policy, command.at, command.heat))
     if (verdict := admission.refused.get(candidate.place)) is not None:
         return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
     return admitted(admission, stated=False)
 
 
-def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
-    """Change a fact; from then on it counts as entered by hand."""
+def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
+    """Change a fact; from then on it counts as entered by hand, unless a model changed it."""
     edit = command.edit
     before = memory.facts.get(edit.id)
     if before is None:
@@ -34,8 +46,10 @@ def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
         content=before.content if edit.content is None else edit.content,
         category=before.category if edit.category is None else edit.category,
         confidence=before.confidence if edit.confidence is None else edit.confidence,
-        by_hand=True,
+        by_hand=before.by_hand or not command.by_model,
     )
+    if command.by_model and (verdict := _screen_edit(memory, before, after)) is not None:
+        return [CandidateRejected(edit, verdict.rule, verdict.detail)]
     if after == before:
         return [CandidateRejected(edit, "unchanged", "the fact already says exactly this")]
     mode = memory.policy.dedup_key
@@ -51,12 +65,20 @@ def edit_by_hand(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     return [FactRevised(before, after, "edited", edit.place, unchanged)]
 
 
-def remove_by_hand(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
-    """Remove a fact.
+def _screen_edit(memory: Memory, before: Fact, after: Fact) -> Verdict | None:
+    return PROTECTED if before.by_hand else screen_fact(after.content, after.confidence, memory.policy)
+
+
+def remove_fact(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
+    """Remove a fact, or refuse to if it was entered by hand and a model asks.
 
     Raises:
         NotFoundError: no live fact has this id.
     """
     if (fact := memory.facts.get(command.fact_id)) is None:
         raise NotFoundError(f"there is no live fact {command.fact_id}; `fact list` shows the live facts")
-    return [FactRemoved(fact, "hand")]
+    if not command.by_model:
+        return [FactRemoved(fact, "hand")]
+    if fact.by_hand:
+        return [CandidateRejected(Removal(place="facts/0", id=fact.id), PROTECTED.rule, PROTECTED.detail)]
+    return [FactRemoved(fact, "model")]

@@ -6,7 +6,7 @@ it comes from a model, a document or a person, becomes a CandidateRejected event
 Where each command is decided:
 
     Extract                          merge; it calls screening, then admission
-    AddFact, EditFact, RemoveFact    by_hand
+    AddFact, EditFact, RemoveFact    by_hand; a tool's facts are screened as a model's
     ImportDocument                   document_import
     SaveDocument                     document_save
     Revert, RollBack                 undo
@@ -42,7 +42,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import check_policy
 from backstory.ledger.core.summaries import sum_up
 from backstory.ledger.rules.admission import sweep
-from backstory.ledger.rules.by_hand import add_by_hand, edit_by_hand, remove_by_hand
+from backstory.ledger.rules.by_hand import add_fact, edit_fact, remove_fact
 from backstory.ledger.rules.document_import import import_document
 from backstory.ledger.rules.document_save import save_document
 from backstory.ledger.rules.merge import merge_update
@@ -85,7 +85,7 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
         command: what is asked, with its time and all that it needs.
 
     Raises:
-        NotFoundError: a fact to remove by hand is not in memory.
+        NotFoundError: a single fact to remove is not in memory.
         ConflictError: an undo would overwrite later work and is not forced; or an import was made for another commit.
         CapError: a new policy's `max_facts` is lower than the number of facts entered by hand.
         ConfigError: a policy has a value outside its range.
@@ -96,11 +96,11 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
         case FailUpdate():
             return (_fail_update(memory, command),)
         case AddFact():
-            return tuple(add_by_hand(memory, command))
+            return tuple(add_fact(memory, command))
         case EditFact():
-            return tuple(edit_by_hand(memory, command))
+            return tuple(edit_fact(memory, command))
         case RemoveFact():
-            return tuple(remove_by_hand(memory, command))
+            return tuple(remove_fact(memory, command))
         case Clear():
             return tuple(_clear(memory))
         case ImportDocument():

@@ -50,10 +50,12 @@ def _merge(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
     newcomers: list[Newcomer] = []
     for candidate in command.candidates:
         if isinstance(candidate, NewFact):
-            fact = imported(memory, candidate, command.at, taken)
+            fact = _insisted(memory, command, imported(memory, candidate, command.at, taken))
             taken.add(fact.id)
             newcomers.append((candidate, fact))
-    refused = {c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c))}
+    refused = {
+        c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c, insist=command.insist))
+    }
     ranking = Ranking(memory.policy, command.at, command.heat)
     admission = admit(memory, newcomers, ranking, refused=refused)
     events = _sections(memory, command) + admitted(admission, stated=True)
@@ -86,7 +88,7 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
     places: dict[str, str] = {}
     taken: set[str] = set()
     for candidate in command.candidates:
-        if (verdict := screen_import(memory, candidate)) is not None:
+        if (verdict := screen_import(memory, candidate, insist=command.insist)) is not None:
             refused[candidate.place] = verdict
         elif isinstance(candidate, NewFact):
             live = memory.facts.get(candidate.id or "")
@@ -95,6 +97,7 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
                 if live is not None and live.id not in taken
                 else imported(memory, candidate, command.at, taken | set(memory.facts))
             )
+            fact = _insisted(memory, command, fact)
             key = dedup_key(fact.content, memory.policy.dedup_key)
             if key in places:
                 refused[candidate.place] = Verdict("duplicate", f"{places[key]} of the same document says this")
@@ -103,6 +106,12 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
             taken.add(fact.id)
             chosen.append((candidate, fact))
     return chosen
+
+
+def _insisted(memory: Memory, command: ImportDocument, fact: Fact) -> Fact:
+    """Make a fact below the threshold a person's, if the command insists on it."""
+    below = command.insist and fact.confidence < memory.policy.fact_confidence_threshold
+    return msgspec.structs.replace(fact, by_hand=True) if below else fact
 
 
 def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
@@ -124,14 +133,14 @@ def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocu
 # Rules for one fact or section, shared with `document_save`.
 
 
-def screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
-    """Return why an item of a document is refused on its own; None if it is not."""
+def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False) -> Verdict | None:
+    """Return why an item of a document is refused on its own; None if it is not. `insist` as in ImportDocument."""
     match candidate:
         case Unread():
             return Verdict("malformed", candidate.detail)
         case NewFact() if not candidate.content:
             return Verdict("empty", "the fact has no text")
-        case NewFact() if not candidate.by_hand:
+        case NewFact() if not (candidate.by_hand or insist):
             threshold = memory.policy.fact_confidence_threshold
             if candidate.confidence < threshold:
                 return Verdict(

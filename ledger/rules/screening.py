@@ -22,11 +22,14 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import Verdict
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
 from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
 
+PROTECTED = Verdict("by_hand", "a person entered this fact; only a person changes it")
+"""The refusal of a model's change of a fact that was entered by hand."""
 _KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
 """The labels that the gate lets pass: about the user in general, lasting, and a statement rather than an order."""
 _FEWEST_SOURCES = 2
@@ -37,6 +40,11 @@ _STALE_REMOVALS = "staleFactsToRemove/"
 def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verdict]:
     """Return the refusals of a model's answer by the candidate's place, before duplicates and the cap."""
     return _Screening(memory, command, ranking).verdicts()
+
+
+def screen_fact(content: str, confidence: float, policy: Policy) -> Verdict | None:
+    """Return why a model's fact is refused on its own; None if it is not."""
+    return _empty_verdict(content) or _threshold_verdict(confidence, policy)
 
 
 def merged_confidence(candidate: Consolidation, sources: Sequence[Fact]) -> float:
@@ -91,7 +99,7 @@ class _Screening:
             case Unread():
                 return Verdict("malformed", candidate.detail)
             case NewFact():
-                return self._new_fact(candidate)
+                return screen_fact(candidate.content, candidate.confidence, self._policy)
             case NewSummary():
                 return self._summary(candidate)
             case Removal() if candidate.place.startswith(_STALE):
@@ -104,17 +112,6 @@ class _Screening:
                 return self._consolidation(candidate)
             case _:
                 return Verdict("malformed", "a model cannot ask for this")
-
-    def _new_fact(self, candidate: NewFact) -> Verdict | None:
-        if (verdict := _empty_verdict(candidate.content)) is not None:
-            return verdict
-        return self._threshold(candidate.confidence)
-
-    def _threshold(self, confidence: float) -> Verdict | None:
-        threshold = self._policy.fact_confidence_threshold
-        if confidence < threshold:
-            return Verdict("threshold", f"confidence {confidence:g} is under the threshold of {threshold:g}")
-        return None
 
     def _summary(self, candidate: NewSummary) -> Verdict | None:
         if _has_no_words(candidate.summary):
@@ -133,7 +130,7 @@ class _Screening:
         if fact.seq > self._command.basis if shown is None else fact.id not in shown:
             return Verdict("unknown_fact", "the model was not shown this fact")
         if fact.by_hand:
-            return Verdict("by_hand", "a person entered this fact; only a person changes it")
+            return PROTECTED
         return None
 
     def _review(self, candidate: Removal | Extension) -> Verdict | None:
@@ -185,7 +182,7 @@ class _Screening:
             dedup_key(candidate.content, self._policy.dedup_key)
         }:
             return Verdict("unchanged", "it says what its sources say")
-        return self._threshold(merged_confidence(candidate, facts))
+        return _threshold_verdict(merged_confidence(candidate, facts), self._policy)
 
     # Candidates against each other.
 
@@ -249,6 +246,13 @@ class _Screening:
 def _has_no_words(text: str) -> bool:
     # Small models copy the dots of a prompt's example, which would wipe out a section.
     return not any(map(str.isalnum, text))
+
+
+def _threshold_verdict(confidence: float, policy: Policy) -> Verdict | None:
+    threshold = policy.fact_confidence_threshold
+    if confidence < threshold:
+        return Verdict("threshold", f"confidence {confidence:g} is under the threshold of {threshold:g}")
+    return None
 
 
 def _empty_verdict(content: str) -> Verdict | None:

@@ -232,7 +232,7 @@ def _update(commit: Commit) -> UpdateNode:
 def _title(cause: Cause) -> str:
     match cause.kind:
         case "manual":
-            return f"by hand: {cause.action or 'change'}"
+            return f"by {'a tool' if cause.by_model else 'hand'}: {cause.action or 'change'}"
         case "import" if cause.action == "save":
             return "saved document"
         case "import" if cause.action == "home":

@@ -18,11 +18,12 @@ from types import MappingProxyType
 import msgspec
 
 from backstory.ledger.core.commands import CONSOLIDATIONS
-from backstory.ledger.core.commit import UNREADABLE, Commit, decode
+from backstory.ledger.core.commit import UNREADABLE, Cause, Commit, decode
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
+    TOOL_SOURCE,
     CandidateRejected,
     Erased,
     Event,
@@ -72,6 +73,7 @@ _REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "extraction": ("model", "stale", "consolidated", "cap"),
         "manual": ("hand", "cap"),
+        "tool": ("model", "cap"),
         "import": ("import", "cap"),
         "revert": ("revert", *_SWEPT),
         "rollback": ("rollback",),
@@ -79,7 +81,7 @@ _REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "policy": _SWEPT,
     }
 )
-"""The reasons for removals in a commit of each kind."""
+"""The reasons for removals in a commit of each kind; `tool` is a manual commit by a model."""
 
 _CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -268,6 +270,10 @@ class LedgerCheck:
             return "is no genesis, and the first commit is one" if seq == 1 else "is a second genesis"
         if cause.kind not in _EVENTS:
             return "is of a kind that a ledger does not have"
+        if cause.by_model and cause.kind != "manual":
+            return "is a model's change of a single fact, which commits of its kind are not"
+        if cause.insist and cause.kind != "import":
+            return "insists on facts, which only imports do"
         if cause.kind in ("genesis", "policy") and sum(isinstance(e, PolicyChanged) for e in commit.events) != 1:
             return "does not say which policy it puts in force"
         if cause.turns is not None and (cause.kind not in _COVERING or cause.thread is None):
@@ -345,9 +351,10 @@ class LedgerCheck:
         fact, kind = event.fact, commit.cause.kind
         if (violation := self._check_before(fact, "removes")) is not None:
             return violation
-        if kind in _MODELS and fact.by_hand:
+        if _is_by_model(commit.cause) and fact.by_hand:
             return f"removes fact {fact.id}, which a person entered and no model removes"
-        if kind in _REASONS and event.reason not in _REASONS[kind]:
+        reasons = _REASONS.get("tool" if commit.cause.by_model else kind)
+        if reasons is not None and event.reason not in reasons:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
         if kind == "revert" and event.reason == "revert":
             then = self._restorable(commit)
@@ -371,13 +378,13 @@ class LedgerCheck:
             return violation
         if after.id != before.id:
             return f"revises fact {before.id} into another one, {after.id}"
-        if kind in _MODELS and (before.by_hand or after.by_hand):
+        if _is_by_model(commit.cause) and (before.by_hand or after.by_hand):
             return f"revises fact {before.id}, which a person entered and no model changes"
         if kind in _CHANGES and event.change not in _CHANGES[kind]:
             return f"revises fact {before.id} as {event.change}, which commits of its kind do not"
         if event.change in _MAY_CHANGE and _without(before, event.change) != _without(after, event.change):
             return f"changes more of fact {before.id} than being {event.change} does"
-        if kind == "manual" and not after.by_hand:
+        if kind == "manual" and not (after.by_hand or commit.cause.by_model):
             return f"edits fact {before.id} by hand and does not make it a person's"
         return self._check_restoring(commit, event) if kind in ("revert", "rollback") else None
 
@@ -485,6 +492,10 @@ def _stated_facts(events: Iterable[Event]) -> list[Fact]:
     return added + [event.after for event in events if type(event) is FactRevised]
 
 
+def _is_by_model(cause: Cause) -> bool:
+    return cause.kind in _MODELS or cause.by_model
+
+
 def _check_birth(commit: Commit, event: FactAdded) -> str | None:
     """Check a new fact: its id gives its commit and its place in the proposal."""
     fact, cause, place = event.fact, commit.cause, event.place or ""
@@ -497,9 +508,10 @@ def _check_birth(commit: Commit, event: FactAdded) -> str | None:
         return f"adds fact {fact.id}, an id that its commit cannot give"
     if cause.kind == "import":
         return None
-    if fact.by_hand != (cause.kind == "manual"):
+    if fact.by_hand == _is_by_model(cause):
         return f"adds fact {fact.id} as {'a person' if fact.by_hand else 'a model'}'s, which it is not"
-    if fact.source != ("manual" if fact.by_hand else cause.thread):
+    source = "manual" if fact.by_hand else cause.thread
+    if fact.source != (source or (TOOL_SOURCE if cause.by_model else None)):
         return f"adds fact {fact.id} as learned from {fact.source}, which it was not"
     return None
 

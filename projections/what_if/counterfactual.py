@@ -78,7 +78,7 @@ class _History:
                 candidates = candidates_of(commit.events, stated=True)
                 if cause.action == "save":
                     return SaveDocument(at=at, candidates=candidates)
-                return ImportDocument(at=at, candidates=candidates, replace=cause.replace)
+                return ImportDocument(at=at, candidates=candidates, replace=cause.replace, insist=cause.insist)
             case "clear":
                 return Clear(at=at)
             case "revert" if cause.target is not None:
@@ -115,13 +115,14 @@ def _extraction(commit: Commit) -> Command | None:
 
 
 def _manual(commit: Commit) -> Command | None:
-    if commit.cause.action == "remove" and commit.cause.fact is not None:
-        return RemoveFact(at=commit.at, fact_id=commit.cause.fact)
+    cause, at = commit.cause, commit.at
+    if cause.action == "remove" and cause.fact is not None:
+        return RemoveFact(at=at, fact_id=cause.fact, by_model=cause.by_model)
     for candidate in candidates_of(commit.events):
         if isinstance(candidate, NewFact):
-            return AddFact(at=commit.at, fact=candidate)
+            return AddFact(at=at, fact=candidate, by_model=cause.by_model, thread=cause.thread)
         if isinstance(candidate, Edit):
-            return EditFact(at=commit.at, edit=candidate)
+            return EditFact(at=at, edit=candidate, by_model=cause.by_model)
     return None
 
 

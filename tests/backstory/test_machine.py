@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -354,6 +355,23 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert any(key(f.content) == key(text) for f in facts)
             else:
                 assert (change.fact.id, change.fact.content, change.fact.by_hand) == (fact.id, text, True)
+
+    @rule(data=st.data(), text=TEXTS, confidence=st.sampled_from([0.1, 0.9]))
+    def use_a_tool(self, data: st.DataObject, text: str, confidence: float) -> None:
+        """A model changes single facts: its facts compete, and a person's stay as they are."""
+        tool = self.memory.by("agent:lead", by_model=True)
+        by_hand = {fact.id: fact for fact in self.memory.facts() if fact.by_hand}
+        ids = [fact.id for fact in self.memory.facts()]
+        act = data.draw(st.sampled_from(["add", "edit", "remove"] if ids else ["add"]))
+        with contextlib.suppress(RefusedError):
+            if act == "add":
+                assert not tool.add_fact(text, confidence=confidence).fact.by_hand
+            elif act == "edit":
+                assert not tool.edit_fact(data.draw(st.sampled_from(ids)), text, confidence=confidence).fact.by_hand
+            else:
+                assert not tool.remove_fact(data.draw(st.sampled_from(ids))).fact.by_hand
+        now = {fact.id: fact for fact in self.memory.facts()}
+        assert all(now.get(fact_id) == fact for fact_id, fact in by_hand.items())
 
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:

@@ -125,6 +125,7 @@ def test_the_log_says_when_why_and_by_whom(story: Cli) -> None:
         (Cause(kind="import", action="home", origin="/deer/users/ada"), "imported from /deer/users/ada"),
         (Cause(kind="import", action="home"), "imported"),
         (Cause(kind="manual", action="save"), "by hand: save"),
+        (Cause(kind="manual", action="add", by_model=True), "by a tool: add"),
     ],
 )
 def test_what_a_host_hands_over_is_called_by_what_it_is(cause: Cause, words: str) -> None:

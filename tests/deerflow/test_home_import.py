@@ -317,6 +317,24 @@ def test_a_fact_that_deerflow_was_sure_enough_of_comes_whatever_our_threshold(bs
     assert "Maybe" in contents(bs, "ada")
 
 
+def test_what_an_agents_tool_stored_in_deerflow_is_the_models_here_too(bs, deer):
+    """DeerFlow calls it manual, as it calls a person's; but its gateway, which serves people, never names an agent."""
+    painter = deer / "users/ada/agents/painter"
+    for number in range(12):
+        stated = {"source": {"type": "manual", "threadId": None}, "createdAt": "2026-01-01T00:00:00Z"}
+        keep(painter, f"fact_{number:08}", f"Fact {number}", **stated)
+    keep(deer / "users/ada/agents/__default__", "fact_own", "Has a dog", source={"type": "manual", "threadId": None})
+    for agent in (None, "painter"):
+        assert import_once(bs, deer, "ada", agent) is True
+    assert {fact.content: fact.by_hand for fact in bs.memory("ada").facts()}["Has a dog"]
+    memory = bs.memory("ada", "painter")
+    assert {(fact.by_hand, fact.source) for fact in memory.facts()} == {(False, "import")}
+    memory.set_policy(max_facts=12)
+    memory.by("agent:painter", by_model=True).add_fact("One more")
+    assert len(memory.facts()) == 12
+    assert "One more" in contents(bs, "ada", "painter")
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

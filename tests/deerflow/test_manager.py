@@ -14,6 +14,7 @@ from deerflow.agents.memory.manager import MemoryManager, resolve_manager_class
 from fakes import PATIENCE
 from hosts import EMPTY, ChatModel, contents, learned, learning, talk, without_times
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, ConfigDict
 
 import backstory.deerflow
@@ -637,6 +638,72 @@ def test_the_log_tells_an_agents_hand_from_a_persons(host):
     home = manager._hosting.home
     assert {entry.cause.actor for entry in home.memory("ada").log()[:3]} == {"deerflow"}
     assert {entry.cause.actor for entry in home.memory("ada", "coder").log()[:3]} == {"agent:coder"}
+
+
+def in_a_run(call, thread="t1"):
+    """Call something as a tool of an agent's run does."""
+
+    def node(_: dict[str, object]) -> dict[str, object]:
+        return {"result": call()}
+
+    graph = StateGraph(dict)
+    graph.add_node("tool", node)
+    graph.add_edge(START, "tool")
+    return graph.compile().invoke({}, {"configurable": {"thread_id": thread}})["result"]
+
+
+@pytest.mark.parametrize("agent", [None, "coder"])
+def test_what_an_agents_tool_adds_is_the_models_and_competes_for_room(host, agent):
+    manager = host.manager(mode="tool", max_facts=10)
+    whose = {"user_id": "ada", "agent_name": agent}
+    ids = [
+        in_a_run(lambda n=n: manager.create_fact(f"Fact {n}", confidence=0.7, **whose), f"t{n}")[1] for n in range(12)
+    ]
+    document = manager.get_memory(**whose)
+    assert [fact["id"] for fact in document["facts"]] == ids[2:]
+    assert [fact["source"] for fact in document["facts"]] == [f"t{n}" for n in range(2, 12)]
+    assert not any(fact.get("byHand") for fact in document["facts"])
+    memory = manager._hosting.home.memory("ada", agent)
+    newest = memory.log()[0].cause
+    assert (newest.actor, newest.thread, newest.by_model) == (f"agent:{agent or 'lead'}", "t11", True)
+    in_a_run(lambda: manager.update_fact(ids[11], content="Changed", **whose))
+    in_a_run(lambda: manager.delete_fact(ids[11], **whose))
+    assert len(manager.get_memory(**whose)["facts"]) == 9
+    assert memory.verify().ok
+
+
+def test_an_agent_that_is_named_outside_of_a_run_is_no_person_either(host):
+    manager = host.manager()
+    (fact,) = manager.create_fact("Likes tea", user_id="ada", agent_name="coder")[0]["facts"]
+    assert (fact["source"], fact.get("byHand", False), fact["confidence"]) == ("tool", False, 0.7)
+    with pytest.raises(ValueError, match="under the threshold"):
+        manager.create_fact("Likes coffee", confidence=0.5, user_id="ada", agent_name="coder")
+
+
+def test_an_agents_tool_leaves_alone_what_a_person_entered_and_is_told_so(host):
+    manager = host.manager()
+    _, fact_id = manager.create_fact("Likes tea", user_id="ada")
+    for call in (
+        lambda: manager.update_fact(fact_id, content="Likes coffee", user_id="ada", agent_name=None),
+        lambda: manager.delete_fact(fact_id, user_id="ada", agent_name=None),
+    ):
+        with pytest.raises(ValueError, match="only a person changes it"):
+            in_a_run(call)
+    assert contents(manager) == ["Likes tea"]
+    in_a_run(lambda: manager.update_fact(fact_id, user_id="ada"))
+    manager.update_fact(fact_id, content="Likes coffee", user_id="ada")
+    assert contents(manager) == ["Likes coffee"]
+
+
+def test_a_memory_full_of_a_persons_facts_says_the_way_out_to_both(host, caplog):
+    manager = host.manager(max_facts=10)
+    for number in range(10):
+        manager.create_fact(f"Fact {number}", user_id="ada")
+    way_out = "all of them were entered by hand: remove a fact or raise max_facts"
+    with pytest.raises(ValueError, match=way_out):
+        in_a_run(lambda: manager.create_fact("One too many", confidence=1.0, user_id="ada"))
+    assert manager.create_fact("One too many", confidence=1.0, user_id="ada")[1] is None
+    assert way_out in caplog.text
 
 
 def test_changing_nothing_is_no_error_and_no_change(host):

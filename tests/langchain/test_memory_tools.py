@@ -155,10 +155,38 @@ def test_tools_keep_users_apart_and_work_on_an_event_loop(bs):
     assert bs.memory("ada").facts() == ()
 
 
-def test_what_a_tool_learned_in_a_thread_is_changed_by_a_model_again_but_not_by_an_update(bs):
+def test_what_a_tool_adds_is_a_models_and_comes_from_the_thread(bs):
     fact = use(bs, "memory_add", content="Ada lives in Oslo")["fact_id"]
-    assert bs.memory("ada").fact(fact).by_hand
-    assert use(bs, "memory_update", fact_id=fact, confidence=0.5)["status"] == "updated"
+    added = bs.memory("ada").fact(fact)
+    assert (added.by_hand, added.source) == (False, "t")
+    assert use(bs, "memory_update", fact_id=fact, confidence=0.8)["status"] == "updated"
+    assert not bs.memory("ada").fact(fact).by_hand
+    assert "under the threshold" in use(bs, "memory_update", fact_id=fact, confidence=0.2)["error"]
+    assert "under the threshold" in use(bs, "memory_add", content="Ada sails", confidence=0.2)["error"]
+
+
+def test_a_tool_leaves_alone_what_a_person_entered_and_says_so(bs):
+    fact = bs.memory("ada").add_fact("Ada lives in Oslo").fact.id
+    for name, arguments in (("memory_update", {"content": "Ada lives in Rome"}), ("memory_delete", {})):
+        assert "only a person changes it" in use(bs, name, fact_id=fact, **arguments)["error"]
+        refused = bs.memory("ada").log()[0].events
+        assert [(event.rule, event.candidate.id) for event in refused] == [("by_hand", fact)]
+    assert [one.content for one in bs.memory("ada").facts()] == ["Ada lives in Oslo"]
+    assert bs.memory("ada").verify().ok
+
+
+def test_a_full_memory_keeps_a_tools_newest_facts_and_all_of_a_persons(bs):
+    memory = bs.memory("ada")
+    memory.set_policy(max_facts=10)
+    memory.add_fact("Ada is left-handed")
+    for number in range(12):
+        assert use(bs, "memory_add", content=f"Ada has {number} boats")["status"] == "added"
+    kept = [fact.content for fact in memory.facts()]
+    assert kept == ["Ada is left-handed", *(f"Ada has {number} boats" for number in range(3, 12))]
+    for number in range(9):
+        memory.add_fact(f"Ada has {number} cats")
+    told = use(bs, "memory_add", content="Ada has no boat", confidence=1.0)["error"]
+    assert "all of them were entered by hand: remove a fact or raise max_facts" in told
 
 
 def test_a_memory_in_other_hands_says_whose_they_are(bs):

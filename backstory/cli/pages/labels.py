@@ -65,7 +65,7 @@ def cause_in_words(cause: Cause) -> str:
     """Name the kind of a commit and its object, such as `revert of 7`."""
     match cause.kind:
         case "manual":
-            return f"by hand: {cause.action or 'change'}"
+            return f"by {'a tool' if cause.by_model else 'hand'}: {cause.action or 'change'}"
         case "import" if cause.action == "save":
             return "saved document"
         case "import" if cause.action == "home":

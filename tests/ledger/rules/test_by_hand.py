@@ -157,7 +157,10 @@ def test_a_memory_full_of_what_people_entered_takes_no_more(bs: Backstory, memor
     assert caught.value.seq == memory.head().seq
     assert caught.value.exit_code == 1
     bs.close()
-    run(home, "fact", "add", "Skis", code=1)
+    told = run(home, "fact", "add", "Skis", code=1)
+    assert (
+        "memory holds 3 facts at most, and all of them were entered by hand: remove a fact or raise max_facts" in told
+    )
     assert "cap" in run(home, "why-not", "Skis")
 
 

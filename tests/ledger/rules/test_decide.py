@@ -496,6 +496,20 @@ def test_a_merge_never_evicts_what_is_there_by_hand_and_takes_manual_facts_as_by
     assert story.texts() == ["mine", "mine too"]
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_an_import_that_insists_makes_what_is_under_the_threshold_a_persons(replace):
+    story = given(Policy(fact_confidence_threshold=0.7), *news("a"))
+    facts = doc(imported("under", 0, confidence=0.69), imported("at it", 1, confidence=0.7), imported("a", 2))
+    refused = decide(story.memory, ImportDocument(at=at(9), candidates=facts, replace=replace))
+    assert refusals(refused)["facts/0"] == "threshold"
+    story.do(ImportDocument(at="", candidates=facts, replace=replace, insist=True), "import")
+    by_hand = {fact.content: fact.by_hand for fact in story.memory.facts.values()}
+    assert by_hand == {"a": False, "under": True, "at it": False}
+    restated = doc(*(imported(f.content, n, id=f.id, confidence=0.5) for n, f in enumerate(story.memory.in_order())))
+    story.do(ImportDocument(at="", candidates=restated, replace=True, insist=True), "import")
+    assert all(fact.by_hand for fact in story.memory.facts.values())
+
+
 def test_a_merge_takes_a_newer_section_refuses_an_older_one_and_takes_nothing_away():
     story = given()
     story.learn(summary("user.workContext", "old"))

@@ -171,16 +171,18 @@ def rebuild(history: History, commit: Commit) -> Command:
             candidates = history.proposed[commit.seq]
             if commit.cause.action == "save":
                 return SaveDocument(at="", candidates=candidates, heat=heat)
-            return ImportDocument(at="", candidates=candidates, replace=commit.cause.replace, heat=heat)
+            replace, insist = commit.cause.replace, commit.cause.insist
+            return ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, heat=heat)
         case "clear":
             return Clear(at="")
         case _ if commit.cause.action == "remove":
-            return RemoveFact(at="", fact_id=commit.cause.fact or "")
+            return RemoveFact(at="", fact_id=commit.cause.fact or "", by_model=commit.cause.by_model)
         case _:
             candidate = history.proposed[commit.seq][0]
             if isinstance(candidate, NewFact):
-                return AddFact(at="", fact=candidate, heat=heat)
-            return EditFact(at="", edit=candidate)
+                by_model, thread = commit.cause.by_model, commit.cause.thread
+                return AddFact(at="", fact=candidate, heat=heat, by_model=by_model, thread=thread)
+            return EditFact(at="", edit=candidate, by_model=commit.cause.by_model)
 
 
 @thorough
@@ -209,10 +211,10 @@ def test_9_replacing_a_fact_at_the_cap_evicts_nobody_else(history, data):
 
 
 @thorough
-@given(histories(steps=("learn", "late", "learn", "add", "edit", "import")))
+@given(histories(steps=("learn", "late", "learn", "add", "edit", "remove", "import")))
 def test_10_what_was_entered_by_hand_is_never_changed_by_a_model(history):
     for before, after, commit in zip(history.memories, history.memories[1:], history.commits, strict=False):
-        if commit.cause.kind == "extraction":
+        if commit.cause.kind == "extraction" or commit.cause.by_model:
             for fact in before.facts.values():
                 if fact.by_hand:
                     assert after.facts.get(fact.id) == fact

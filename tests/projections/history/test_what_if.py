@@ -30,6 +30,7 @@ from backstory.ledger.core.errors import ConfigError, NotFoundError, UsageError
 from backstory.ledger.core.events import Access, Edit, Erased, NewFact, PolicyChanged, UpdateProposed
 from backstory.ledger.core.policy import POLICY_KEYS, Policy, PolicyValue
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
 from backstory.projections.what_if.counterfactual import Counterfactual
 from backstory.projections.what_if.what_if import decide_again, overrides_for
@@ -74,7 +75,7 @@ def asked(history: History, twin: History, commit: Commit, overrides: dict[str, 
         case "import":
             if cause.action == "save":
                 return SaveDocument(at="", candidates=proposed)
-            return ImportDocument(at="", candidates=proposed, replace=cause.replace)
+            return ImportDocument(at="", candidates=proposed, replace=cause.replace, insist=cause.insist)
         case "clear":
             return Clear(at="")
         case "revert":
@@ -83,10 +84,12 @@ def asked(history: History, twin: History, commit: Commit, overrides: dict[str, 
         case "rollback":
             return roll(twin, cause.target or 0)
         case _ if cause.action == "remove":
-            return RemoveFact(at="", fact_id=cause.fact or "")
+            return RemoveFact(at="", fact_id=cause.fact or "", by_model=cause.by_model)
         case _:
             (candidate,) = proposed
-            return AddFact(at="", fact=candidate) if isinstance(candidate, NewFact) else EditFact(at="", edit=candidate)
+            if isinstance(candidate, NewFact):
+                return AddFact(at="", fact=candidate, by_model=cause.by_model, thread=cause.thread)
+            return EditFact(at="", edit=candidate, by_model=cause.by_model)
 
 
 def run_anew(history: History, overrides: dict[str, PolicyValue]) -> tuple[History, bool]:
@@ -397,6 +400,50 @@ def test_of_two_candidates_that_say_the_same_the_one_that_stood_stands_when_it_i
         assert "fact_3_0" in {fact.id for fact in memory.facts()}
         found = memory.what_if()
         assert (found.added, found.removed, found.facts) == ((), (), 4)
+
+
+# What of a document counts as insisted is decided by the threshold in force, so again under another one.
+
+
+def sure(memory: MemoryHandle) -> dict[str, bool]:
+    return {fact.content: fact.by_hand for fact in memory.facts()}
+
+
+TAKEN_OVER = (
+    NewFact(place="facts/0", content="Ada may run", confidence=0.5),
+    NewFact(place="facts/1", content="Ada sails", confidence=0.75),
+    NewFact(place="facts/2", content="Ada sings", confidence=0.2, by_hand=True, source="manual"),
+)
+
+
+def test_a_take_over_insists_on_other_facts_under_another_threshold(tmp_path: Path) -> None:
+    with open_home(tmp_path, fact_confidence_threshold=0.7) as bs:
+        memory = bs.memory("ada")
+        commit = memory.own.take_over(TAKEN_OVER, "/deer")
+        assert commit is not None
+        assert commit.cause.insist
+        assert sure(memory) == {"Ada may run": True, "Ada sails": False, "Ada sings": True}
+        assert memory.what_if().revised == ()
+        lower = memory.what_if(fact_confidence_threshold=0.4)
+        assert (lower.added, lower.removed) == ((), ())
+        assert [(one.after.content, one.after.by_hand) for one in lower.revised] == [("Ada may run", False)]
+        higher = memory.what_if(fact_confidence_threshold=0.9)
+        assert (higher.added, higher.removed) == ((), ())
+        assert [(one.after.content, one.after.by_hand) for one in higher.revised] == [("Ada sails", True)]
+        assert memory.verify().ok
+
+
+def test_a_take_over_of_before_keeps_its_insisted_facts_as_they_were_decided(tmp_path: Path) -> None:
+    """Earlier versions decided it before the command, and recorded the facts as a person's."""
+    with open_home(tmp_path, fact_confidence_threshold=0.7) as bs:
+        memory = bs.memory("ada")
+        services = memory.own._services
+        old = [msgspec.structs.replace(fact, by_hand=fact.confidence < 0.7) for fact in TAKEN_OVER]
+        cause = services.cause("import", action="home", origin="/deer")
+        services.writer.commit(ImportDocument(at="", candidates=tuple(old)), cause)
+        assert sure(memory) == {"Ada may run": True, "Ada sails": False, "Ada sings": True}
+        assert memory.what_if(fact_confidence_threshold=0.4).revised == ()
+        assert [fact.content for fact in memory.what_if(fact_confidence_threshold=0.9).removed] == ["Ada sails"]
 
 
 def test_an_erasure_elsewhere_does_not_make_the_rest_undecidable(tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ HONEST: dict[str, list[Draft]] = {
     "an update": [learned(added(NEW), added(OTHER))],
     "a removal": [learned(FactRemoved(OSLO, "model", "factsToRemove/0"))],
     "a fact by hand": [made("manual", FactAdded(fact(7, 0, "sings", "manual", by_hand=True), "facts/0"), action="add")],
+    "a tool's fact": [made("manual", added(NEW), action="add", thread="t1", by_model=True)],
+    "a tool's fact of no thread": [
+        made("manual", FactAdded(changed(NEW, source="tool"), "facts/0"), action="add", by_model=True)
+    ],
+    "a tool's edit": [
+        made("manual", FactRevised(OSLO, changed(OSLO, content="x"), "edited", "facts/0"), action="edit", by_model=True)
+    ],
+    "a tool's removal": [made("manual", FactRemoved(OSLO, "model"), action="remove", by_model=True)],
     "an import under another id": [made("import", FactAdded(changed(NEW, id="fact_ab12", source="x"), "facts/0"))],
     "a merged fact": [
         learned(
@@ -183,6 +191,23 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
         [made("manual", FactAdded(changed(NEW, source="manual"), "facts/0"), action="add")],
         "a model's, which it is not",
     ),
+    "a tool's fact as a person's": (
+        [made("manual", FactAdded(changed(NEW, source="manual", by_hand=True), "facts/0"), by_model=True)],
+        "a person's, which it is not",
+    ),
+    "a tool's fact as a person entered it": (
+        [made("manual", FactAdded(changed(NEW, source="manual"), "facts/0"), by_model=True)],
+        "learned from manual",
+    ),
+    "a person's fact removed by a tool": ([made("manual", FactRemoved(TEA, "model"), by_model=True)], "no model remov"),
+    "a person's fact changed by a tool": (
+        [made("manual", FactRevised(TEA, changed(TEA, content="x"), "edited", "facts/0"), by_model=True)],
+        "no model changes",
+    ),
+    "a tool's removal by hand": ([made("manual", FactRemoved(OSLO, "hand"), by_model=True)], "the reason hand"),
+    "a person's removal as a model's": ([made("manual", FactRemoved(OSLO, "model"))], "the reason model"),
+    "a tool's import": ([made("import", by_model=True)], "a model's change of a single fact"),
+    "an update that insists": ([made("manual", action="add", insist=True)], "only imports do"),
     "a fact of another thread": ([learned(added(changed(NEW, source="t2")))], "learned from t2"),
     "a person's fact removed by a model": ([learned(FactRemoved(TEA, "model", "factsToRemove/0"))], "no model removes"),
     "a person's fact changed by a model": (
