@@ -81,11 +81,12 @@ def assemble(
         prompts=templates,
         prompt_max_tokens=settings.prompt_max_tokens,
     )
-    timing = Timing(settings.debounce_seconds, settings.max_wait_seconds)
+    timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
     days = settings.transcript_retention_days
     retention = None if days is None else Retention(days, clock)
+    background = background and settings.enabled and settings.mode == "middleware"
     producer = None
-    if chosen is not None and background and settings.enabled and settings.mode == "middleware":
+    if chosen is not None and background:
         producer = Producer(
             updater,
             chosen,
@@ -125,6 +126,7 @@ def assemble(
         model_from=lambda given: as_model(given, settings),
         producer=producer,
         retention=retention,
+        folder=folder,
         document=document,
         projector=DocumentProjector(
             store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
@@ -140,6 +142,7 @@ def assemble(
         closed=threading.Event(),
         queue_max_depth=settings.queue_max_depth,
         enabled=settings.enabled,
+        background=background,
         actor=actor or _current_user(),
     )
 

@@ -305,14 +305,36 @@ def test_an_acknowledgement_waits_and_goes_along_with_the_next_update(tmp_path):
     assert sorted(covered_turns(memory)) == [("t", n) for n in range(1, 7)]
 
 
-def test_a_question_waits_for_its_answer(tmp_path):
-    memory = open_home(tmp_path, ScriptedModel(reply("Likes tea"))).memory("ada")
+def test_a_question_is_learned_from_on_request_and_its_answer_goes_along_with_the_next_update(tmp_path):
+    memory = open_home(tmp_path, ScriptedModel(reply("Likes tea"), reply("Likes milk"))).memory("ada")
     asked, answered = exchange("tea")
     memory.record("t", [asked])
-    assert memory.extract().updates == 0
-    memory.record("t", [asked, answered])
     assert memory.extract().updates == 1
-    assert covered_turns(memory) == [("t", 1), ("t", 2)]
+    memory.record("t", [asked, answered])
+    assert memory.extract().updates == 0
+    assert pending_of(memory) == {"t": 1}
+    memory.record("t", exchange("milk"))
+    assert memory.extract().updates == 1
+    assert sorted(covered_turns(memory)) == [("t", n) for n in range(1, 5)]
+
+
+def test_a_recorded_reply_answers_for_a_question_too(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    memory.record("t", exchange("tea")[:1])
+    memory.record("u", [{"role": "user", "content": "ok"}])
+    skipped: list[str] = []
+    replies = [RecordedReply(thread, reply("Likes tea")) for thread in ("t", "t", "u")]
+    assert memory.extract(replies, on_skipped=skipped.append).updates == 1
+    assert covered_turns(memory) == [("t", 1)]
+    assert len(skipped) == 2
+
+
+def test_a_parked_question_is_learned_from_by_a_retry(tmp_path):
+    memory = open_home(tmp_path, ScriptedModel(BROKEN, reply("Likes tea"))).memory("ada")
+    memory.record("t", exchange("tea")[:1])
+    assert memory.extract().failed == 1
+    assert memory.retry().failed == 0
+    assert covered_turns(memory) == [("t", 1)]
 
 
 def test_a_broken_reply_parks_and_a_retry_learns(tmp_path):
