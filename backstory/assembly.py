@@ -84,9 +84,9 @@ def assemble(
     timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
     days = settings.transcript_retention_days
     retention = None if days is None else Retention(days, clock)
-    background = background and settings.enabled and settings.mode == "middleware"
+    extracts = background and settings.enabled and settings.mode == "middleware"
     producer = None
-    if chosen is not None and background:
+    if chosen is not None and extracts:
         producer = Producer(
             updater,
             chosen,
@@ -142,7 +142,7 @@ def assemble(
         closed=threading.Event(),
         queue_max_depth=settings.queue_max_depth,
         enabled=settings.enabled,
-        background=background,
+        extracts=extracts,
         actor=actor or _current_user(),
     )
 

@@ -27,6 +27,7 @@ from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
+from backstory.operations.recording import consider_warned
 from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
                 "OPENAI_API_KEY, or give BackstoryMiddleware a model=, such as the agent's own",
                 self.backstory.home,
             )
+            consider_warned(self.backstory.home)
 
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """Identify the run, and record its conversation so far.

@@ -38,7 +38,7 @@ def flush(services: ScopeServices, timeout: float) -> Flushed:
     if home.witness is not None:
         home.witness.sender.flush(max(0.0, end - time.monotonic()))
     behind = f"{home.document(services.scope)} could not be written, see the log: it follows with the next commit"
-    return learned if shown else Flushed.unless(learned.reason, behind)
+    return learned if shown else Flushed.unless(learned.reason, behind, unfinished=learned.unfinished)
 
 
 def not_learned(home: HomeServices, writers: Iterable[Writer]) -> Flushed:

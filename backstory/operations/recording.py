@@ -70,7 +70,7 @@ class Intake:
             self._notice(thread, immediate=immediate)
             raise
         self._notice(thread, immediate=immediate)
-        if recorded.turns and home.background and home.model is None:
+        if recorded.turns and home.extracts and home.model is None:
             _warn_without_model(home.folder)
         if home.producer is not None:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
@@ -90,6 +90,11 @@ class Intake:
         writer = self._services.writer
         with writer.store.locked(writer.transcript_stream):
             return
+
+
+def consider_warned(home: Path) -> None:
+    """Do not warn about a home without a model: its host has done so itself."""
+    _warned.add(home)
 
 
 def _warn_without_model(folder: Path) -> None:

@@ -82,7 +82,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     closed: threading.Event
     queue_max_depth: int
     enabled: bool
-    background: bool
+    extracts: bool
     """Whether what is recorded is to be extracted without a request, once there is a model."""
     actor: str
     """Who changes memory by hand where a handle names no other actor."""

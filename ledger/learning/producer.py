@@ -76,10 +76,14 @@ _Key = tuple[Scope, str]
 
 
 class _Flush(msgspec.Struct):
-    """A flush in progress: the conversations that it waits for, and what went wrong in them."""
+    """A flush in progress: the conversations that it waits for, and what went wrong in them.
+
+    `faulty` are those in which nothing was settled.
+    """
 
     wanted: set[_Key]
-    troubles: dict[_Key, str]
+    troubles: dict[_Key, str] = {}
+    faulty: set[_Key] = set()
 
 
 class Producer:
@@ -282,7 +286,7 @@ class Producer:
             waiting = {
                 key for key, moment in self._due.items() if unanswered or moment <= now or not self._for_answer(key)
             }
-            flush = _Flush(self._busy | waiting, {})
+            flush = _Flush(self._busy | waiting)
             for key in waiting:
                 self._due[key] = min(self._due[key], now)
             if unanswered:
@@ -314,6 +318,7 @@ class Producer:
             None if not ours else f"{why} before {_named(ours)} was learned from: the turns stay pending",
             None if not elsewhere else f"another process works on {_named(elsewhere)}: flush again later",
             *flush.troubles.values(),
+            unfinished=bool(left or flush.faulty),
         )
 
     def drain(self, timeout: float, *, unanswered: bool = False) -> Flushed:
@@ -474,7 +479,7 @@ class Producer:
             if faulty and requested:
                 self._requested.add(key)
             if trouble is not None:
-                self._report(key, trouble)
+                self._report(key, trouble, faulty=faulty)
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
 
     def _take_request(self, key: _Key) -> bool:
@@ -483,12 +488,13 @@ class Producer:
             self._requested.discard(key)
             return requested
 
-    def _report(self, key: _Key, trouble: str) -> None:
+    def _report(self, key: _Key, trouble: str, *, faulty: bool) -> None:
         """Report what went wrong in a conversation to the flushes that wait for it."""
         with self._changed:
             for flush in self._flushes:
                 if key in flush.wanted:
                     flush.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
+                    (flush.faulty.add if faulty else flush.faulty.discard)(key)
 
     def _learn(self, writer: Writer, thread: str, *, unanswered: bool) -> list[Outcome]:
         now = self._clock.now()

@@ -15,7 +15,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelRejectedError, NoModelError, NotFoundError
 from backstory.ledger.core.events import Event, Redacted, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.threads.coverage import is_quiet, opening
+from backstory.ledger.threads.coverage import is_quiet, last_answer, opening
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 from backstory.memory import MemoryHandle
@@ -567,4 +567,5 @@ def test_what_opens_a_run_is_told_alike_however_often_it_is_asked(steps, data):
         says = [t.n for t in there if t.role == "user" and t.content != "ok"]
         answers = [t.n for t in there if t.role != "user" and says and t.n > says[0]]
         assert opening(thread, run) == (says[0] if says else None)
+        assert last_answer(thread, run) == max((t.n for t in there if t.role != "user"), default=None)
         assert is_quiet(thread, run) == (not answers)
