@@ -84,11 +84,12 @@ def assemble(
         prompts=templates,
         prompt_max_tokens=settings.prompt_max_tokens,
     )
-    timing = Timing(settings.debounce_seconds, settings.max_wait_seconds)
+    timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
     days = settings.transcript_retention_days
     retention = None if days is None else Retention(days, clock)
+    extracts = background and settings.enabled and settings.mode == "middleware"
     producer = None
-    if chosen is not None and background and settings.enabled and settings.mode == "middleware":
+    if chosen is not None and extracts:
         producer = Producer(
             updater,
             chosen,
@@ -129,6 +130,7 @@ def assemble(
         model_named=loaded.model_named if chosen is None else chosen.name,
         producer=producer,
         retention=retention,
+        folder=folder,
         document=document,
         projector=DocumentProjector(
             store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
@@ -144,6 +146,7 @@ def assemble(
         closed=threading.Event(),
         queue_max_depth=settings.queue_max_depth,
         enabled=settings.enabled,
+        extracts=extracts,
         actor=actor or _current_user(),
     )
 

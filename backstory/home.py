@@ -17,12 +17,14 @@ from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.memory import MemoryHandle
+from backstory.operations import learning
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
@@ -170,7 +172,7 @@ class Backstory:
         self._services.must_be_open()
         return self._services.blocks.tokens.wait(timeout).name
 
-    def flush(self, timeout: float | None = None) -> bool:
+    def flush(self, timeout: float | None = None, *, unanswered: bool = True) -> Flushed:
         """Run everything that is pending in the memories in use, for a host that is about to end.
 
         Calls of the model follow each other without a gap. What is left of the time is given to the witness; whether it
@@ -178,21 +180,30 @@ class Backstory:
 
         Args:
             timeout: In seconds; `shutdown_flush_timeout_seconds` unless given.
+            unanswered: Learn also from a user's last words, which may still be answered. A host whose conversations go
+                on elsewhere, or after a restart, leaves them pending; `close` does.
 
         Returns:
-            True when nothing due is left.
+            True when nothing due is left; otherwise a false result with its `reason`.
         """
         self._services.must_be_open()
         producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
-        done = producer is None or producer.drain(limit)
+        if producer is None:
+            with self._mutex:
+                writers = list(self._writers.values())
+            done = learning.not_learned(self._services, writers)
+        else:
+            done = producer.drain(limit, unanswered=unanswered)
         if self._services.witness is not None:
             self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
     def close(self) -> None:
         """Run what is pending within `shutdown_flush_timeout_seconds`, then close; the rest stays pending on disk.
+
+        So do a user's last words, which may still be answered: a later process learns from them.
 
         Every memory.json is exact then. Closing again does nothing. Handles that are left raise UsageError.
         """

@@ -20,6 +20,7 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.ledger.erasure.requests import Erasure, ForgetFact, ForgetMatching, ForgetThread
+from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.metagpt.turns import Turns
 from backstory.operations import (
@@ -131,14 +132,16 @@ class MemoryHandle:
     ) -> RecordResult:
         """Record what is new of a conversation. It is durable on return and is extracted after the debounce.
 
-        With `enabled: false` nothing is kept, and every message counts as skipped.
+        A user's last words wait for their answer, for `answer_wait_seconds` at most; `flush` and `extract` learn from
+        them at once. With `enabled: false` nothing is kept, and every message counts as skipped.
 
         Args:
             thread: The conversation's id, 1 to 512 characters.
             messages: Dicts, LangChain or OpenAI messages: the whole conversation, or what is new of it.
             mode: `conversation` finds out what is new; with `append` all messages are new; with `replace` they are the
                 whole conversation as it stands now, and turns that they leave out stand no longer.
-            immediate: Skip the debounce, for words that the agent is about to lose.
+            immediate: Skip the debounce, for words that the agent is about to lose; a user's last words still wait for
+                their answer.
             keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
             on_unreadable: Gets the index in `messages` and the error of a message that cannot be read; the message is
                 skipped.
@@ -243,6 +246,9 @@ class MemoryHandle:
     ) -> Extracted:
         """Run every pending update now, then summarise threads that are long enough.
 
+        It learns also from a user's last words, which have no answer yet. A bare acknowledgement alone waits for the
+        next update.
+
         Args:
             replies: Recorded answers that take the model's place: a thread's pending turns make one update with its
                 next reply. Recorded answers never lead to summaries.
@@ -294,8 +300,11 @@ class MemoryHandle:
         """
         return learning.discard(self._services, thread)
 
-    def flush(self, timeout: float = 30.0) -> bool:
-        """Run what is due now and bring memory.json up to date.
+    def flush(self, timeout: float = 30.0) -> Flushed:
+        """Run everything pending now and bring memory.json up to date.
+
+        It learns also from a user's last words, which have no answer yet. A bare acknowledgement alone waits for the
+        next update. What an earlier failure has parked is left to `retry`.
 
         What is left of the time is given to the witness; whether it took the heads does not change the result: see
         `status`.
@@ -304,8 +313,9 @@ class MemoryHandle:
             timeout: In seconds.
 
         Returns:
-            True when nothing due is left and memory.json is exact. Where it cannot be written, a log message gives the
-            reason.
+            True when everything is done and memory.json is exact. Otherwise a false result with its `reason`: there is
+            no model, the time was over, an update failed, another process works on it, or memory.json cannot be
+            written.
         """
         return learning.flush(self._services, timeout)
 

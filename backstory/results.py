@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from backstory.ledger.core.events import Fact
@@ -49,11 +51,16 @@ class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PendingThread(msgspec.Struct, frozen=True):
-    """Pending turns. `due_in` is in seconds, 0 when overdue; None where they wait for other turns to be due."""
+    """Pending turns. `due_in` is in seconds, 0 when overdue; None where they wait for other turns to be due.
+
+    `waiting_for` is `answer` (to a user's last words, for `answer_wait_seconds` at most), `model` (none is configured)
+    or `debounce`; None where they are due now or wait for other turns.
+    """
 
     thread: str
     turns: int
     due_in: float | None
+    waiting_for: Literal["answer", "debounce", "model"] | None = None
 
 
 class ParkedThread(msgspec.Struct, frozen=True):

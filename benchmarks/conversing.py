@@ -246,9 +246,10 @@ def compared(bs: Backstory, model: StandIn, talks: Sequence[Talk], alone: Path, 
     for user in sorted({talk.user for talk in talks}):
         memory = bs.memory(user)
         status = memory.status()
-        unfinished += sum(thread.due_in is not None for thread in status.pending) + len(status.parked)
+        not_due = [thread for thread in status.pending if thread.due_in is None or thread.waiting_for == "answer"]
+        unfinished += len(status.pending) - len(not_due) + len(status.parked)
         waiting = Counter({thread.thread: thread.turns for thread in (*status.pending, *status.parked)})
-        quiet += sum(thread.turns for thread in status.pending if thread.due_in is None)
+        quiet += sum(thread.turns for thread in not_due)
         covered, known = _covered(memory), {thread.thread for thread in memory.threads()}
         updates += sum(entry.cause.kind == "extraction" for entry in memory.log())
         for talk in (talk for talk in talks if talk.user == user):

@@ -103,7 +103,7 @@ def test_every_docstring_describes_the_parameters_and_the_result(kind: type) -> 
 
 CALLS = """
 from typing import assert_type
-from backstory import Backstory, Diff, Found, MemoryHandle, RecordResult, Turns, TurnView, WhatIf
+from backstory import Backstory, Diff, Flushed, Found, MemoryHandle, RecordResult, Turns, TurnView, WhatIf
 
 async def right(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     assert_type(await memory.arecord("t", [], mode="append"), RecordResult)
@@ -111,7 +111,7 @@ async def right(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     assert_type(await memory.asearch("tea", top_k=3), Found)
     assert_type(await memory.awhat_if(until=3, max_facts=10), WhatIf)
     assert_type(await turns.aget(k=2), list[TurnView])
-    assert_type(await bs.aflush(timeout=1), bool)
+    assert_type(await bs.aflush(timeout=1), Flushed)
 
 async def wrong(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     await memory.arecord("t", [], modus="append")

@@ -72,6 +72,7 @@ class Settings(BaseModel):
 
     debounce_seconds: float = Field(default=30, ge=0, le=300)
     max_wait_seconds: float = Field(default=300, ge=1, le=86_400)
+    answer_wait_seconds: float = Field(default=600, ge=0, le=86_400)
     min_seconds_between_calls: float = Field(default=0.5, ge=0, le=60)
     max_attempts: int = Field(default=5, ge=1, le=100)
     workers: int = Field(default=2, ge=1, le=32)

@@ -25,6 +25,7 @@ from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import KeepHidden
+from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -67,6 +68,9 @@ class Hosting:
             shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
         )
         self._leave_configuration()
+        if self._model is None and self._hooks.host_llm_factory is not None:
+            # `choose_model` has warned that the host offers none.
+            consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
         self._delivered = Delivered()
         self._stopping = threading.Event()
@@ -222,7 +226,10 @@ class Hosting:
 
         self._resuming.join(left() / 2)
         delivered = self._fail_safe.flush(left() / 2)
-        return self.home.flush(left()) and delivered
+        # The process ends, and no person asks: words that may still be answered are left to the next one.
+        # What failed is parked, and what no model extracts waits for one: neither would end with more time.
+        flushed = self.home.flush(left(), unanswered=False)
+        return delivered and not flushed.unfinished
 
     def close(self) -> None:
         """Close the home until its next use; pending turns stay on disk."""

@@ -18,6 +18,7 @@ from backstory.integrations.identity import Identity, MemoryScope, check_scope
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.ledger.core.errors import UsageError
+from backstory.operations.recording import consider_warned
 from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class RunMemory:
                 self.backstory.home,
                 owner,
             )
+            consider_warned(self.backstory.home)
 
     def begin(self, state: RunState, context: object) -> Run:
         """Identify the present run, and record its conversation so far.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from backstory.ledger.core.commands import FailUpdate
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import TurnRange
+from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.updater import Job, Outcome
+from backstory.ledger.log.backlog import WaitingThread
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.due import due_runs
+from backstory.ledger.threads.due import Timing, telling_runs
 from backstory.ledger.threads.thread_coverage import Parked
-from backstory.operations.services import Progress, ScopeServices, must_know, some_model
-from backstory.operations.status import status
+from backstory.operations.services import NO_MODEL_HERE, HomeServices, Progress, ScopeServices, must_know, some_model
 from backstory.results import Extracted
 
 if TYPE_CHECKING:
@@ -26,20 +27,37 @@ Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 """A recorded answer, or the same as `{"thread_id": …, "reply": …}`."""
 
 
-def flush(services: ScopeServices, timeout: float) -> bool:
+def flush(services: ScopeServices, timeout: float) -> Flushed:
     """Run what is pending within a time; see `MemoryHandle.flush`."""
     home = services.home
     end = time.monotonic() + timeout
-    if home.producer is None:
-        done = not any(thread.due_in == 0 for thread in status(services).pending)
-    else:
-        done = home.producer.flush(timeout)
+    learned = not_learned(home, [services.writer]) if home.producer is None else home.producer.flush(timeout)
     _tidy(services)
     home.usage.flush(services.reading())
     shown = home.projector.flush(services.writer)
     if home.witness is not None:
         home.witness.sender.flush(max(0.0, end - time.monotonic()))
-    return shown and done
+    behind = f"{home.document(services.scope)} could not be written, see the log: it follows with the next commit"
+    return learned if shown else Flushed.unless(learned.reason, behind, unfinished=learned.unfinished)
+
+
+def not_learned(home: HomeServices, writers: Iterable[Writer]) -> Flushed:
+    """Say why a home without workers leaves turns pending; done where none is worth an update."""
+    waiting = [waiting for writer in writers for waiting in _backlog(writer, home.timing) if waiting.due is not None]
+    if not waiting:
+        return Flushed(done=True)
+    if home.model is None:
+        why = NO_MODEL_HERE
+    elif home.enabled:
+        why = "this home extracts nothing in the background (`background=False`, or `mode: tool`): call `extract`"
+    else:
+        why = "`enabled` is off, so nothing is extracted: call `extract`"
+    return Flushed(done=False, reason=f"{why}; pending turns: {sum(one.turns for one in waiting)}")
+
+
+def _backlog(writer: Writer, timing: Timing) -> list[WaitingThread]:
+    with writer.reader.backlog() as backlog:
+        return backlog.waiting(timing)
 
 
 def extract(services: ScopeServices, *, thread: str | None, backdate: bool, progress: Progress | None) -> Extracted:
@@ -59,7 +77,7 @@ def extract(services: ScopeServices, *, thread: str | None, backdate: bool, prog
     for number, name in enumerate(names, 1):
         with services.claimed(name):
             for run in _due(writer, name):
-                job = Job(name, run, backdate=backdate)
+                job = Job(name, run, backdate=backdate, unanswered=True)
                 outcomes += home.updater.run(writer, job, some_model(home.model))
             summarise(name)
         if progress is not None:
@@ -94,7 +112,7 @@ def answer(
             with services.claimed(reply.thread):
                 runs = _due(writer, reply.thread)
                 if runs:
-                    job = Job(reply.thread, runs[0], backdate=backdate)
+                    job = Job(reply.thread, runs[0], backdate=backdate, unanswered=True)
                     outcomes += services.home.updater.run(writer, job, reply)
             if not runs and on_skipped is not None:
                 on_skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
@@ -149,7 +167,7 @@ def _tidy(services: ScopeServices) -> None:
 def _due(writer: Writer, thread: str) -> list[TurnRange]:
     with writer.state() as state:
         known = state.transcript.threads.get(thread)
-        return [] if known is None else due_runs(state.coverage, known)
+        return [] if known is None else telling_runs(state.coverage, known)
 
 
 def _parked(writer: Writer, thread: str | None) -> list[tuple[str, Parked]]:

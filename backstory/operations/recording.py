@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
 from backstory.ledger.threads.turn_dedup import Mode
-from backstory.operations.services import ScopeServices
+from backstory.operations.services import NO_MODEL_HERE, ScopeServices
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
+
+_log = logging.getLogger(__name__)
+_warned: set[Path] = set()
+"""The homes whose recorded turns nothing will extract, as far as a warning said so in this process."""
 
 
 @translate_verbs
@@ -64,6 +70,8 @@ class Intake:
             self._notice(thread, immediate=immediate)
             raise
         self._notice(thread, immediate=immediate)
+        if recorded.turns and home.extracts and home.model is None:
+            _warn_without_model(home.folder)
         if home.producer is not None:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
@@ -82,3 +90,19 @@ class Intake:
         writer = self._services.writer
         with writer.store.locked(writer.transcript_stream):
             return
+
+
+def consider_warned(home: Path) -> None:
+    """Do not warn about a home without a model: its host has done so itself."""
+    _warned.add(home)
+
+
+def _warn_without_model(folder: Path) -> None:
+    """Warn once per process and home that what is recorded waits for a model."""
+    if folder not in _warned:
+        _warned.add(folder)
+        _log.warning(
+            "%s: what is recorded is kept, but nothing is extracted from it until there is a model: %s",
+            folder,
+            NO_MODEL_HERE,
+        )

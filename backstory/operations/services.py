@@ -43,6 +43,14 @@ _POLL_SECONDS = 0.05
 _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
 """An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
 
+NO_MODEL = (
+    "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you like, "
+    "model_name"
+)
+
+NO_MODEL_HERE = f"{NO_MODEL}; or pass `model` to Backstory.open"
+"""The same for a host that opens the home itself."""
+
 Progress = Callable[[int], None]
 """A callback that gets the number of finished steps of a long operation."""
 
@@ -62,6 +70,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
     producer: Producer | None
     retention: Retention | None
+    folder: Path
     document: Callable[[Scope], Path]
     projector: DocumentProjector
     usage: UsageTracker
@@ -75,6 +84,8 @@ class HomeServices(msgspec.Struct, frozen=True):
     closed: threading.Event
     queue_max_depth: int
     enabled: bool
+    extracts: bool
+    """Whether what is recorded is to be extracted without a request, once there is a model."""
     actor: str
     """Who changes memory by hand where a handle names no other actor."""
 
@@ -200,10 +211,7 @@ def some_model(model: Model | None) -> Model:
         NoModelError: It is None.
     """
     if model is None:
-        raise NoModelError(
-            "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you "
-            "like, model_name; or give recorded replies"
-        )
+        raise NoModelError(f"{NO_MODEL}; or give recorded replies")
     return model
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from itertools import islice
+from typing import Literal
 
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.events import FactRemoved
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.backlog import WaitingThread
-from backstory.operations.services import ScopeServices
+from backstory.ledger.threads.due import Due
+from backstory.operations.services import HomeServices, ScopeServices
 from backstory.results import RECENT_COMMITS, Eviction, FaultCount, ParkedThread, PendingThread, Status
 
 
@@ -66,13 +67,23 @@ def _evicted(services: ScopeServices) -> Iterator[Eviction]:
 
 
 def _pending(services: ScopeServices, waiting: Iterable[WaitingThread]) -> Iterator[PendingThread]:
-    now = services.writer.clock.now()
-    # A clock that was set back delays no update beyond the debounce.
-    latest = now + timedelta(seconds=services.home.timing.debounce)
+    home, now = services.home, services.writer.clock.now()
     for one in waiting:
-        if one.turns:
-            due_in = None if one.due is None else max(0.0, round((min(one.due, latest) - now).total_seconds(), 3))
-            yield PendingThread(one.thread, one.turns, due_in)
+        if one.due is not None:
+            # A clock that was set back delays no update beyond the debounce, or the wait for an answer.
+            due = one.due.no_later(home.timing, now)
+            due_in = max(0.0, round((due.at - now).total_seconds(), 3))
+            yield PendingThread(one.thread, one.turns, due_in, _waiting_for(home, due, due_in))
+        elif one.turns:
+            yield PendingThread(one.thread, one.turns, None)
+
+
+def _waiting_for(home: HomeServices, due: Due, due_in: float) -> Literal["answer", "debounce", "model"] | None:
+    if due.for_answer and due_in > 0:
+        return "answer"
+    if home.model is None:
+        return "model"
+    return "debounce" if due_in > 0 else None
 
 
 def _spelled(faults: Sequence[FaultCount]) -> str:

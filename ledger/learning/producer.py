@@ -1,8 +1,9 @@
 """Producer: debounces the turns of each thread and runs its updates when they are due.
 
 A thread is due when no turn was recorded in it for `debounce` seconds, or `max_wait` seconds after its first pending
-turn that is not an acknowledgement. Both are counted from the times in the transcript, so a restart forgets nothing and
-loses no time. The queue in memory holds only reminders: the pending turns are on disk.
+turn that is not an acknowledgement. A user's words without an answer are due after `answer_wait` seconds, or when a
+flush asks for them. All are counted from the times in the transcript, so a restart forgets nothing and loses no time.
+The queue in memory holds only reminders: the pending turns are on disk.
 
 Where more threads are due than there are workers, corrections go first.
 """
@@ -13,7 +14,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,23 +22,27 @@ import msgspec
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.events import UpdateFailed
+from backstory.ledger.core.sanitize import clip
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
+from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.updater import Job, Updater
+from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import (
     LONGEST_PAUSE,
+    Due,
     Timing,
     Urgency,
-    answered,
-    due_at,
-    due_runs,
+    dues_of,
     out_of_reach,
+    ready_runs,
     retry_at,
+    telling_runs,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +53,7 @@ _log = logging.getLogger(__name__)
 _AFTER_FAULT = timedelta(seconds=60)
 _LOOK_AGAIN_SECONDS = 0.2
 _IDLE_SECONDS = 3600.0
+_DETAIL_CHARS = 300
 
 
 class _Judgement(msgspec.Struct):
@@ -59,7 +65,25 @@ class _Judgement(msgspec.Struct):
     urgency: Urgency | None = None
 
 
+class _Pause(msgspec.Struct, frozen=True):
+    """Why a conversation may be due further ahead than the debounce: an outage, or the wait for an answer."""
+
+    until: datetime
+    for_answer: bool
+
+
 _Key = tuple[Scope, str]
+
+
+class _Flush(msgspec.Struct):
+    """A flush in progress: the conversations that it waits for, and what went wrong in them.
+
+    `faulty` are those in which nothing was settled.
+    """
+
+    wanted: set[_Key]
+    troubles: dict[_Key, str] = {}
+    faulty: set[_Key] = set()
 
 
 class Producer:
@@ -115,12 +139,14 @@ class Producer:
         self._writers: dict[_Key, Writer] = {}
         """The writers of all conversations that wait or are worked on."""
         self._due: dict[_Key, datetime] = {}
-        self._outages: dict[_Key, datetime] = {}
-        """When to retry conversations parked by an outage; only these may be due far ahead."""
+        self._pauses: dict[_Key, _Pause] = {}
+        """The conversations parked by an outage, or waiting for an answer; only these may be due far ahead."""
+        self._requested: set[_Key] = set()
+        """The conversations that a flush asked for: what may still be answered is learned from there, too."""
+        self._flushes: list[_Flush] = []
         self._judgements: dict[_Key, _Judgement] = {}
         """The urgency of conversations that were due together with others, until new turns arrive."""
         self._busy: set[_Key] = set()
-        self._faulty: set[_Key] = set()
         self._elsewhere: dict[_Key, float] = {}
         """When to retry conversations leased by another process, by the machine's monotonic clock."""
         self._changed = threading.Condition()
@@ -138,6 +164,8 @@ class Producer:
         self._busy = set()
         self._elsewhere = {}
         self._judgements = {}
+        self._requested = set()
+        self._flushes = []
         # A thread of the parent may have been in the middle of noting one of them.
         self._due = {key: moment for key, moment in self._due.items() if key in self._writers}
         self._writers = {key: self._writers[key] for key in self._due}
@@ -179,13 +207,14 @@ class Producer:
         Args:
             writer: the scope.
             thread: the name of the thread.
-            immediate: make the conversation due now, because its turns are about to leave the model's context.
+            immediate: make the conversation due now, because its turns are about to leave the model's context. Words
+                that may still be answered stay in it, and wait for their answer as before.
         """
         key = (writer.scope, thread)
         while True:
             with self._changed:
                 before = self._due.get(key)
-            moment = self._moment(writer, thread)
+            moment = self._moment(writer, thread, immediate=immediate)
             with self._changed:
                 if self._due.get(key) != before:
                     # Another call of `notice` came in between, so the moment may be out of date.
@@ -194,27 +223,33 @@ class Producer:
                 self._due.pop(key, None)
                 self._judgements.pop(key, None)
                 if moment is not None:
-                    self._due[key] = before if before is not None and before <= now else now if immediate else moment
+                    self._due[key] = before if before is not None and before <= now else moment
                     self._writers[key] = writer
                 self._ensure_workers()
                 return
 
-    def _moment(self, writer: Writer, name: str) -> datetime | None:
+    def _moment(self, writer: Writer, name: str, *, immediate: bool = False) -> datetime | None:
         with writer.state(durable=False) as state:
-            return self._when(writer, state, name)
+            return self._when(writer, state, name, immediate=immediate)
 
-    def _when(self, writer: Writer, state: State, name: str) -> datetime | None:
+    def _when(self, writer: Writer, state: State, name: str, *, immediate: bool = False) -> datetime | None:
         """Return when a thread is due, as known now."""
         thread = state.transcript.threads.get(name)
         if thread is None:
             return None
-        now = self._clock.now()
-        due, again = due_at(state.coverage, thread, self._timing, now), retry_at(state.coverage, thread, now)
-        if again is None:
-            self._outages.pop((writer.scope, name), None)
-            return due
-        self._outages[writer.scope, name] = again
-        return again if due is None else min(due, again)
+        key, now = (writer.scope, name), self._clock.now()
+        dues = list(dues_of(thread, state.coverage.pending(thread), self._timing, now))
+        if immediate and not all(due.for_answer for due in dues):
+            dues.append(Due(now))
+        due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
+        if again is not None and (due is None or again < due.at):
+            self._pauses[key] = _Pause(again, for_answer=False)
+            return again
+        if due is not None and due.for_answer:
+            self._pauses[key] = _Pause(due.at, for_answer=True)
+        else:
+            self._pauses.pop(key, None)
+        return None if due is None else due.at
 
     def depth(self) -> int:
         """Return the number of conversations that are due and waiting."""
@@ -233,7 +268,7 @@ class Producer:
                 elsewhere.add(key)
         return count
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float, *, unanswered: bool = True) -> Flushed:
         """Run the updates of everything pending now.
 
         Turns recorded meanwhile have a debounce of their own. A conversation that failed is not waited for. Workers do
@@ -241,27 +276,59 @@ class Producer:
 
         Args:
             timeout: how many seconds to wait for the workers.
+            unanswered: whether to learn also from words that may still be answered.
 
         Returns:
-            Whether every update has ended, without a failure.
+            Whether every update has ended, without a failure; otherwise what went wrong.
         """
         now = self._clock.now()
         with self._changed:
-            wanted = self._busy | set(self._due)
-            for key in self._due:
+            waiting = {
+                key for key, moment in self._due.items() if unanswered or moment <= now or not self._for_answer(key)
+            }
+            flush = _Flush(self._busy | waiting)
+            for key in waiting:
                 self._due[key] = min(self._due[key], now)
+            if unanswered:
+                self._requested |= flush.wanted
+            self._flushes.append(flush)
             self._ensure_workers()
-        if self._closing or not self._workers:
-            self.run_due()
-            timeout = 0.0
-        with self._changed:
-            done = self._changed.wait_for(lambda: not any(map(self._under_way, wanted)), timeout)
-            return done and wanted.isdisjoint(self._faulty)
+        try:
+            if self._closing or not self._workers:
+                self.run_due()
+                timeout = 0.0
+            with self._changed:
+                self._changed.wait_for(lambda: not any(map(self._under_way, flush.wanted)), timeout)
+                return self._flushed(flush)
+        finally:
+            with self._changed:
+                self._flushes.remove(flush)
 
-    def drain(self, timeout: float) -> bool:
-        """Flush without a gap between calls, for a process that is about to end."""
+    def _for_answer(self, key: _Key) -> bool:
+        """Whether a conversation is reminded of only because its last words wait for an answer."""
+        pause = self._pauses.get(key)
+        return pause is not None and pause.for_answer and pause.until == self._due.get(key)
+
+    def _flushed(self, flush: _Flush) -> Flushed:
+        left = [key for key in flush.wanted if self._under_way(key)]
+        elsewhere = [key for key in left if key in self._elsewhere]
+        ours = [key for key in left if key not in self._elsewhere]
+        why = "the home was closed" if self._closing else "the time was over"
+        return Flushed.unless(
+            None if not ours else f"{why} before {_named(ours)} was learned from: the turns stay pending",
+            None if not elsewhere else f"another process works on {_named(elsewhere)}: flush again later",
+            *flush.troubles.values(),
+            unfinished=bool(left or flush.faulty),
+        )
+
+    def drain(self, timeout: float, *, unanswered: bool = False) -> Flushed:
+        """Flush without a gap between calls, for a process that is about to end.
+
+        Words that may still be answered stay pending on disk, unless asked for: the next process counts on from when
+        they were recorded.
+        """
         with self._updater.model_caller.hurrying():
-            return self.flush(timeout)
+            return self.flush(timeout, unanswered=unanswered)
 
     def _under_way(self, key: _Key) -> bool:
         return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
@@ -274,7 +341,7 @@ class Producer:
         Returns:
             Whether nothing is left.
         """
-        done = self._inherited or self.drain(timeout)
+        done = self._inherited or bool(self.drain(timeout))
         self._updater.stop()
         with self._changed:
             self._closing = True
@@ -338,8 +405,7 @@ class Producer:
         now = self._clock.now()
         debounce = timedelta(seconds=self._timing.debounce)
         for key, moment in self._due.items():
-            furthest = LONGEST_PAUSE if moment == self._outages.get(key) else max(debounce, _AFTER_FAULT)
-            if moment > now + furthest:
+            if moment > now + self._furthest(key, moment):
                 # A moment so far ahead means that the clock was set back.
                 self._due[key] = now + debounce
         ready = sorted(
@@ -360,6 +426,14 @@ class Producer:
         del self._due[key]
         self._judgements.pop(key, None)
         return key, {}
+
+    def _furthest(self, key: _Key, moment: datetime) -> timedelta:
+        """Return how far ahead a conversation can be due while the clock goes on."""
+        longest = max(timedelta(seconds=self._timing.debounce), _AFTER_FAULT)
+        pause = self._pauses.get(key)
+        if pause is None or pause.until != moment:
+            return longest
+        return max(longest, timedelta(seconds=self._timing.answer_wait)) if pause.for_answer else LONGEST_PAUSE
 
     def _judge(self, unjudged: Mapping[_Key, _Judgement]) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
@@ -383,45 +457,73 @@ class Producer:
         scope, thread = key
         writer = self._writers[key]
         again: datetime | None = None
-        faulty, elsewhere = True, False
+        trouble: str | None = "an update ended in a fault; see the log"
+        faulty, elsewhere, requested = True, False, False
         try:
             with writer.store.lease(writer.ledger, thread) as leased:
                 if leased:
-                    self._learn(writer, thread)
+                    requested = self._take_request(key)
+                    trouble = _failure(self._learn(writer, thread, unanswered=requested))
                 else:
-                    elsewhere = True
+                    elsewhere, trouble = True, None
             again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
-            _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
+            trouble = f"not learned from yet, will be tried again: {error}"
+            _log.warning("%s, thread %s: %s", scope, thread, trouble)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 a worker survives a failed update
-            _log.exception("%s, thread %s: an update ended in a fault; its turns stay pending", scope, thread)
+            trouble = "an update ended in a fault; its turns stay pending"
+            _log.exception("%s, thread %s: %s", scope, thread, trouble)
         finally:
+            if faulty and requested:
+                self._requested.add(key)
+            if trouble is not None:
+                self._report(key, trouble, faulty=faulty)
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
 
-    def _learn(self, writer: Writer, thread: str) -> None:
+    def _take_request(self, key: _Key) -> bool:
+        with self._changed:
+            requested = key in self._requested
+            self._requested.discard(key)
+            return requested
+
+    def _report(self, key: _Key, trouble: str, *, faulty: bool) -> None:
+        """Report what went wrong in a conversation to the flushes that wait for it."""
+        with self._changed:
+            for flush in self._flushes:
+                if key in flush.wanted:
+                    flush.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
+                    (flush.faulty.add if faulty else flush.faulty.discard)(key)
+
+    def _learn(self, writer: Writer, thread: str, *, unanswered: bool) -> list[Outcome]:
+        now = self._clock.now()
         with writer.state() as state:
             known = state.transcript.threads[thread]
-            jobs = [Job(thread, answered(known, run)) for run in due_runs(state.coverage, known)]
-            retries = out_of_reach(state.coverage, known, self._clock.now())
+            if unanswered:
+                runs = telling_runs(state.coverage, known)
+            else:
+                runs = ready_runs(state.coverage, known, self._timing, now)
+            jobs = [Job(thread, run, unanswered=unanswered) for run in runs]
+            retries = out_of_reach(state.coverage, known, now)
             jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in retries]
+        outcomes: list[Outcome] = []
         for job in sorted(jobs, key=lambda job: job.turns.first):
-            self._updater.run(writer, job, self._model)
+            outcomes += self._updater.run(writer, job, self._model)
         if self._summarizer is not None:
             self._summarizer.run(writer, thread, self._model)
         if self._retention is not None:
             self._retention.apply(writer)
+        return outcomes
 
     def _release(self, key: _Key, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
         """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
         with self._changed:
             self._busy.discard(key)
-            (self._faulty.add if faulty else self._faulty.discard)(key)
             self._elsewhere.pop(key, None)
             if faulty:
                 again = self._clock.now() + _AFTER_FAULT
-            elif elsewhere and again is not None:
+            elif (elsewhere or key in self._requested) and again is not None:
                 # It was due, perhaps only by a request, and stays due until it has been learned from.
                 again = min(again, self._clock.now())
             if elsewhere:
@@ -429,9 +531,10 @@ class Producer:
             if again is not None:
                 self._due[key] = min(again, self._due.get(key, again))
             if key not in self._due:
-                self._outages.pop(key, None)
+                self._pauses.pop(key, None)
                 self._writers.pop(key, None)
                 self._elsewhere.pop(key, None)
+                self._requested.discard(key)
             self._changed.notify_all()
 
     @contextlib.contextmanager
@@ -454,3 +557,24 @@ class Producer:
                 again, faulty = self._moment(writer, thread), False
             finally:
                 self._release(key, again, faulty=faulty)
+
+
+def _named(keys: Collection[_Key]) -> str:
+    scope, thread = min(keys, key=str)
+    more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
+    return f"thread {thread} of {scope}{more}"
+
+
+def _failure(outcomes: Iterable[Outcome]) -> str | None:
+    """Describe the last failed update; None where none failed."""
+    failures = [
+        event
+        for outcome in outcomes
+        if outcome.failed and outcome.commit is not None
+        for event in outcome.commit.events
+        if isinstance(event, UpdateFailed)
+    ]
+    if not failures:
+        return None
+    reason, detail = failures[-1].reason, clip(failures[-1].detail, _DETAIL_CHARS)
+    return f"an update failed and its turns are parked, see `status` and `retry` ({reason}: {detail})"

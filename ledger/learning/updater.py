@@ -23,7 +23,7 @@ from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_s
 from backstory.ledger.learning.observing import CallStarted, Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.coverage import Coverage, is_quiet
+from backstory.ledger.threads.coverage import Coverage, is_quiet, opening
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Job(msgspec.Struct, frozen=True):
         attempts: the calls made for them before.
         backdate: whether to date the commit by the last turn.
         asked_at: the moment of asking, where it is not now; in UTC, as commits spell it.
+        unanswered: whether to learn also from words that may still be answered.
     """
 
     thread: str
@@ -46,6 +47,7 @@ class Job(msgspec.Struct, frozen=True):
     attempts: int = 0
     backdate: bool = False
     asked_at: str | None = None
+    unanswered: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -110,14 +112,16 @@ _NO_ANSWER = Proposal((), hashlib.sha256().hexdigest(), 0)
 def _can_wait(coverage: Coverage, thread: Thread, job: Job) -> bool:
     """Whether the rest of a job can wait for the next update.
 
-    It can where another process has covered it, and where it is an unanswered question or an acknowledgement. Parked
-    turns do not wait.
+    It can where another process has covered it, where it is an acknowledgement, and where it is an unanswered question
+    that the job does not include. Parked turns do not wait.
     """
     if coverage.covers(thread, job.turns):
         return True
     # A rest that begins with an assistant's turn is a long answer cut off from its question: it does not wait.
     begins = thread.standing(job.turns.first, job.turns.last)[0]
-    return job.attempts == 0 and begins.role == "user" and is_quiet(thread, job.turns)
+    if job.attempts or begins.role != "user":
+        return False
+    return opening(thread, job.turns) is None if job.unanswered else is_quiet(thread, job.turns)
 
 
 class Updater:

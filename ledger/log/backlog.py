@@ -7,13 +7,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 import msgspec
 
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.log.state import ScopeState
-from backstory.ledger.threads.due import Timing, due_of
+from backstory.ledger.threads.due import Due, Timing, due_of
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 
@@ -23,8 +22,8 @@ class WaitingThread(msgspec.Struct, frozen=True):
 
     thread: str
     turns: int
-    due: datetime | None
-    """As `due_at` without a clock; None if nothing is worth an update by itself."""
+    due: Due | None
+    """As `due_at` without a clock; None if nothing is ever worth an update by itself."""
     parked: tuple[tuple[Parked, int], ...]
 
 

@@ -159,7 +159,10 @@ def opening(thread: Thread, turns: TurnRange) -> int | None:
 
 
 def is_quiet(thread: Thread, turns: TurnRange) -> bool:
-    """Whether turns are never due alone: no user's words beyond an acknowledgement that an answer follows."""
+    """Whether turns hold no answered words of a user beyond an acknowledgement.
+
+    They wait for the next update, or for an answer as long as `due.Timing` says.
+    """
     first = opening(thread, turns)
     return first is None or not is_answered(thread, first, turns.last)
 
@@ -167,6 +170,11 @@ def is_quiet(thread: Thread, turns: TurnRange) -> bool:
 def is_answered(thread: Thread, first: int, last: int) -> bool:
     """Whether a role other than the user says something between two ordinals, both included."""
     return thread.seek(_answers, first, last) is not None
+
+
+def last_answer(thread: Thread, turns: TurnRange) -> int | None:
+    """The last turn of a run in which a role other than the user says something."""
+    return thread.seek_back(_answers, turns.last, turns.first)
 
 
 def _says_something(turn: Turn) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
 import msgspec
 
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.moments import parse_moment
-from backstory.ledger.threads.coverage import Coverage, is_answered, is_quiet, opening
+from backstory.ledger.threads.coverage import Coverage, is_answered, is_quiet, last_answer, opening
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 
@@ -23,25 +23,66 @@ class Timing(msgspec.Struct, frozen=True):
 
     debounce: float = 30.0
     max_wait: float = 300.0
+    answer_wait: float = 600.0
 
 
-def due_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
-    """The pending runs of a thread that are worth an update by themselves."""
-    return [run for run in coverage.pending(thread) if not is_quiet(thread, run)]
+class Due(msgspec.Struct, frozen=True, order=True):
+    """When turns are due, and whether it is an answer to a user's words that is waited for until then."""
+
+    at: datetime
+    for_answer: bool = False
+
+    def no_later(self, timing: Timing, now: datetime) -> Due:
+        """Limit it to the longest time from now that it can be ahead: the clock may have been set back."""
+        longest = max(timing.debounce, timing.answer_wait) if self.for_answer else timing.debounce
+        return Due(min(self.at, now + timedelta(seconds=longest)), self.for_answer)
+
+
+def telling_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
+    """The pending runs that are worth an update on request, also without an answer: a user says something in them."""
+    return [run for run in coverage.pending(thread) if opening(thread, run) is not None]
+
+
+def ready_runs(coverage: Coverage, thread: Thread, timing: Timing, now: datetime) -> list[TurnRange]:
+    """What of the pending runs is worth an update by itself.
+
+    A run ends before the words that may still be answered, unless they have waited for it long enough.
+    """
+    return [part for run in coverage.pending(thread) if (part := _ready_part(thread, run, timing, now)) is not None]
+
+
+def _ready_part(thread: Thread, run: TurnRange, timing: Timing, now: datetime) -> TurnRange | None:
+    unanswered = first_unanswered(thread, run)
+    if unanswered is not None:
+        said = _recorded(thread, unanswered)
+        # Of words from the future, since the clock was set back, it is unknown how long they have waited.
+        if said is None or said > now or said + timedelta(seconds=timing.answer_wait) <= now:
+            return run
+    return None if is_quiet(thread, run) else answered(thread, run)
 
 
 def answered(thread: Thread, run: TurnRange) -> TurnRange:
-    """A run that is worth an update, without the words at its end that may still be answered."""
+    """A run in which something is answered, without the words at its end that may still be answered."""
     if run.last < len(thread.turns):
         return run
-    end = next((turn.n for turn in thread.walk_back(run.last, run.first) if turn.role != "user"), None)
+    end = last_answer(thread, run)
     return run if end is None else TurnRange(run.first, end)
 
 
-def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> datetime | None:
-    """When the thread is due; None where nothing in it is worth an update by itself.
+def first_unanswered(thread: Thread, run: TurnRange) -> int | None:
+    """The first turn of a run in which a user says more than an acknowledgement, and which may still be answered."""
+    opened = opening(thread, run)
+    if opened is None or not is_answered(thread, opened, run.last):
+        return opened
+    done = answered(thread, run).last
+    return opening(thread, TurnRange(done + 1, run.last)) if done < run.last else None
 
-    With `now` it is no later than the debounce from then: a clock that was set back puts nothing off for a year.
+
+def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> Due | None:
+    """When the thread is due; None where nothing in it is ever worth an update by itself.
+
+    With `now` it is no later than the debounce, or the wait for an answer, from then: a clock that was set back puts
+    nothing off for a year.
 
     An acknowledgement left over from long ago does not start the longest wait, or the words after it, however fresh,
     would have no debounce.
@@ -49,20 +90,37 @@ def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | N
     return due_of(thread, coverage.pending(thread), timing, now)
 
 
-def due_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> datetime | None:
+def due_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> Due | None:
     """The same for pending runs that are known already."""
-    moments = []
+    return min(dues_of(thread, runs, timing, now), default=None)
+
+
+def dues_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> Iterator[Due]:
+    """When each part of some pending runs is due: what is answered, and words that no answer follows."""
+    for due in _dues(thread, runs, timing):
+        yield due if now is None else due.no_later(timing, now)
+
+
+def _dues(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Iterator[Due]:
     for run in runs:
-        opened = opening(thread, run)
-        if opened is None or not is_answered(thread, opened, run.last):
+        opened, unanswered, last = opening(thread, run), first_unanswered(thread, run), _recorded(thread, run.last)
+        if last is None:
             continue
-        first = parse_moment(thread.recorded_at[opened - 1])
-        last = parse_moment(thread.recorded_at[run.last - 1])
-        if first is not None and last is not None:
-            moments.append(min(last + timedelta(seconds=timing.debounce), first + timedelta(seconds=timing.max_wait)))
-    if not moments:
-        return None
-    return min(moments if now is None else [*moments, now + timedelta(seconds=timing.debounce)])
+        if opened is not None and opened != unanswered and (begun := _recorded(thread, opened)) is not None:
+            yield Due(_idle(begun, last, timing))
+        if unanswered is not None and (said := _recorded(thread, unanswered)) is not None:
+            waited = said + timedelta(seconds=timing.answer_wait)
+            idle = _idle(waited, last, timing)
+            yield Due(waited, for_answer=True) if waited > idle else Due(idle)
+
+
+def _idle(begun: datetime, last: datetime, timing: Timing) -> datetime:
+    """When turns have been idle for long enough, or have waited for that for too long."""
+    return min(last + timedelta(seconds=timing.debounce), begun + timedelta(seconds=timing.max_wait))
+
+
+def _recorded(thread: Thread, n: int) -> datetime | None:
+    return parse_moment(thread.recorded_at[n - 1])
 
 
 def out_of_reach(coverage: Coverage, thread: Thread, now: datetime) -> list[Parked]:

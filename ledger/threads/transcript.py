@@ -48,6 +48,8 @@ class Thread:
         self._erased_ids: dict[str, list[Trace]] | None = None
         self._forgotten: set[str] | None = None
         self._sought: dict[tuple[Callable[[Turn], bool], int], int] = {}
+        self._sought_back: dict[tuple[Callable[[Turn], bool], int], tuple[int, int]] = {}
+        """From where each search went back, and the last turn that it found; the ordinal before its range if none."""
 
     @property
     def latest(self) -> dict[str, int]:
@@ -124,6 +126,7 @@ class Thread:
         self.restorations += 1
         self._back[event.n] = seq
         self._sought.clear()
+        self._sought_back.clear()
         if self._latest is not None and event.n <= len(self.turns):
             self._name(self.turns[event.n - 1])
 
@@ -210,6 +213,23 @@ class Thread:
         if len(self._sought) >= _MOST_SOUGHT:
             self._sought.clear()
         self._sought[test, first] = max(start, last + 1) if found is None else found
+        return found
+
+    def seek_back(self, test: Callable[[Turn], bool], last: int, first: int) -> int | None:
+        """The last turn of a range that stands and passes a test.
+
+        How far a search went in vain is remembered, as by `seek`, for ranges that begin and end no earlier.
+        """
+        last = min(last, len(self.turns))
+        end, known = self._sought_back.get((test, first), (first - 1, first - 1))
+        if last < end:
+            end = known = first - 1
+        found = next((turn.n for turn in self.walk_back(last, end + 1) if test(turn)), None)
+        if found is None:
+            found = next((turn.n for turn in self.walk_back(known, first) if test(turn)), None)
+        if len(self._sought_back) >= _MOST_SOUGHT:
+            self._sought_back.clear()
+        self._sought_back[test, first] = last, first - 1 if found is None else found
         return found
 
     def find(self, turn_id: str, within: TurnRange | None = None) -> Turn | None:

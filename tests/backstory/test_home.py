@@ -48,7 +48,9 @@ def learn(memory, thread, *facts, **more):
 
 def test_without_a_model_recording_works_and_nothing_is_tried(memory):
     assert memory.record("t1", exchange("tea")).turns == 2
-    assert memory.flush() is True
+    flushed = memory.flush()
+    assert not flushed
+    assert "OPENAI_API_KEY" in flushed.reason
     assert [(p.thread, p.turns) for p in memory.status().pending] == [("t1", 2)]
     with pytest.raises(NoModelError, match="OPENAI_API_KEY"):
         memory.extract()
@@ -349,10 +351,10 @@ def test_a_home_that_is_about_to_end_learns_from_all_that_is_pending(tmp_path):
     with open_home(tmp_path, model=asked, background=True) as bs:
         for user in ("ada", "bob"):
             bs.memory(user).record("t", exchange("tea"))
-        assert bs.flush() is True
+        assert bs.flush()
         assert [fact.content for user in ("ada", "bob") for fact in bs.memory(user).facts()] == ["Likes tea"] * 2
     with open_home(tmp_path) as bs:
-        assert bs.flush() is True
+        assert bs.flush()
 
 
 def test_closing_closes_the_connections_it_opened_and_no_others(tmp_path, monkeypatch):

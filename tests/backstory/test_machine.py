@@ -2,7 +2,7 @@
 
 1 cap · 2 dedup · 3 threshold · 4 replay = live = memory.json · 5 each candidate one event · 6 rollback · 7 undo of undo
 8 what-if = live · 9 replacing evicts nobody (test_invariants.py) · 10 by hand · 11 clear · 12 same input, same events
-13 no turn covered twice, none lost
+13 no turn covered twice, none lost · 14 every message stands
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.learning.producer import Producer
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented
@@ -160,7 +161,8 @@ class LedgerMachine(RuleBasedStateMachine):
         return partial(dedup_key, mode=self.live().policy.dedup_key)
 
     def waiting(self) -> set[str]:
-        return {thread.thread for thread in self.memory.status().pending}
+        """The threads in which something is worth an update."""
+        return {thread.thread for thread in self.memory.status().pending if thread.due_in is not None}
 
     def every_candidate_has_one_outcome(self) -> None:
         for commit in self.commits():
@@ -201,6 +203,31 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.memory.record(thread, pair).turns == 2
         assert self.memory.record(thread, pair).turns == 0
         self.said += [(thread, f"u{n}"), (thread, f"a{n}")]
+
+    @rule(thread=THREADS, text=TEXTS, role=st.sampled_from(["user", "assistant"]))
+    def say_half(self, thread: str, text: str, role: str) -> None:
+        """Words without an answer, or an answer that comes by itself, perhaps after its question was learned from."""
+        n = next(self.ids)
+        half = [{"role": role, "content": f"{text} {n}", "id": f"h{n}"}]
+        assert self.memory.record(thread, half).turns == 1
+        assert self.memory.record(thread, half).turns == 0
+        self.said.append((thread, f"h{n}"))
+        assert role == "assistant" or thread in self.waiting()
+
+    @rule(seconds=st.sampled_from([0, 40, 2000]), text=TEXTS)
+    def learn_in_the_background(self, seconds: int, text: str) -> None:
+        before = self.memory.status().pending
+        services = self.memory._services
+        model = Meddler(lambda: None, reply([(text, 0.9)], [], None))
+        producer = Producer(services.home.updater, model, clock=self.clock)
+        producer.watch(services.writer)
+        self.clock.sleep(seconds)
+        producer.run_due()
+        after = {thread.thread: thread.turns for thread in self.memory.status().pending}
+        for thread in before:
+            if thread.waiting_for == "answer" and (thread.due_in or 0) > seconds + 60:
+                assert after[thread.thread] == thread.turns
+        assert seconds < 2000 or not self.waiting()
 
     @rule(
         thread=THREADS,

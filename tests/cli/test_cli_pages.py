@@ -100,7 +100,7 @@ def test_columns_line_up_also_for_wide_characters(cli: Cli) -> None:
     for text in ("short", "用户喜欢茶"):
         said = '[{"role":"user","content":"I like tea."},{"role":"assistant","content":"Me too."}]'
         cli.run("record", "-", "--thread", text, piped=said)
-    lines = [line for line in cli.run("status").stdout.split("\n") if line.endswith(" s")]
+    lines = [line for line in cli.run("status").stdout.split("\n") if line.endswith(" a model")]
     assert lines[0].replace("short     ", "用户喜欢茶") == lines[1]
 
 
@@ -265,7 +265,14 @@ def test_status_tells_what_waits_and_what_is_parked(cli: Cli) -> None:
     cli.run("--user", "ada", "record", cli.file("c", *rows))
     cli.run("--user", "ada", "extract", "--replies", cli.file("r", {"thread_id": "a", "reply": "{"}), code=1)
     out = cli.run("--user", "ada", "status").stdout
-    for part in ("user ada", "in 30 s", "1 attempt", "reply: ", "4 turns in 2 threads", "none; set OPENAI_API_KEY"):
+    for part in (
+        "user ada",
+        "in 30 s; needs a model",
+        "1 attempt",
+        "reply: ",
+        "4 turns in 2 threads",
+        "none; set OPENAI_API_KEY",
+    ):
         assert part in out
     assert (
         "parked"

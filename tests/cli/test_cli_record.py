@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,54 @@ def test_a_broken_document_is_wrong_use(cli: Cli, tmp_path: Path, text: str, tol
     file.write_text(text)
     assert told in cli.error("import", file, code=2)
     assert not cli.home.exists()
+
+
+# Words without an answer.
+
+
+def test_what_waits_for_an_answer_is_told_and_extract_learns_from_it(cli: Cli) -> None:
+    lone = cli.file("c", said("t", "u1", "user", "I live in Oslo."))
+    out = cli.run("record", lone).stdout
+    assert re.search(
+        r"^t: the last words wait for an answer until 20.{17}Z; `extract` learns from them now$", out, re.MULTILINE
+    )
+    assert (
+        cli.run("record", lone).stdout
+        == "recorded 0 turns of 1 thread, 1 skipped (recorded already, or without content)\n"
+    )
+    (pending,) = cli.json("status")["pending"]
+    assert (pending["thread"], pending["turns"], pending["waiting_for"]) == ("t", 1, "answer")
+    assert 0 < pending["due_in"] <= 600
+    page = cli.run("status").stdout
+    assert re.search(r"waits for an answer until 20.{17}Z; `extract` learns from it now", page)
+    assert "OPENAI_API_KEY" in cli.error("extract", code=3)
+    replies = cli.file(
+        "r", {"thread_id": "t", "reply": {"newFacts": [{"content": "Lives in Oslo", "confidence": 0.9}]}}
+    )
+    assert cli.json("extract", "--replies", replies)["updates"] == 1
+    assert [fact["content"] for fact in cli.json("show")["facts"]] == ["Lives in Oslo"]
+    assert cli.run("extract").stdout == "nothing was pending\n"
+
+
+def test_what_an_answer_follows_and_an_acknowledgement_wait_for_no_answer(cli: Cli) -> None:
+    rows = [
+        said("t", "u1", "user", "I live in Oslo."),
+        said("t", "a1", "assistant", "Nice."),
+        said("u", "u2", "user", "ok"),
+    ]
+    assert "answer" not in cli.run("record", cli.file("c", *rows)).stdout
+    replies = cli.file("r", {"thread_id": "u", "reply": {"newFacts": []}})
+    unused = cli.run("extract", "--replies", replies)
+    assert unused.stdout == "no update was made: 3 turns pending; see `status`\n"
+    assert (
+        cli.json("extract", "--replies", cli.file("r", {"thread_id": "t", "reply": {"newFacts": []}}))["updates"] == 1
+    )
+    assert cli.run("extract").stdout == "nothing to learn from: 1 pending turn will go along with the next update\n"
+    assert "with the next update" in cli.run("status").stdout
+
+
+def test_several_threads_that_wait_for_an_answer_are_counted(cli: Cli) -> None:
+    rows = [
+        said(thread, "u1", "user", "I live in Oslo.", user_id=user) for user, thread in (("ada", "a"), ("bob", "b"))
+    ]
+    assert "2 threads: the last words wait" in cli.run("record", cli.file("c", *rows)).stdout

@@ -45,6 +45,28 @@ def test_what_is_pending_is_learned_before_the_process_ends(host):
     assert contents(manager, "ada") == contents(manager, "bob") == ["Likes tea"]
 
 
+def test_words_that_may_still_be_answered_are_left_to_the_next_process(host):
+    manager = host.manager(ChatModel(), debounce_seconds=300)
+    manager.add("t1", talk(), user_id="ada")
+    manager.add("t2", talk()[:1], user_id="ada")
+    assert manager.shutdown_flush(PATIENCE) is True
+    (waiting,) = manager._hosting.home.memory("ada").status().pending
+    assert (waiting.thread, waiting.waiting_for) == ("t2", "answer")
+    manager.close()
+    model = ChatModel(learning("Likes milk"))
+    again = host.manager(model, debounce_seconds=0, answer_wait_seconds=0)
+    assert again.warm_retrieval() is True
+    assert learned(again) == ["Likes tea", "Likes milk"]
+    assert len(model.asked) == 1
+
+
+def test_without_a_model_there_is_nothing_to_wait_for_at_the_end_and_one_warning(host, caplog):
+    manager = host.manager(None, debounce_seconds=0)
+    manager.add("t1", talk(), user_id="ada")
+    assert manager.shutdown_flush(PATIENCE) is True
+    assert ["the host offers no model" in record.getMessage() for record in caplog.records] == [True]
+
+
 @pytest.mark.parametrize("llm", [None, ChatModel()])
 def test_with_nothing_pending_a_shutdown_is_done_at_once(host, llm):
     manager = host.manager(llm)

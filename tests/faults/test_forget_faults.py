@@ -239,14 +239,14 @@ def test_forget_while_the_model_is_asked_about_it(
                 select(memory)
         finally:
             gate.opened.set()
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
         assert SECRET not in str(memory.document())
         assert (memory.status().pending, memory.status().parked) == ((), ())
     check_nothing_left(tmp_path)
     with open_home(tmp_path, model, background=True, debounce_seconds=0) as backstory:
         memory = backstory.memory(USER)
         secretive(memory)  # the host sends its whole conversation again
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
         assert memory.verify().ok
     assert len(model.prompts) == 1
     check_nothing_left(tmp_path)
@@ -267,13 +267,13 @@ def test_clear_while_the_model_is_asked(tmp_path: Path, *, beside: bool) -> None
         else:
             memory.clear()
         gate.opened.set()
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
         assert memory.facts() == ()
         assert (memory.status().pending, memory.status().parked) == ((), ())
     with open_home(tmp_path, model, background=True, debounce_seconds=0) as backstory:
         memory = backstory.memory(USER)
         secretive(memory)
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
         assert memory.facts() == ()
         assert memory.document().user.work_context.summary == ""
         assert memory.verify().ok

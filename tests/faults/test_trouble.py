@@ -217,12 +217,12 @@ def test_a_disk_that_fails_while_a_worker_learns_leaves_the_turns_pending(disk: 
         memory.record("t", exchange("tea", 1))
         memory.add_fact("before")
         disk.fail("fdatasync", errno.EIO)
-        assert memory.flush(PATIENCE) is False
+        assert not memory.flush(PATIENCE)
         assert disk.faults == []
         assert [(thread.thread, thread.turns) for thread in memory.status().pending] == [("t", 2)]
     with open_home(disk.home, model, background=True, debounce_seconds=0) as backstory:
         memory = backstory.memory(USER)
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
         assert memory.status().pending == ()
         assert memory.verify().ok
     assert set(Scope(disk.home / "users" / USER).covered().values()) == {1}
@@ -402,7 +402,7 @@ def test_a_worker_is_not_put_off_for_a_year_by_a_clock_set_back(tmp_path: Path) 
         assert not asked.is_set()
         memory.record("other", exchange("jazz", 3))  # a clock that stands still wakes no worker: this does
         assert asked.wait(PATIENCE)
-        assert memory.flush(PATIENCE) is True
+        assert memory.flush(PATIENCE)
     assert set(Scope(tmp_path / "users" / USER).covered().values()) == {1}
 
 

@@ -257,10 +257,10 @@ def test_the_commit_stands_where_the_document_cannot_be_written(
     (tmp_path / "memory.json").mkdir()
     memory = open_home(tmp_path).memory()
     assert memory.add_fact("runs").commit == 2
-    assert memory.flush() is False
+    assert not memory.flush()
     assert "the index of global" in caplog.text
     (tmp_path / "memory.json").rmdir()
     memory.add_fact("walks")
-    assert memory.flush() is True
+    assert memory.flush()
     assert memory.verify().ok
     assert (tmp_path / "memory.json").is_file()

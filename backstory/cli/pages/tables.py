@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from backstory.cli.pages.answers import ConfigValue
 from backstory.cli.pages.labels import counted, duration, moment, size, whose
@@ -19,6 +20,7 @@ from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
     RECENT_COMMITS,
     Extracted,
+    PendingThread,
     PolicyResult,
     RecordResult,
     Restored,
@@ -72,13 +74,19 @@ def fact_lines(page: Page, fact: Fact) -> None:
     page.line((" · ".join(details), "dim"))
 
 
-def recorded_line(page: Page, result: RecordResult) -> None:
-    """Print the result of `record`."""
+def recorded_line(page: Page, result: RecordResult, waiting: Sequence[PendingThread] = ()) -> None:
+    """Print the result of `record`, and which threads end in words that wait for an answer."""
     skipped = f", {result.skipped} skipped (recorded already, or without content)" if result.skipped else ""
     page.line(f"recorded {counted(result.turns, 'turn')} of {counted(result.threads, 'thread')}{skipped}")
     if result.superseded:
         superseded = f"{counted(result.superseded, 'turn')} superseded: this delivery edits or replaces earlier turns"
         page.line((f"{superseded}; see `turns THREAD --superseded`", "yellow"))
+    if waiting:
+        threads = waiting[0].thread if len(waiting) == 1 else counted(len(waiting), "thread")
+        until = _in(max(one.due_in or 0 for one in waiting))
+        page.line(
+            (f"{threads}: the last words wait for an answer until {until}; `extract` learns from them now", "dim")
+        )
 
 
 def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
@@ -95,6 +103,16 @@ def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was p
     if result.summaries_failed:
         failed = counted(result.summaries_failed, "summary", "summaries")
         page.line((f"{failed} failed and changed nothing: see `log`", "red"))
+
+
+def nothing_extracted(pending: Sequence[PendingThread]) -> str:
+    """Say why `extract` made no update, by what is pending after it."""
+    turns = sum(one.turns for one in pending)
+    if not turns:
+        return "nothing was pending"
+    if all(one.due_in is None for one in pending):
+        return f"nothing to learn from: {counted(turns, 'pending turn')} will go along with the next update"
+    return f"no update was made: {counted(turns, 'turn')} pending; see `status`"
 
 
 def extracted_table(page: Page, results: Sequence[tuple[Scope, Extracted]]) -> None:
@@ -190,8 +208,8 @@ def status_page(page: Page, status: Status) -> None:
     }
     for name, text in lines.items():
         page.line((f"{name:<6} ", "green"), text)
-    waiting = ((p.thread, counted(p.turns, "turn"), _due(p.due_in)) for p in status.pending)
-    page.table((Column("pending thread", "cyan"), Column("turns"), Column("due", "yellow")), waiting)
+    waiting = ((p.thread, counted(p.turns, "turn"), _due(p)) for p in status.pending)
+    page.table((Column("pending thread", "cyan"), Column("turns"), Column("due", "yellow", folds=True)), waiting)
     parked = (
         (p.thread, counted(p.turns, "turn"), counted(p.attempts, "attempt"), f"{p.reason}: {p.detail}")
         for p in status.parked
@@ -225,10 +243,17 @@ def _full(status: Status) -> str:
     return f": full; the last {commits} evicted {facts}, the last with commit {last}; see `log` and `why-not`"
 
 
-def _due(seconds: float | None) -> str:
-    if seconds is None:
+def _due(pending: PendingThread) -> str:
+    if pending.due_in is None:
         return "with the next update"
-    return f"in {duration(seconds)}" if seconds else "now"
+    if pending.waiting_for == "answer":
+        return f"waits for an answer until {_in(pending.due_in)}; `extract` learns from it now"
+    needs = "; needs a model" if pending.waiting_for == "model" else ""
+    return f"in {duration(pending.due_in)}{needs}" if pending.due_in else f"now{needs}"
+
+
+def _in(seconds: float) -> str:
+    return moment((datetime.now(UTC) + timedelta(seconds=seconds)).isoformat())
 
 
 def status_table(page: Page, states: Sequence[Status]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.threads.turn_dedup import Mode
     from backstory.memory import MemoryHandle
-    from backstory.results import Extracted
+    from backstory.results import Extracted, PendingThread
 
 _Replies = Annotated[
     str | None,
@@ -83,7 +83,22 @@ def record(
                 superseded += result.superseded
                 done += len(messages)
                 step(done)
-    session.answer(RecordResult(len(work), turns, skipped, superseded=superseded), recorded_line)
+        waiting = [] if session.as_json or not turns else _waiting_for_an_answer(work)
+    result = RecordResult(len(work), turns, skipped, superseded=superseded)
+    session.answer(result, lambda page, recorded: recorded_line(page, recorded, waiting))
+
+
+def _waiting_for_an_answer(work: Sequence[tuple[MemoryHandle, str, object]]) -> list[PendingThread]:
+    threads: dict[Scope, set[str]] = {}
+    for memory, thread, _ in work:
+        threads.setdefault(memory.scope, set()).add(thread)
+    memories = {memory.scope: memory for memory, _, _ in work}
+    return [
+        pending
+        for scope, memory in memories.items()
+        for pending in memory.status().pending
+        if pending.waiting_for == "answer" and pending.thread in threads[scope]
+    ]
 
 
 def _recorded(done: int, total: int, mode: Mode) -> str:
@@ -108,7 +123,7 @@ def extract(
     from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.interrupts import stays_pending
     from backstory.cli.pages.answers import in_scope
-    from backstory.cli.pages.tables import extracted_lines, extracted_table
+    from backstory.cli.pages.tables import extracted_lines, extracted_table, nothing_extracted
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
@@ -125,7 +140,9 @@ def extract(
                 result = memory.extract(
                     answers, thread=thread, backdate=backdate, on_skipped=session.note, progress=step
                 )
-            session.answer(result, extracted_lines)
+            pending = () if session.as_json or result.updates else memory.status().pending
+            none = nothing_extracted(pending)
+            session.answer(result, lambda page, extracted: extracted_lines(page, extracted, none=none))
             failed = result.failed
     if failed:
         raise typer.Exit(1)

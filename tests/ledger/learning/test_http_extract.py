@@ -267,7 +267,7 @@ def test_workers_learn_over_the_wire_too(start):
     setting = start(
         failure(429, "slow down"), completion(reply("Likes tea")), background=True, debounce_seconds=0, workers=1
     )
-    assert setting.memory.flush(PATIENCE) is True
+    assert setting.memory.flush(PATIENCE)
     assert setting.facts == ["Likes tea"]
     assert 1 in setting.clock.slept
 

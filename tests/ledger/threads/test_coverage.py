@@ -24,7 +24,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.threads.coverage import is_quiet, opening
+from backstory.ledger.threads.coverage import is_quiet, last_answer, opening
 from backstory.ledger.threads.due import retry_at
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
@@ -338,14 +338,36 @@ def test_an_acknowledgement_waits_and_goes_along_with_the_next_update(tmp_path):
     assert sorted(covered_turns(memory)) == [("t", n) for n in range(1, 7)]
 
 
-def test_a_question_waits_for_its_answer(tmp_path):
-    memory = open_home(tmp_path, ScriptedModel(reply("Likes tea"))).memory("ada")
+def test_a_question_is_learned_from_on_request_and_its_answer_goes_along_with_the_next_update(tmp_path):
+    memory = open_home(tmp_path, ScriptedModel(reply("Likes tea"), reply("Likes milk"))).memory("ada")
     asked, answered = exchange("tea")
     memory.record("t", [asked])
-    assert memory.extract().updates == 0
-    memory.record("t", [asked, answered])
     assert memory.extract().updates == 1
-    assert covered_turns(memory) == [("t", 1), ("t", 2)]
+    memory.record("t", [asked, answered])
+    assert memory.extract().updates == 0
+    assert pending_of(memory) == {"t": 1}
+    memory.record("t", exchange("milk"))
+    assert memory.extract().updates == 1
+    assert sorted(covered_turns(memory)) == [("t", n) for n in range(1, 5)]
+
+
+def test_a_recorded_reply_answers_for_a_question_too(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    memory.record("t", exchange("tea")[:1])
+    memory.record("u", [{"role": "user", "content": "ok"}])
+    skipped: list[str] = []
+    replies = [RecordedReply(thread, reply("Likes tea")) for thread in ("t", "t", "u")]
+    assert memory.extract(replies, on_skipped=skipped.append).updates == 1
+    assert covered_turns(memory) == [("t", 1)]
+    assert len(skipped) == 2
+
+
+def test_a_parked_question_is_learned_from_by_a_retry(tmp_path):
+    memory = open_home(tmp_path, ScriptedModel(BROKEN, reply("Likes tea"))).memory("ada")
+    memory.record("t", exchange("tea")[:1])
+    assert memory.extract().failed == 1
+    assert memory.retry().failed == 0
+    assert covered_turns(memory) == [("t", 1)]
 
 
 def test_a_broken_reply_parks_and_a_retry_learns(tmp_path):
@@ -578,4 +600,5 @@ def test_what_opens_a_run_is_told_alike_however_often_it_is_asked(steps, data):
         says = [t.n for t in there if t.role == "user" and t.content != "ok"]
         answers = [t.n for t in there if t.role != "user" and says and t.n > says[0]]
         assert opening(thread, run) == (says[0] if says else None)
+        assert last_answer(thread, run) == max((t.n for t in there if t.role != "user"), default=None)
         assert is_quiet(thread, run) == (not answers)

@@ -32,7 +32,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.coverage import Coverage
-from backstory.ledger.threads.due import Timing, due_at, due_runs, retry_at
+from backstory.ledger.threads.due import Timing, due_at, ready_runs, retry_at, telling_runs
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Column, Trace
 from backstory.projections.index.index import ScopeIndex
@@ -154,7 +154,8 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
         "count": lambda: count,
         "pending": lambda: coverage.pending(thread),
         "due": lambda: due_at(coverage, thread, Timing(), now.now()),
-        "due runs": lambda: due_runs(coverage, thread),
+        "ready runs": lambda: ready_runs(coverage, thread, Timing(), now.now()),
+        "telling runs": lambda: telling_runs(coverage, thread),
         "retry": lambda: retry_at(coverage, thread, now.now()),
         "parked": lambda: coverage.parked(thread),
         "covers": lambda: [coverage.covers(thread, TurnRange(n, n + 1)) for n in ordinals],
@@ -436,8 +437,9 @@ def looked(monkeypatch):
         lambda n: ("user", f"word {n}"),
         lambda _: ("user", "ok"),
         lambda _: ("assistant", "word"),
+        lambda n: ("assistant" if n == 2 else "user", f"word {n}"),
     ],
-    ids=["exchanges", "no answers", "acknowledgements", "nothing of the user's"],
+    ids=["exchanges", "no answers", "acknowledgements", "nothing of the user's", "one answer"],
 )
 def test_when_a_thread_is_due_is_told_without_looking_through_what_is_pending(tmp_path, looked, says):
     clock, writer = FakeClock(), writer_of(tmp_path)
@@ -473,6 +475,8 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
     streams.record(2)
     streams.cover(6000, 6001)
     assert streams.pending() == [(6002, 6003)]
-    assert due_at(streams.coverage, streams.thread(), Timing()) is None
+    due = due_at(streams.coverage, streams.thread(), Timing())
+    assert due is not None
+    assert due.for_answer
     assert looked[0] < 20
     assert len(begun) == 1

@@ -69,13 +69,6 @@ def test_an_acknowledgement_is_never_due(shop):
     assert shop.pending() == 2
 
 
-def test_words_that_nobody_has_answered_are_never_due(shop):
-    shop.say(messages=exchange("tea")[:1])
-    assert shop.after(10_000) == 0
-    shop.say(messages=exchange("tea")[1:])
-    assert shop.after(30) == 1
-
-
 def test_an_old_acknowledgement_does_not_cost_new_words_their_debounce(shop):
     shop.say(messages=ACK)
     shop.clock.advance(86_400)

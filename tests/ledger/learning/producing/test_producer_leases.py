@@ -119,7 +119,7 @@ def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, m
     monkeypatch.setattr(shop.producer._changed, "wait", waiting)
     began = time.monotonic()
     shop.say("held", immediate=True)
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.asked() == ["held"]
     assert shop.store.tries["held"] in (3, 4)
     assert time.monotonic() - began >= 2 * 0.02
@@ -151,7 +151,7 @@ def test_what_was_wanted_at_once_is_due_still_when_another_process_was_at_it(sho
     shop.say(immediate=True)
     assert shop.producer.run_due() == 1
     assert shop.producer.depth() == 1
-    assert shop.producer.flush(0) is False
+    assert not shop.producer.flush(0)
     shop.store.elsewhere.clear()
     assert shop.producer.run_due() == 1
     assert shop.pending() == 0

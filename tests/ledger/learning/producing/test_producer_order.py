@@ -40,7 +40,7 @@ def test_workers_take_corrections_first_too(started):
     shop.say("plain", told("The rain has stopped."), immediate=True)
     shop.say("wrong", told("No, I meant Bergen."), immediate=True)
     gate.opened.set()
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.asked() == ["first", "wrong", "plain"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from datetime import timedelta
 
 import pytest
 from fakes import PATIENCE, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
@@ -27,7 +26,7 @@ def test_what_is_recorded_is_learned_from_by_itself(home):
     watcher = home(listeners=(lambda *told: learned.set(),)).memory("ada")
     assert watcher.facts() == ()
     memory.record("t", exchange("tea"))
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert texts(memory) == texts(watcher) == ["Likes tea"]
 
 
@@ -65,19 +64,22 @@ def test_due_times_outlive_a_restart(home):
     clock.advance(15)
     assert {thread.thread: thread.due_in for thread in second.status().pending} == {"t": 0.0, "u": 15.0}
     learning = home(reply("Likes tea"), clock=clock).memory("ada")
-    assert learning.flush(PATIENCE) is True
+    assert learning.flush(PATIENCE)
     assert second.status().pending == ()
 
 
 def test_without_a_background_a_flush_tells_whether_anything_is_due(home):
-    clock = FakeClock()
-    memory = home(reply("Likes tea"), background=False, clock=clock).memory("ada")
+    memory = home(reply("Likes tea"), background=False).memory("ada")
+    assert memory.flush(0)
+    memory.record("t", ACK)
+    assert memory.flush(0)
     memory.record("t", exchange("tea"))
-    assert memory.flush(0) is True
-    clock.advance(30)
-    assert memory.flush(0) is False
+    flushed = memory.flush(0)
+    assert not flushed
+    assert flushed.reason is not None
+    assert flushed.reason.endswith("call `extract`; pending turns: 4")
     memory.extract()
-    assert memory.flush(0) is True
+    assert memory.flush(0)
 
 
 def test_a_recorder_is_told_when_too_much_is_due(home):
@@ -91,7 +93,7 @@ def test_a_recorder_is_told_when_too_much_is_due(home):
         assert [thread.thread for thread in memory.status().pending] == ["a", "b", "c"]
     finally:
         gate.opened.set()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert memory.status().pending == ()
 
 
@@ -107,7 +109,7 @@ def test_back_pressure_sheds_no_correction_and_lets_it_go_first(home):
         assert [thread.thread for thread in memory.status().pending] == ["a", "b", "c", "d", "wrong"]
     finally:
         gate.opened.set()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert memory.status().pending == ()
     learned = [entry.cause.thread for entry in reversed(memory.log()) if entry.cause.thread]
     assert learned == ["a", "wrong", "b", "c", "d"]
@@ -133,7 +135,7 @@ def test_patterns_of_ones_own_say_who_goes_first(home, tmp_path):
         memory.record("c", told("The rain has stopped."))
     finally:
         gate.opened.set()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert [entry.cause.thread for entry in reversed(memory.log()) if entry.cause.thread] == ["a", "c", "b"]
 
 
@@ -143,7 +145,7 @@ def test_extracting_here_while_workers_are_there_asks_about_nothing_twice(home):
     for number in range(8):
         memory.record(f"t{number % 3}", exchange("tea", number))
         memory.extract()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     ranges = [(entry.cause.thread, entry.cause.turns) for entry in memory.log() if entry.cause.turns is not None]
     covered = [(thread, n) for thread, turns in ranges for n in range(turns.first, turns.last + 1)]
     assert len(covered) == len(set(covered)) == 16
@@ -159,7 +161,7 @@ def test_two_homes_opened_on_one_folder_cover_no_turn_twice_and_lose_none(home, 
         memories[number % 2].record(f"t{number % 3}", exchange(f"topic {number}", number))
     for _ in range(3):
         for memory in memories:
-            assert memory.flush(PATIENCE) is True
+            assert memory.flush(PATIENCE)
     status = memories[0].status()
     assert (status.pending, status.parked) == ((), ())
     entries = memories[0].log()
@@ -185,7 +187,7 @@ def test_a_function_that_raises_is_tried_and_parked(tmp_path):
     with open_home(tmp_path, think, clock=clock, background=True, max_attempts=3) as backstory:
         memory = backstory.memory("ada")
         memory.record("t", exchange("tea"))
-        assert memory.flush(PATIENCE) is True
+        assert not memory.flush(PATIENCE)
         (parked,) = memory.status().parked
         assert (parked.reason, parked.attempts) == ("unavailable", 3)
         assert "a bug in the host" in parked.detail
@@ -208,7 +210,7 @@ def test_retrying_and_discarding_beside_workers(home):
     backstory = home("half {", reply("Likes tea"), debounce_seconds=0)
     memory = backstory.memory("ada")
     memory.record("t", exchange("tea"))
-    assert memory.flush(PATIENCE) is True
+    assert not memory.flush(PATIENCE)
     assert [(item.reason, item.attempts) for item in memory.status().parked] == [("reply", 1)]
     assert memory.retry().failed == 0
     assert texts(memory) == ["Likes tea"]
@@ -222,7 +224,7 @@ def test_a_clear_while_a_worker_waits_for_the_model(home):
     assert gate.entered.wait(PATIENCE)
     memory.clear()
     gate.opened.set()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert texts(memory) == []
     assert memory.status().pending == ()
     assert len(memory._services.home.model.prompts) == 1
@@ -238,12 +240,12 @@ def test_a_revert_while_a_worker_waits_asks_again_on_the_memory_after_it(home):
 
     memory = home(think, debounce_seconds=0).memory("ada")
     memory.record("t", exchange("fish"))
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     memory.record("t", exchange("tea"))
     assert gate.entered.wait(PATIENCE)
     memory.revert(2)
     gate.opened.set()
-    assert memory.flush(PATIENCE) is True
+    assert memory.flush(PATIENCE)
     assert texts(memory) == ["Likes green tea"]
     prompts = memory._services.home.model.prompts
     assert len(prompts) == 3
@@ -258,6 +260,12 @@ def test_a_status_tells_of_each_thread_when_it_is_due(home):
     for _ in range(3):
         memory.record("t", exchange("tea"), mode="append")
         clock.advance(8)
-    told = {thread.thread: (thread.turns, thread.due_in) for thread in memory.status().pending}
-    assert told == {"quiet": (2, None), "t": (6, 1.0)}
-    assert clock.now() - FakeClock().now() == timedelta(seconds=24)
+    memory.record("lone", exchange("tea")[:1])
+    clock.advance(1)
+    told = {thread.thread: (thread.turns, thread.due_in, thread.waiting_for) for thread in memory.status().pending}
+    assert told == {"quiet": (2, None, None), "t": (6, 0.0, "model"), "lone": (1, 599.0, "answer")}
+    extracting = home(reply(), background=False, clock=clock, debounce_seconds=10, max_wait_seconds=25).memory("ada")
+    told = {thread.thread: (thread.due_in, thread.waiting_for) for thread in extracting.status().pending}
+    assert told == {"quiet": (None, None), "t": (0.0, None), "lone": (599.0, "answer")}
+    extracting.record("u", exchange("milk"))
+    assert [(thread.due_in, thread.waiting_for) for thread in extracting.status().pending][-1] == (10.0, "debounce")

@@ -23,7 +23,7 @@ def test_workers_flush_what_is_pending(started):
     shop = started(reply("Likes tea"))
     for thread in "abcdef":
         shop.say(thread)
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert sorted(shop.asked()) == list("abcdef")
     assert sum(map(shop.pending, "abcdef")) == 0
 
@@ -32,11 +32,11 @@ def test_a_flush_does_not_wait_beyond_its_timeout(started):
     gate = Gate(reply("Likes tea"))
     shop = started(gate)
     shop.say()
-    assert shop.producer.flush(0.05) is False
+    assert not shop.producer.flush(0.05)
     assert gate.entered.wait(PATIENCE)
-    assert shop.producer.flush(0.05) is False
+    assert not shop.producer.flush(0.05)
     gate.opened.set()
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
 
 
@@ -47,7 +47,7 @@ def test_a_flush_takes_along_what_was_said_during_the_update_under_way(started):
     assert gate.entered.wait(PATIENCE)
     shop.say()
     gate.opened.set()
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
     assert len(shop.model.prompts) == 2
 
@@ -70,10 +70,10 @@ def test_a_flush_is_done_though_more_is_said_meanwhile(started):
 
     shop = started(think)
     shop.say()
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     # The new words have a debounce of their own.
     assert shop.pending() == 2
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
 
 
@@ -87,7 +87,7 @@ def test_two_threads_are_learned_from_side_by_side(started):
     shop = started(think)
     shop.say("a")
     shop.say("b")
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert (shop.parked("a"), shop.parked("b")) == ([], [])
 
 
@@ -112,7 +112,7 @@ def test_no_thread_is_worked_on_twice_at_once(started):
     for _ in range(6):
         for thread in ("a", "b"):
             shop.say(thread, immediate=True)
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert most == 1
     assert shop.pending("a") == shop.pending("b") == 0
 
@@ -134,7 +134,7 @@ def test_a_worker_outlives_every_fault(started, caplog):
         with shop.producer.claim(shop.writer, "t"):
             assert shop.pending() > 0
     shop.store.mood = None
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
     assert shop.producer._workers[0].is_alive()
     assert all(f": {said}" in caplog.text for said in ("the disk is full", "what", "called off", "stop", "3"))
@@ -143,13 +143,13 @@ def test_a_worker_outlives_every_fault(started, caplog):
 def test_a_model_that_calls_itself_off_takes_no_worker_along(started, caplog):
     shop = started(asyncio.CancelledError("not now"), reply("Likes tea"), workers=1)
     shop.say()
-    assert shop.producer.flush(PATIENCE) is False
+    assert not shop.producer.flush(PATIENCE)
     assert "not now" in caplog.text
     assert shop.pending() == 2
     assert shop.producer.depth() == 0
     shop.clock.advance(60)
     assert shop.producer.depth() == 1
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
 
 
@@ -183,7 +183,7 @@ def test_a_thread_that_is_claimed_is_left_to_the_claimant(started):
         shop.say("other", immediate=True)
         shop.producer.flush(0.05)
         assert shop.asked() == ["other"]
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.asked() == ["other", "t"]
 
 
@@ -227,5 +227,5 @@ def test_a_claim_is_given_back_whatever_happens(shop, monkeypatch):
     claimant.start()
     assert free.wait(PATIENCE)
     claimant.join(PATIENCE)
-    assert shop.producer.flush(PATIENCE) is True
+    assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
