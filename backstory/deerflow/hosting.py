@@ -21,7 +21,7 @@ from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.messages import KeepHidden
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -87,7 +87,7 @@ class Hosting:
         """
         home = self._reopened()
         self._import(scope)
-        memory = home.memory(scope.user, scope.agent)
+        memory = home.memory_of(scope)
         return HostedMemory.of(memory.by(f"agent:{scope.agent}") if in_hands and scope.agent is not None else memory)
 
     def _import(self, scope: Scope) -> None:
@@ -151,7 +151,7 @@ class Hosting:
         return self._fail_safe.guarded(user, "import", look, otherwise=())
 
     def _events(self, scope: Scope, seq: int) -> Sequence[Event]:
-        found = self.home.memory(scope.user, scope.agent).log(since=str(seq))
+        found = self.home.memory_of(scope).log(since=str(seq))
         return found[-1].events if found and found[-1].seq == seq else ()
 
     # The process.
@@ -179,7 +179,7 @@ class Hosting:
         for owner in owners:
             begun = time.monotonic()
             try:
-                home.memory(owner.user, owner.agent)
+                home.memory_of(owner)
             except (BackstoryError, OSError) as error:
                 _log.warning("%s: pending turns wait until this memory is used: %s", owner, error)
             # There may be many users, and present requests come first.
@@ -225,7 +225,8 @@ def scope_named(user: str | None, agent: str | None) -> Scope:
     Raises:
         ScopeError: A name is invalid.
     """
-    return Scope.of(user, None if agent in (None, "", _DEFAULT_AGENT) else str(agent).lower())
+    name = name_text("agent name", agent)
+    return Scope.of(user, None if name in (None, "", _DEFAULT_AGENT) else name.lower())
 
 
 def _guarded(keep_hidden: KeepHidden) -> KeepHidden:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
-from uuid import UUID
 
 import msgspec
 
 from backstory.ledger.core.errors import ScopeError
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope
-
-MemoryScope = Literal["user", "global"]
+from backstory.ledger.core.scope import MemoryScope, Scope, name_text
 
 _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
@@ -80,8 +76,4 @@ def _first(name: str, context: object, configurable: Mapping[str, object]) -> st
 
 def _text(name: str, value: object) -> str | None:
     """Return an id as a string; None for an empty one."""
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
-    raise ScopeError(f"{name} must be a string, a whole number or a UUID, got {type(value).__name__}")
+    return name_text(name, value) or None

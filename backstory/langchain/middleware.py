@@ -18,14 +18,14 @@ from langgraph.runtime import Runtime
 from backstory import checks
 from backstory.home import Backstory
 from backstory.langchain.closing import Closing
-from backstory.langchain.identity import Identity, MemoryScope
+from backstory.langchain.identity import Identity
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.langchain.system_message import with_block
 from backstory.langchain.threads import run_in_thread
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.errors import ScopeError, UsageError
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -173,7 +173,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         spoken = [message for message in request.messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
-            memory = self.backstory.memory(run.user, run.agent)
+            memory = self.backstory.memory_of(run.scope)
             thread = run.thread or None
             return memory.context(spoken, self._max_tokens, thread=thread, facts=not self._by_tools).text
 
@@ -193,7 +193,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         run = self._run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
-        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(actor, run.thread or None)
+        return run.scope, lambda: self.backstory.memory_of(run.scope).by(actor, run.thread or None)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""

@@ -55,7 +55,7 @@ def log(
 
     session = session_of(ctx)
     with session.opened() as bs:
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         if follow:
             _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
         entries = memory.log(limit=limit, fact=fact, thread=thread, since=since)

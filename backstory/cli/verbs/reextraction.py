@@ -44,7 +44,7 @@ def reextract(
     if model is not None and answers is not None:
         raise UsageError("--model and --replies exclude each other: leave one of them out")
     with session.opened(model=model, prompts_dir=prompts) as bs:
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         with progress("extracting again, commits", memory.head().seq, least=1) as step:
             result = memory.reextract(
                 thread=thread, replies=answers, max_calls=max_calls, max_tokens=max_tokens, progress=step

@@ -81,7 +81,7 @@ def refusal(path: str, home: Path) -> str:
 @pytest.mark.parametrize("path", ["own_engines.engine:Own", "own_engines.engine.Own", "own_engines.engine:Outer.Inner"])
 def test_the_named_class_keeps_the_log(tmp_path: Path, path: str) -> None:
     with open_home(tmp_path / "home", storage_class=path) as bs:
-        bs.memory().add_fact("User likes tea")
+        bs.memory(scope="global").add_fact("User likes tea")
         assert type(bs.store).__name__ == path.replace(":", ".").rpartition(".")[2]
     assert (tmp_path / "home" / "own" / "ledger.jsonl").exists()
     assert not (tmp_path / "home" / "ledger.jsonl").exists()
