@@ -28,7 +28,7 @@ from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
-from backstory.results import ScopeSummary
+from backstory.results import RemovedUser, ScopeSummary
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -306,6 +306,42 @@ class Backstory:
         """
         return tuple(self._found().values())
 
+    def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
+        """Remove a user altogether: the user's memory and those of the user's agents, their folder and the name.
+
+        Of `MemoryHandle.forget` a log with redactions stays, as proof. Of this a mark without a name stays. Handles on
+        these memories, also in other processes, see them empty; what they record later begins a new log. What other
+        users said about this one stays: `forget(matching=…)` erases it. An interrupted call is completed by the next.
+
+        Args:
+            user_id: The user.
+            dry_run: Remove nothing.
+
+        Returns:
+            What is removed.
+
+        Raises:
+            ScopeError: The user id is invalid.
+            NotFoundError: There is no such user.
+            LockTimeoutError: Another process keeps a log locked; nothing is removed.
+            StoreError: A file cannot be removed.
+        """
+        from backstory.removal import forget_user
+
+        self._services.must_be_open()
+        user = Scope.of(user_id)
+        if user.user is None:
+            raise ScopeError("forget_user needs a user id: the global memory is emptied with forget(everything=True)")
+        return forget_user(
+            user,
+            home=self.home,
+            store=self.store,
+            services=self._services,
+            memory=self.memory_of,
+            purge=self._purge,
+            dry_run=dry_run,
+        )
+
     def renew(self) -> None:
         """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
         self._mutex = threading.Lock()
@@ -316,6 +352,7 @@ class Backstory:
     awarm = in_thread(warm)
     aflush = in_thread(flush)
     aclose = in_thread(close)
+    aforget_user = in_thread(forget_user)
     ascopes = in_thread(scopes)
     aowners = in_thread(owners)
 

@@ -385,11 +385,13 @@ class Producer:
         again: datetime | None = None
         faulty, elsewhere = True, False
         try:
-            with writer.store.lease(writer.ledger, thread) as leased:
-                if leased:
-                    self._learn(writer, thread)
-                else:
-                    elsewhere = True
+            # A lease would make a folder for a memory that was removed.
+            if self._knows(writer, thread):
+                with writer.store.lease(writer.ledger, thread) as leased:
+                    if leased:
+                        self._learn(writer, thread)
+                    else:
+                        elsewhere = True
             again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
             _log.warning("%s, thread %s: not learned from yet, will be tried again: %s", scope, thread, error)
@@ -400,9 +402,16 @@ class Producer:
         finally:
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
 
+    @staticmethod
+    def _knows(writer: Writer, thread: str) -> bool:
+        with writer.state(durable=False) as state:
+            return thread in state.transcript.threads
+
     def _learn(self, writer: Writer, thread: str) -> None:
         with writer.state() as state:
-            known = state.transcript.threads[thread]
+            known = state.transcript.threads.get(thread)
+            if known is None:
+                return
             jobs = [Job(thread, answered(known, run)) for run in due_runs(state.coverage, known)]
             retries = out_of_reach(state.coverage, known, self._clock.now())
             jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in retries]

@@ -101,6 +101,8 @@ def _follow(
         head = commit.head
         if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
             show(entry(commit))
+    session.note(f"the memory of {memory.scope} was removed: nothing follows")
+    raise typer.Exit
 
 
 def why(
