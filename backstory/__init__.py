@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from backstory.results import PolicyResult as PolicyResult
     from backstory.results import RecordResult as RecordResult
     from backstory.results import Reextracted as Reextracted
+    from backstory.results import RemovedScope as RemovedScope
+    from backstory.results import RemovedUser as RemovedUser
     from backstory.results import Restored as Restored
     from backstory.results import ScopeSummary as ScopeSummary
     from backstory.results import SignedHead as SignedHead
@@ -135,7 +137,7 @@ projections.turns TurnView
 projections.turns.superseded SupersededTurn
 projections.what_if.reextract UpdateCounts
 results ErasedContent Eviction Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult
-results RecordResult Reextracted Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
+results RecordResult Reextracted RemovedScope RemovedUser Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

@@ -16,7 +16,7 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
-from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.clock import Clock, SystemClock
@@ -30,9 +30,11 @@ from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
-from backstory.results import ScopeSummary
+from backstory.results import RemovedUser, ScopeSummary
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
 
@@ -241,12 +243,49 @@ class Backstory:
 
     # Memories.
 
-    def memory(self, user_id: str | None = None, agent_name: str | None = None) -> MemoryHandle:
+    def memory(
+        self,
+        user_id: str | int | UUID | None = None,
+        agent_name: str | int | UUID | None = None,
+        *,
+        scope: MemoryScope | None = None,
+    ) -> MemoryHandle:
         """Return the memory of a user and an agent.
 
+        A memory without a user is shared by all users, so it has to be asked for: by `scope="global"`, or for all
+        calls by a configuration that states `strict_user_scope: false`.
+
         Args:
-            user_id: Any text; None for the global memory.
+            user_id: Any text; a whole number and a UUID count as their text.
             agent_name: Letters, digits and hyphens, 64 at most; None for the user's own memory.
+            scope: "global" for the memory of all users, or with an agent for the agent's; "user" needs a user id.
+
+        Returns:
+            A handle on the memory, which need not exist yet.
+
+        Raises:
+            ScopeError: A name is invalid; there is no user, and the global memory was not asked for, or
+                `strict_user_scope` forbids it; or a user is given together with `scope="global"`.
+            UsageError: The home is closed.
+        """
+        if scope not in (None, "user", "global"):
+            raise ScopeError(f"scope must be user or global, got {scope!r}")
+        owner = Scope.of(user_id, agent_name)
+        if scope == "global" and owner.user is not None:
+            raise ScopeError(f'user id {owner.user!r} and scope="global" exclude each other: leave one of them out')
+        shared = scope == "global" or (scope is None and self.config.origin["strict_user_scope"] != "default")
+        if owner.user is None and not shared:
+            raise ScopeError(
+                'this memory has no user id: give one, memory("ada"); for the memory that all users share write '
+                'memory(scope="global")'
+            )
+        return self.memory_of(owner)
+
+    def memory_of(self, owner: Scope | ScopeSummary) -> MemoryHandle:
+        """Return the memory of a scope, such as one of `scopes` or `owners`.
+
+        Args:
+            owner: The scope, or its summary.
 
         Returns:
             A handle on the memory, which need not exist yet.
@@ -256,7 +295,7 @@ class Backstory:
             UsageError: The home is closed.
         """
         self._services.must_be_open()
-        scope = Scope.of(user_id, agent_name)
+        scope = Scope.of(owner.user, owner.agent)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
         fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
@@ -283,6 +322,42 @@ class Backstory:
         """
         return tuple(self._found().values())
 
+    def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
+        """Remove a user altogether: the user's memory and those of the user's agents, their folder and the name.
+
+        Of `MemoryHandle.forget` a log with redactions stays, as proof. Of this a mark without a name stays. Handles on
+        these memories, also in other processes, see them empty; what they record later begins a new log. What other
+        users said about this one stays: `forget(matching=…)` erases it. An interrupted call is completed by the next.
+
+        Args:
+            user_id: The user.
+            dry_run: Remove nothing.
+
+        Returns:
+            What is removed.
+
+        Raises:
+            ScopeError: The user id is invalid.
+            NotFoundError: There is no such user.
+            LockTimeoutError: Another process keeps a log locked; nothing is removed.
+            StoreError: A file cannot be removed.
+        """
+        from backstory.removal import forget_user
+
+        self._services.must_be_open()
+        user = Scope.of(user_id)
+        if user.user is None:
+            raise ScopeError("forget_user needs a user id: the global memory is emptied with forget(everything=True)")
+        return forget_user(
+            user,
+            home=self.home,
+            store=self.store,
+            services=self._services,
+            memory=self.memory_of,
+            purge=self._purge,
+            dry_run=dry_run,
+        )
+
     def renew(self) -> None:
         """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
         self._mutex = threading.Lock()
@@ -293,6 +368,7 @@ class Backstory:
     awarm = in_thread(warm)
     aflush = in_thread(flush)
     aclose = in_thread(close)
+    aforget_user = in_thread(forget_user)
     ascopes = in_thread(scopes)
     aowners = in_thread(owners)
 

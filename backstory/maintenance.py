@@ -206,7 +206,7 @@ def _parked(
 
 
 def _parked_in(bs: Backstory, scope: Scope) -> Iterator[str]:
-    for parked in bs.memory(scope.user, scope.agent).status().parked:
+    for parked in bs.memory_of(scope).status().parked:
         turns = "1 turn" if parked.turns == 1 else f"{parked.turns} turns"
         attempts = "1 attempt" if parked.attempts == 1 else f"{parked.attempts} attempts"
         yield f"{turns} of thread {parked.thread} of {scope} ({parked.reason}, {attempts})"

@@ -145,6 +145,29 @@ class FactChange(msgspec.Struct, frozen=True):
     evicted: tuple[Fact, ...] = ()
 
 
+class RemovedScope(msgspec.Struct, frozen=True):
+    """A memory of a removed user, and what it held; 0 where its logs were damaged."""
+
+    user: str | None
+    agent: str | None
+    commits: int = 0
+    facts: int = 0
+    turns: int = 0
+
+
+class RemovedUser(msgspec.Struct, frozen=True):
+    """A user who was removed, or would be, with the user's memories, and the number and bytes of all files.
+
+    `witness` is where heads of these memories were sent, with the user's name; nothing there is removed.
+    """
+
+    user: str
+    scopes: tuple[RemovedScope, ...]
+    files: int
+    bytes: int
+    witness: str | None = None
+
+
 class PolicyResult(msgspec.Struct, frozen=True):
     """The policy in force, and the configured one. `commit` is the commit that changed it, if this call did."""
 

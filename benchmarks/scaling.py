@@ -96,7 +96,7 @@ def _home(folder: Path, commits: int) -> None:
 def _opened(folder: Path) -> Callable[[], None]:
     def work() -> None:
         with Backstory.open(folder, background=False) as bs:
-            assert len(bs.memory().facts()) == _LIVE
+            assert len(bs.memory(scope="global").facts()) == _LIVE
 
     return work
 
@@ -125,7 +125,7 @@ def one_scope(commits: int) -> Iterator[Row]:
         many, few = in_turn(_opened(large), _opened(small), rounds=31)
         size = (large / "index.sqlite").stat().st_size / sum(p.stat().st_size for p in large.glob("*.jsonl"))
         with Backstory.open(large, background=False) as bs:
-            memory = bs.memory()
+            memory = bs.memory(scope="global")
             seqs = [chosen.randrange(_LIVE + 2, commits) for _ in range(100)]
             shown = _each(lambda seq: memory.document(at=seq), seqs)
             then = _each(lambda seq: memory.document(at=_at(seq)), seqs)

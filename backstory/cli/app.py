@@ -136,9 +136,15 @@ def begin(
         typer.Option(metavar="DIR", help="Home folder. Default: $BACKSTORY_HOME, else ~/.backstory."),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(help="User whose memory to use. Without a user and an agent: the global memory.")
+        str | None,
+        typer.Option(
+            envvar="BACKSTORY_USER", help="User whose memory to use. Without a user and an agent: the global memory."
+        ),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Agent whose memory to use: letters, digits and hyphens.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(envvar="BACKSTORY_AGENT", help="Agent whose memory to use: letters, digits and hyphens."),
+    ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="YAML file with a section `memory:`.")] = None,
     store: Annotated[str | None, typer.Option(metavar="URL", help="Engine that keeps the log, such as jsonl:.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one JSON value.")] = False,
@@ -149,10 +155,17 @@ def begin(
 ) -> None:
     """Keep the global options for the verb."""
     del version
-    ctx.obj = Session(home, user, agent, config, store, as_json, debug)
+    user_from, agent_from = _origin(ctx, "user"), _origin(ctx, "agent")
+    ctx.obj = Session(home, user, agent, config, store, as_json, debug, user_from, agent_from)
     prepare_streams(ctx, ctx.obj)
     if ctx.invoked_subcommand is None:
         if as_json:
             ctx.fail("No verb was given")
         typer.echo(ctx.get_help())
         raise typer.Exit(2)
+
+
+def _origin(ctx: typer.Context, option: str) -> str:
+    """Return where the value of an option comes from, in the words of `config`."""
+    source = ctx.get_parameter_source(option)
+    return {"COMMANDLINE": "argument", "ENVIRONMENT": "environment"}.get(source.name if source else "", "default")

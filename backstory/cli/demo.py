@@ -117,6 +117,8 @@ def _environment(home: Path, *, live: bool) -> Iterator[None]:
         # This overrides a storage_path in the configuration file.
         os.environ["BACKSTORY_STORAGE_PATH"] = str(home)
     os.environ["BACKSTORY_HOME"] = str(home)
+    for name in ("BACKSTORY_USER", "BACKSTORY_AGENT"):
+        os.environ.pop(name, None)
     # The user's witness must not get heads of the demo.
     os.environ["BACKSTORY_WITNESS"] = ""
     try:

@@ -67,6 +67,8 @@ def _take(ctx: Any, option: Any, value: str | bool | None) -> None:
     if before != value and _typed_before(ctx.parent, name):
         ctx.fail(f"{option.opts[0]} is given twice, as {before!r} and as {value!r}: leave one of them out")
     setattr(session, name, value)
+    if name in ("user", "agent"):
+        setattr(session, f"{name}_from", "argument")
     prepare_streams(ctx.find_root(), session)
 
 

@@ -29,8 +29,7 @@ _SWITCH = {
 class RecordGroup(NamedTuple):
     """The scope and the thread of a conversation."""
 
-    user: str | None
-    agent: str | None
+    scope: Scope
     thread: str
 
 
@@ -39,6 +38,23 @@ class Conversation(msgspec.Struct, frozen=True):
 
     groups: dict[RecordGroup, list[dict[str, object]]]
     broken: tuple[str, ...]
+
+    def strangers(self, user: str | None, agent: str | None) -> tuple[tuple[str, int], ...]:
+        """Return the other users, or agents, that messages name, each with its number of messages.
+
+        Args:
+            user: The user of all messages, if that is required.
+            agent: The agent of all messages, if that is required.
+        """
+        counts: dict[str, int] = {}
+        for group, messages in self.groups.items():
+            other = Scope(
+                group.scope.user if user not in (None, group.scope.user) else None,
+                group.scope.agent if agent not in (None, group.scope.agent) else None,
+            )
+            if other != Scope():
+                counts[str(other)] = counts.get(str(other), 0) + len(messages)
+        return tuple(counts.items())
 
 
 def _read(file: str) -> bytes:
@@ -147,15 +163,13 @@ def _message(item: object) -> dict[str, object]:
 
 def _group(message: dict[str, object], *, user: str | None, agent: str | None, thread: str | None) -> RecordGroup:
     read = read_message(message)
-    group = RecordGroup(
-        user if read.user_id is None else read.user_id,
-        agent if read.agent_name is None else read.agent_name,
-        read.thread_id or thread or "",
-    )
-    if not group.thread:
+    name = read.thread_id or thread
+    if not name:
         raise InputError("the message has no thread_id: add one, or name a thread for all messages with --thread")
-    Scope.of(group.user, group.agent)
-    return group
+    scope = Scope.of(
+        user if read.user_id is None else read.user_id, agent if read.agent_name is None else read.agent_name
+    )
+    return RecordGroup(scope, name)
 
 
 def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:

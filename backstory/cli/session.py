@@ -15,6 +15,7 @@ from backstory.cli.pages.page import Page, page, write_json, write_message
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
+    from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
     from backstory.operations.services import Progress
 
@@ -26,7 +27,10 @@ _LONG_INDEXING_KIB = 16 * 1024
 
 @dataclass
 class Session:
-    """The global options of an invocation, and whether it has printed its result."""
+    """The global options of an invocation, and whether it has printed its result.
+
+    `user_from` and `agent_from` are the origins of the names: argument, environment or default.
+    """
 
     home: str | None = None
     user: str | None = None
@@ -35,9 +39,29 @@ class Session:
     store: str | None = None
     as_json: bool = False
     debug: bool = False
+    user_from: str = "default"
+    agent_from: str = "default"
     answered: bool = False
     interrupted: str = "interrupted"
     """What to say after an interrupt."""
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that --user and --agent name; without them the global one.
+
+        Raises:
+            ScopeError: A name is invalid.
+        """
+        from backstory.ledger.core.scope import Scope
+
+        return Scope.of(self.user, self.agent)
+
+    @property
+    def origins(self) -> str:
+        """The environment variables that name the user and the agent; "" where none does."""
+        named = {"BACKSTORY_USER": self.user_from, "BACKSTORY_AGENT": self.agent_from}
+        read = [variable for variable, origin in named.items() if origin == "environment"]
+        return f"from {' and '.join(read)}" if read else ""
 
     def check_home(self) -> None:
         """Refuse an empty --home.
@@ -82,10 +106,29 @@ class Session:
                 raise NoModelError(bs.config.no_model) from error
 
     @contextmanager
-    def memory(self) -> Iterator[MemoryHandle]:
-        """Open the memory that --user and --agent name."""
+    def memory(self, *, creates: bool = False) -> Iterator[MemoryHandle]:
+        """Open the memory that --user and --agent name; see `named`."""
         with self.opened() as bs:
-            yield bs.memory(self.user, self.agent)
+            yield self.named(bs, creates=creates)
+
+    def named(self, bs: Backstory, *, creates: bool = False) -> MemoryHandle:
+        """Return the memory that --user and --agent name, and note where the home does not know them.
+
+        Args:
+            bs: The open home.
+            creates: Whether the verb creates an unknown memory. It is then noted only if a similar name is known.
+        """
+        memory = bs.memory_of(self.scope)
+        self.note_missing(bs, self.scope, creates=creates)
+        return memory
+
+    def note_missing(self, bs: Backstory, scope: Scope, *, creates: bool = False) -> None:
+        """Note on standard error that the home does not know a user or an agent, and which known one is nearest."""
+        from backstory.cli.nearest import missing
+
+        said = missing(bs, scope)
+        if said is not None and (not creates or "nearest" in said):
+            self.note(f"{said}; a new memory is created" if creates else said)
 
     @contextmanager
     def when_interrupted(self, left: Callable[[], str]) -> Iterator[None]:

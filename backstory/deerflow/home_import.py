@@ -133,7 +133,7 @@ def _bring(bs: Backstory, source: Path, scope: Scope, *, late: bool) -> Commit |
         InputError, OSError: DeerFlow's files cannot be read.
         UnavailableError: The home cannot be read or written.
     """
-    own = bs.memory(scope.user, scope.agent).own
+    own = bs.memory_of(scope).own
     due = bs.home / scope.folder / _DUE
     late = late or due.exists()
     commit = None

@@ -23,7 +23,7 @@ from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.messages import KeepHidden
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
@@ -102,7 +102,7 @@ class Hosting:
         """Return a memory, after the import of DeerFlow's own memory."""
         home = self._reopened()
         self._import(scope)
-        return HostedMemory.of(home.memory(scope.user, scope.agent))
+        return HostedMemory.of(home.memory_of(scope))
 
     def memory_to_change(self, scope: Scope) -> HostedMemory:
         """Return a memory for a change of a single fact, by a person or by an agent's tool.
@@ -181,7 +181,7 @@ class Hosting:
         return self._fail_safe.guarded(user, "import", look, otherwise=())
 
     def _events(self, scope: Scope, seq: int) -> Sequence[Event]:
-        found = self.home.memory(scope.user, scope.agent).log(since=str(seq))
+        found = self.home.memory_of(scope).log(since=str(seq))
         return found[-1].events if found and found[-1].seq == seq else ()
 
     # The process.
@@ -209,7 +209,7 @@ class Hosting:
         for owner in owners:
             begun = time.monotonic()
             try:
-                home.memory(owner.user, owner.agent)
+                home.memory_of(owner)
             except (BackstoryError, OSError) as error:
                 _log.warning("%s: pending turns wait until this memory is used: %s", owner, error)
             # There may be many users, and present requests come first.
@@ -258,7 +258,8 @@ def scope_named(user: str | None, agent: str | None) -> Scope:
     Raises:
         ScopeError: A name is invalid.
     """
-    return Scope.of(user, None if agent in (None, "", _DEFAULT_AGENT) else str(agent).lower())
+    name = name_text("agent name", agent)
+    return Scope.of(user, None if name in (None, "", _DEFAULT_AGENT) else name.lower())
 
 
 def _current_run() -> Mapping[str, object] | None:

@@ -25,7 +25,7 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.importing import changes_since, read_document
 from backstory.ledger.log.clock import SystemClock
 from backstory.operations.document_access import DocumentAccess
@@ -178,7 +178,7 @@ class LedgerMemoryStorage(MemoryStorage):
         agents = () if paths.base is None else agents_in(paths.base, scope.user)
         for owner in (scope, *(Scope(scope.user, agent) for agent in agents)):
             self._own(bs, paths, owner)
-        bs.memory(scope.user).clear(all_agents=True)
+        bs.memory_of(Scope(scope.user)).clear(all_agents=True)
         for owner in {scope, *(one for one in tuple(self._saves) if one.user == scope.user)}:
             self._saved(owner, 1)
         return self.load(user_id=user_id)
@@ -211,7 +211,7 @@ class LedgerMemoryStorage(MemoryStorage):
         source = paths.source(scope)
         if source is not None:
             import_if_due(bs, source, scope)
-        return bs.memory(scope.user, scope.agent).own
+        return bs.memory_of(scope).own
 
     def _saved(self, scope: Scope, more: int = 0) -> int:
         """Add to the number of saves of a memory, and return it."""
@@ -261,8 +261,9 @@ def _read(document: Document) -> tuple[Candidate, ...]:
 
 def _scope(paths: MemoryPaths, agent_name: str | None, user_id: str | None) -> Scope:
     """Return the scope of DeerFlow's names: agents in lower case; `__default__` is no agent."""
-    agent = None if agent_name in (None, "__default__") else agent_name.lower()
     try:
+        agent = name_text("agent name", agent_name)
+        agent = None if agent in (None, "__default__") else agent.lower()
         return paths.scope(Scope.of(user_id, agent))
     except ScopeError as error:
         raise ValueError(str(error)) from error

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
-from uuid import UUID
 
 import msgspec
 
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope
-
-MemoryScope = Literal["user", "global"]
-"""One memory per user, or one memory of all users."""
+from backstory.ledger.core.scope import MemoryScope, Scope, name_text
 
 _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
@@ -102,8 +97,4 @@ def id_text(name: str, value: object) -> str | None:
     Raises:
         ScopeError: It is no string, whole number or UUID.
     """
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
-    raise ScopeError(f"{name} must be a string, a whole number or a UUID, got {type(value).__name__}")
+    return name_text(name, value) or None

@@ -12,13 +12,12 @@ from langchain.agents.middleware.types import ContextT
 from langgraph.runtime import Runtime
 
 from backstory.home import Backstory
-from backstory.integrations.identity import MemoryScope
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import RunState, RunUpdate, part_of
 from backstory.langchain.run_memory import RunMemory, present_config
 from backstory.langchain.system_message import with_block
 from backstory.langchain.tools import Calls, memory_tools
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.memory import MemoryHandle
 
 if TYPE_CHECKING:
@@ -138,9 +137,7 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         run = self._memory.run(runtime.state, runtime.context, runtime.config)
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
-        return run.scope, lambda: self.backstory.memory(run.user, run.agent).by(
-            actor, run.thread or None, by_model=True
-        )
+        return run.scope, lambda: self.backstory.memory_of(run.scope).by(actor, run.thread or None, by_model=True)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""

@@ -12,11 +12,11 @@ from langgraph.graph import MessagesState
 from langgraph.runtime import Runtime
 
 from backstory.home import Backstory
-from backstory.integrations.identity import MemoryScope
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import Plain, RunState, RunUpdate
 from backstory.langchain.run_memory import RunMemory
 from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.scope import MemoryScope
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike

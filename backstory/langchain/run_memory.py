@@ -14,10 +14,11 @@ from langgraph.config import get_config
 from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
-from backstory.integrations.identity import Identity, MemoryScope, check_scope
+from backstory.integrations.identity import Identity, check_scope
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.scope import MemoryScope
 from backstory.operations.recording import consider_warned
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -156,7 +157,7 @@ class RunMemory:
         spoken = [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
 
         def block() -> str | None:
-            memory = self.backstory.memory(run.user, run.agent)
+            memory = self.backstory.memory_of(run.scope)
             return memory.context(spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools).text
 
         return self.fail_safe.guarded(run.scope, "inject", block, None)

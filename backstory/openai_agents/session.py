@@ -14,12 +14,12 @@ from agents.run_config import CallModelData, ModelInputData
 
 from backstory import checks
 from backstory.home import Backstory
-from backstory.integrations.identity import MemoryScope, check_scope, id_text
+from backstory.integrations.identity import check_scope, id_text
 from backstory.integrations.prompt_block import text_with_block
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.outbox.fail_safe import FailSafeMemory
 
 _T = TypeVar("_T")
@@ -178,7 +178,7 @@ class BackstorySession:
                 return
             if self._fail_safe.waiting:
                 self._home.outbox.let_in(self._scope, _SETTLE_SECONDS)
-            turns = self._home.memory(self._scope.user, self._scope.agent).turns.of(self._thread)
+            turns = self._home.memory_of(self._scope).turns.of(self._thread)
             # Items are taken from the end, so the turn is the newest one, or the item was never recorded.
             newest = turns.get(1)
             if newest and (newest[0].role, newest[0].content) == (kept[0].role, kept[0].content):
@@ -190,7 +190,7 @@ class BackstorySession:
         def block() -> str | None:
             # Other items do not show the topic, and may be unreadable.
             spoken = [item for item in items if _is_spoken(item)]
-            memory = self._home.memory(self._scope.user, self._scope.agent)
+            memory = self._home.memory_of(self._scope)
             return memory.context(spoken, self._max_tokens, thread=self._thread).text
 
         return self._fail_safe.guarded(self._scope, "inject", block, None)

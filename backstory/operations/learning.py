@@ -146,7 +146,8 @@ def discard(services: ScopeServices, thread: str) -> Extracted:
     """Give up a thread's parked updates; see `MemoryHandle.discard`."""
     writer = services.writer
     must_know(writer, thread)
-    seen = writer.memory().seq
+    with writer.state() as state:
+        seen, log = state.memory.seq, state.log
     parked = _parked(writer, thread)
     if not parked:
         raise NotFoundError(f"nothing of thread {thread} is parked: see `status`")
@@ -155,7 +156,7 @@ def discard(services: ScopeServices, thread: str) -> Extracted:
         # What is erased meanwhile must not be written again: the basis makes the commit fail then.
         command = FailUpdate(at="", reason="discarded", detail=item.detail, attempts=item.attempts, basis=seen)
         cause = services.cause("manual", action="discard", thread=thread, turns=item.turns)
-        commits.append(writer.commit(command, cause).seq)
+        commits.append(writer.commit(command, cause, log=log).seq)
     return Extracted(len(commits), 0, tuple(commits))
 
 

@@ -11,7 +11,7 @@ import msgspec
 from backstory.checks import messages_in
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import Scope, name_text
 from backstory.outbox.entry import OutboxEntry, Records
 from backstory.outbox.faults import Faults, HasScope, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden
 
 _T = TypeVar("_T")
+_M = TypeVar("_M")
 
 _UNREAD_SECONDS = 30.0
 _SCOPES = 1024
@@ -48,7 +49,7 @@ class Home(Protocol):
     def outbox(self) -> Outbox:
         """Where deliveries wait."""
 
-    def memory(self, user_id: str | None = None, agent_name: str | None = None) -> Memory:
+    def memory_of(self, owner: Scope) -> Memory:
         """Open a memory."""
 
 
@@ -107,7 +108,11 @@ class FailSafeMemory:
 
         Returns:
             The result; None if the delivery was queued, or can never be recorded.
+
+        Raises:
+            ScopeError: A name in a scope is no text, whole number or UUID.
         """
+        memory = _named(memory)
         scope = scope_of(memory)
         try:
             sent = messages_in(messages)
@@ -117,7 +122,7 @@ class FailSafeMemory:
         bs = self._bs
         entry = OutboxEntry(
             scope,
-            (lambda: bs.memory(memory.user, memory.agent)) if isinstance(memory, Scope) else lambda: memory,
+            (lambda: bs.memory_of(memory)) if isinstance(memory, Scope) else lambda: memory,
             thread,
             sent,
             immediate=immediate,
@@ -137,8 +142,11 @@ class FailSafeMemory:
             doing: Names the fault if the call fails, such as `inject`.
             call: Reads memory.
             otherwise: The result if the call fails or is skipped.
+
+        Raises:
+            ScopeError: A name in a scope is no text, whole number or UUID.
         """
-        scope = scope_of(memory)
+        scope = scope_of(_named(memory))
         begun = self._elapsed()
         unread = self._unread.get(scope)
         if unread is not None and begun < unread.until:
@@ -165,3 +173,10 @@ class FailSafeMemory:
     def flush(self, timeout: float) -> bool:
         """Retry all queued deliveries once; return whether the outbox is empty within `timeout` seconds."""
         return self._outbox.flush(timeout)
+
+
+def _named(memory: _M | Scope) -> _M | Scope:
+    """Return a scope with its names as text, as `Scope.of` reads them; a handle has checked them."""
+    if not isinstance(memory, Scope):
+        return memory
+    return Scope(name_text("user id", memory.user), name_text("agent name", memory.agent))

@@ -241,6 +241,10 @@ class Faults:
     def _write(self, scope: Scope, state: _State) -> None:
         """Add the pending counts to the file; if that fails they stay pending."""
         path = self._path(scope)
+        if state.filed and not path.parent.is_dir():
+            # The memory was removed. The lock of the file would make its folder again.
+            state.fresh = {}
+            return
         try:
             with self._locks.held(lock_beside(path)), translated(path, "write"):
                 put_in_place(path, msgspec.json.encode(self._merged(scope, state)))

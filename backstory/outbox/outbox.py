@@ -11,7 +11,7 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from backstory.ledger.concurrency.forks import register, start_thread
@@ -79,6 +79,12 @@ class Outbox:
             return 0
         with self._changed:
             return self._lines.count_of(scope)
+
+    def discard(self, scopes: Collection[Scope]) -> None:
+        """Drop the queued deliveries of memories that are removed."""
+        with self._changed:
+            self._lines.drop(scopes)
+            self._changed.notify_all()
 
     # Handing over.
 

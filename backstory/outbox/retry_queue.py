@@ -6,7 +6,7 @@ It does not lock; its user does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -142,6 +142,15 @@ class RetryQueue:
             index = 1 if queue.busy else 0
             if len(queue.entries) > index:
                 yield key, queue.entries[index]
+
+    def drop(self, scopes: Collection[Scope]) -> None:
+        """Remove the entries of some memories."""
+        for key, queue in list(self._queues.items()):
+            if key[0] in scopes:
+                for entry in queue.entries:
+                    self._take_off(entry)
+                queue.entries.clear()
+                self.tidy(key)
 
     def clear(self) -> list[OutboxEntry]:
         """Remove and return all entries, including those being recorded."""

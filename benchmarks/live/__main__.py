@@ -23,6 +23,7 @@ from rich.table import Table
 from backstory import Backstory
 from backstory.cli.inputs import read_conversation
 from backstory.ledger.core.errors import BackstoryError, InputError, UsageError
+from backstory.ledger.core.scope import Scope
 from benchmarks.live.options import PROMPTS, Options, parse
 from benchmarks.live.report import Report, Update, report_of, rows
 from benchmarks.live.server import NAME, Server, ServerError, command, free_port
@@ -45,11 +46,11 @@ def conversation(options: Options) -> tuple[str | None, Threads]:
     read = read_conversation(str(options.data), user=None, agent=None, thread=_THREAD)
     if read.broken:
         raise InputError(f"{options.data}: {read.broken[0]}")
-    users = [group.user for group in read.groups]
+    users = [group.scope.user for group in read.groups]
     user = options.user if options.user is not None or not users else users[0]
     threads: Threads = {}
     for group, messages in read.groups.items():
-        if group.user == user:
+        if group.scope.user == user:
             threads.setdefault(group.thread, []).extend(messages)
     if not threads:
         raise InputError(f"{options.data} holds no message of user {user!r}; name another file or --user")
@@ -79,7 +80,7 @@ def play(
             summary_min_turns=0,
         ) as bs,
     ):
-        memory = bs.memory(user_id=user)
+        memory = bs.memory_of(Scope(user))
         for thread, messages in threads.items():
             memory.record(thread, messages)
         for thread in progress.track(names, description=f"asking about {len(names)} threads"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Literal, TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -17,10 +19,40 @@ from backstory.ledger.core.errors import ScopeError
 LEDGER = "ledger"
 TRANSCRIPT = "transcript"
 
+Name: TypeAlias = str | int | UUID
+"""A user id or an agent name as a host gives it; numbers and UUIDs are read as their text."""
+
+MemoryScope = Literal["user", "global"]
+"""Whether a memory belongs to a user, or to all users."""
+
 _AGENT = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-")
 _MAX_FOLDER = 120
 _MAX_USER = 1_000
+
+
+def name_text(what: str, value: object) -> str | None:
+    """Return a user id or an agent name as a string; None for none.
+
+    A whole number and a UUID count as their text, so `5` and `"5"` name the same memory.
+
+    Args:
+        what: The name of the value, for the error.
+        value: The value.
+
+    Raises:
+        ScopeError: it is no text, whole number or UUID.
+    """
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
+        try:
+            return str(value)
+        except ValueError as error:
+            raise ScopeError(f"the {what} is a number of more than 4,300 digits: give a shorter one") from error
+    raise ScopeError(f"the {what} must be a string, a whole number or a UUID, got {type(value).__name__}")
 
 
 def _folder(user: str) -> str:
@@ -37,16 +69,17 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: str | None = None
 
     @classmethod
-    def of(cls, user: str | None = None, agent: str | None = None) -> Scope:
+    def of(cls, user: Name | None = None, agent: Name | None = None) -> Scope:
         """Check the names and return the scope.
 
         Args:
-            user: 1 to 1,000 characters, or None.
+            user: 1 to 1,000 characters, or None. A whole number and a UUID count as their text.
             agent: 1 to 64 letters, digits or hyphens, or None.
 
         Raises:
             ScopeError: a name is not valid.
         """
+        user, agent = name_text("user id", user), name_text("agent name", agent)
         if user is not None:
             if not user:
                 raise ScopeError("the user id is empty: leave it out for the global memory, or give one")

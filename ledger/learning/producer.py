@@ -460,12 +460,16 @@ class Producer:
         trouble: str | None = "an update ended in a fault; see the log"
         faulty, elsewhere, requested = True, False, False
         try:
-            with writer.store.lease(writer.ledger, thread) as leased:
-                if leased:
-                    requested = self._take_request(key)
-                    trouble = _failure(self._learn(writer, thread, unanswered=requested))
-                else:
-                    elsewhere, trouble = True, None
+            # A lease would make a folder for a memory that was removed.
+            if self._knows(writer, thread):
+                with writer.store.lease(writer.ledger, thread) as leased:
+                    if leased:
+                        requested = self._take_request(key)
+                        trouble = _failure(self._learn(writer, thread, unanswered=requested))
+                    else:
+                        elsewhere, trouble = True, None
+            else:
+                trouble = None
             again, faulty = self._moment(writer, thread), False
         except BackstoryError as error:
             trouble = f"not learned from yet, will be tried again: {error}"
@@ -496,10 +500,17 @@ class Producer:
                     flush.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
                     (flush.faulty.add if faulty else flush.faulty.discard)(key)
 
+    @staticmethod
+    def _knows(writer: Writer, thread: str) -> bool:
+        with writer.state(durable=False) as state:
+            return thread in state.transcript.threads
+
     def _learn(self, writer: Writer, thread: str, *, unanswered: bool) -> list[Outcome]:
         now = self._clock.now()
         with writer.state() as state:
-            known = state.transcript.threads[thread]
+            known = state.transcript.threads.get(thread)
+            if known is None:
+                return []
             if unanswered:
                 runs = telling_runs(state.coverage, known)
             else:

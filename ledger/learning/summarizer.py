@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 
 from backstory.ledger.core.commands import Summarize
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.errors import ModelError, ModelUnavailableError, ReplyError
+from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
 from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.core.memory import BARRIERS
 from backstory.ledger.core.moments import parse_moment
@@ -22,6 +23,8 @@ from backstory.ledger.learning.observing import CallStarted
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 
+_log = logging.getLogger(__name__)
+
 
 class SummaryOutcome(msgspec.Struct, frozen=True):
     """The commit of one summary; `failed` where the commit records why there is none."""
@@ -31,12 +34,21 @@ class SummaryOutcome(msgspec.Struct, frozen=True):
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A prepared request for one summary; `at` is the date of a backfilled commit."""
+    """A prepared request for one summary.
+
+    Attributes:
+        command: the command without the summary's text.
+        prompt: what the model is asked.
+        cause: the cause of the commit.
+        at: the date of a backfilled commit.
+        log: `State.log` when the model was asked.
+    """
 
     command: Summarize
     prompt: Prompt
     cause: Cause
     at: datetime | None
+    log: str
 
 
 class Summarizer:
@@ -111,7 +123,7 @@ class Summarizer:
 
     def _task(self, writer: Writer, thread: str, model: Model, *, anyway: bool, backdate: bool) -> _Task | None:
         with writer.state() as state:
-            memory, pin = state.memory, state.transcript.head
+            memory, pin, log = state.memory, state.transcript.head, state.log
             known = state.transcript.threads.get(thread) or Thread(thread)
             group = next_group(memory, state.coverage, known, self._limits, anyway=anyway)
         if group is None:
@@ -138,7 +150,7 @@ class Summarizer:
             level=group.level,
             summarized=group.turns,
         )
-        return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None)
+        return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None, log)
 
     def _prompt(self, thread: str, group: SummaryGroup) -> tuple[SummaryGroup, Prompt]:
         """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
@@ -154,7 +166,7 @@ class Summarizer:
         return msgspec.structs.replace(group, turns=turns, sources=sources), builder.of_turns(sources)
 
     def _settle(self, writer: Writer, task: _Task, model: Model) -> Commit | None:
-        """Ask the model and commit the outcome; None where the program is shutting down."""
+        """Ask the model and commit the outcome; None where the program is shutting down, or the memory was removed."""
         from backstory.ledger.extraction.summary_prompt import read_summary
 
         attempts = 0
@@ -188,4 +200,8 @@ class Summarizer:
         command = msgspec.structs.replace(
             task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, attempts)
         )
-        return writer.commit(command, with_usage(task.cause, task.prompt, answer), at=task.at)
+        try:
+            return writer.commit(command, with_usage(task.cause, task.prompt, answer), at=task.at, log=task.log)
+        except NotFoundError as error:
+            _log.warning("%s", error)
+            return None

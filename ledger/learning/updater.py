@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 
 from backstory.ledger.core.commands import Command, Extract, FailUpdate, Proposal
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.errors import ModelError, ModelUnavailableError, ReplyError
+from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
 from backstory.ledger.core.events import Turn, TurnRange
 from backstory.ledger.core.memory import BARRIERS, Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
@@ -28,6 +29,9 @@ from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.extraction.prompt import PromptBuilder, Question
+
+
+_log = logging.getLogger(__name__)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -75,6 +79,7 @@ class _Task(msgspec.Struct):
         cause: the cause of the commit.
         question: the prompt, or None for a recorded reply.
         attempts: the calls so far, those of earlier updates included.
+        log: `State.log` when the model was asked.
         thread: the turns that a recorded reply may cite.
     """
 
@@ -85,6 +90,7 @@ class _Task(msgspec.Struct):
     cause: Cause
     question: Question | None
     attempts: int
+    log: str
     thread: Sequence[Turn] = ()
 
     @property
@@ -101,7 +107,7 @@ class _Task(msgspec.Struct):
         """Whether a commit of one of these kinds (default: any barrier) came after the memory that the prompt shows."""
         with self.writer.state(durable=False) as state:
             barriers = state.memory.barriers
-            return any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS)
+            return state.log != self.log or any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS)
 
 
 _INTERRUPTED = Outcome(None, covered=False, failed=False)
@@ -179,7 +185,11 @@ class Updater:
         """
         outcomes: list[Outcome] = []
         while (task := self._task(writer, job, model, first=not outcomes)) is not None:
-            outcome = self._settle(task, model)
+            try:
+                outcome = self._settle(task, model)
+            except NotFoundError as error:
+                _log.warning("%s", error)
+                outcome = _INTERRUPTED
             outcomes.append(outcome)
             done = task.job.turns.last
             if done >= job.turns.last or not (outcome.covered or outcome.failed):
@@ -192,8 +202,8 @@ class Updater:
         from backstory.ledger.extraction.signals import load_signals
 
         with writer.state() as state:
-            memory, pin = state.memory, state.transcript.head
-            thread = state.transcript.threads[job.thread]
+            memory, pin, log = state.memory, state.transcript.head, state.log
+            thread = state.transcript.threads.get(job.thread) or Thread(job.thread)
             turns = thread.standing(job.turns.first, job.turns.last)
             citable = thread.standing() if isinstance(model, RecordedReply) else ()
             if not turns or (not first and _can_wait(state.coverage, thread, job)):
@@ -206,7 +216,7 @@ class Updater:
         signals = load_signals(self._patterns).seen_in(portion)
         cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals)
         question = None if builder is None else builder.question(portion, signals)
-        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, citable)
+        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, log, citable)
 
     def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
         from backstory.ledger.extraction.prompt import PromptBuilder
@@ -285,6 +295,6 @@ class Updater:
         return Outcome(self._commit(task, failure, cause), covered=False, failed=True)
 
     def _commit(self, task: _Task, command: Command, cause: Cause) -> Commit:
-        commit = task.writer.commit(command, cause, at=task.at)
+        commit = task.writer.commit(command, cause, at=task.at, log=task.log)
         self.model_caller.observers.settled(task.writer.scope, task.job.turns, task.attempts, commit)
         return commit

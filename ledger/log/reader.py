@@ -15,6 +15,7 @@ import msgspec
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
@@ -35,13 +36,16 @@ class State(msgspec.Struct, frozen=True):
     transcript: Transcript
     head: Head = EMPTY
     """Of the ledger."""
+    log: str = ""
+    """The hash of the transcript's first commit: after a removal of the logs it is another."""
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A memory and its head."""
+    """A memory, its head, and the hash of the ledger's first commit."""
 
     memory: Memory
     head: Head
+    first: str = ""
 
 
 class Reader:
@@ -83,10 +87,13 @@ class Reader:
         there = self._store.head(stream)
         return known if there.seq >= known.seq else there
 
-    def publish(self, memory: Memory, head: Head) -> None:
-        """Take the memory that a writer of this process has made durable, so that it need not be read again."""
+    def publish(self, memory: Memory, head: Head, first: str) -> None:
+        """Take the memory that a writer of this process has made durable, so that it need not be read again.
+
+        `first` is the hash of the ledger's first commit.
+        """
         if head.seq > self._shown.head.seq:
-            self._shown = _Shown(memory, head)
+            self._shown = _Shown(memory, head, first)
 
     def standing(self) -> tuple[Memory, Head]:
         """Return the durable memory and its head.
@@ -96,7 +103,13 @@ class Reader:
             StoreError: it cannot be read.
         """
         held, shown = self._held, self._shown
-        newest = self._since(shown) if shown.head.seq else None
+        try:
+            newest = self._since(shown) if shown.head.seq else None
+        except CorruptLogError:
+            if not self._store.is_removed(shown.first):
+                raise
+            self.start_over()
+            held, newest = self._held, None
         if newest is None:
             newest = self._anew()
         elif newest is not shown and held is self._held:
@@ -117,7 +130,7 @@ class Reader:
                 return None
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
             head = commit.head
-        return _Shown(fold.memory(), head)
+        return _Shown(fold.memory(), head, shown.first)
 
     def _anew(self) -> _Shown:
         """Read the ledger from the newest snapshot, or from the first commit."""
@@ -125,7 +138,7 @@ class Reader:
             held = self._held
             state = held.state
             state.refresh_ledger()
-            shown = _Shown(state.memory, state.head)
+            shown = _Shown(state.memory, state.head, state.firsts.get(state.ledger, ""))
             if held is self._held:
                 self._shown = shown
             redacted, state.redacted = state.redacted, []
@@ -138,7 +151,7 @@ class Reader:
         """Lend out the durable state; no other reader changes it meanwhile. Raises as `standing`."""
         with self._caught_up() as held:
             state = held.state
-            yield State(state.memory, state.coverage, state.transcript, state.head)
+            yield State(state.memory, state.coverage, state.transcript, state.head, state.log)
 
     @contextmanager
     def backlog(self) -> Iterator[Backlog]:

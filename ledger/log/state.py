@@ -7,9 +7,10 @@ commits say, so a state that meets one starts again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
-from backstory.ledger.core.commit import EMPTY, Commit, Head
-from backstory.ledger.core.errors import LockTimeoutError, StoreError
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of
+from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -44,6 +45,8 @@ class ScopeState:
         self._store = store
         self.scope = scope
         self._snapshots = snapshots
+        self.firsts: dict[str, str] = {}
+        """The hash of the first commit of each stream that was read."""
         self.beginnings = 0
         """How often the state has started over."""
         self.ledger = scope.stream(LEDGER)
@@ -63,6 +66,7 @@ class ScopeState:
 
     def _begin(self, origin: Origin | None) -> None:
         self.beginnings += 1
+        self.firsts = {}
         self._begun = False
         self._origin = origin
         self.memory = Memory() if origin is None else origin.memory
@@ -80,6 +84,11 @@ class ScopeState:
             self._earlier = EarlierThreads(self._store, self.scope, self.coverage, self._snapshots, origin)
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
 
+    @property
+    def log(self) -> str:
+        """The hash of the transcript's first commit; "" for an empty one."""
+        return self.firsts.get(self.transcript_stream, "")
+
     def prepare(self, names: Collection[str]) -> None:
         """Load many threads that are needed next, which costs less than one by one."""
         if self._earlier is not None:
@@ -88,12 +97,36 @@ class ScopeState:
     # Commits of any process.
 
     def refresh_ledger(self) -> None:
-        """Fold what was appended to the ledger.
+        """Fold what was appended to the ledger. After a removal of the logs the state begins anew.
 
         Raises:
             CorruptLogError: it is damaged, or shorter than it was.
         """
+        self._unless_removed(self._refresh_ledger)
+
+    def _unless_removed(self, refresh: Callable[[], None]) -> None:
+        try:
+            refresh()
+        except CorruptLogError:
+            if not self.is_removed():
+                raise
+            self.start_over(from_first=True)
+            refresh()
+
+    def is_removed(self) -> bool:
+        """Whether the logs that were read were removed since, by `EventStore.remove`."""
+        return any(self._store.is_removed(first) for first in self.firsts.values())
+
+    def _note_first(self, stream: str, head: Head) -> None:
+        """Note which log this is, where it was not read from its first commit."""
+        if head.seq and stream not in self.firsts:
+            record = next(self._store.read(stream), None)
+            with suppress(*UNREADABLE):
+                self.firsts[stream] = "" if record is None else head_of(record.line).hash
+
+    def _refresh_ledger(self) -> None:
         self._go_on()
+        self._note_first(self.ledger, self.head)
         known, now = self.head, self._settled(self.ledger, self.head)
         if now == known:
             return
@@ -125,6 +158,7 @@ class ScopeState:
         for commit, end in commits:
             if commit.seq == 1:
                 must_belong(self.ledger, commit, self.scope)
+                self.firsts[self.ledger] = commit.hash
             if commit.cause.kind == "redaction":
                 self._meet_erasure(commit)
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -160,7 +194,11 @@ class ScopeState:
 
     def refresh_transcript(self) -> None:
         """Fold what was appended to the transcript; see `refresh_ledger`."""
+        self._unless_removed(self._refresh_transcript)
+
+    def _refresh_transcript(self) -> None:
         self._go_on()
+        self._note_first(self.transcript_stream, self.transcript.head)
         stream, known = self.transcript_stream, self.transcript.head
         now = self._settled(stream, known)
         if now == known:
@@ -169,6 +207,7 @@ class ScopeState:
         for commit, end in read_commits_and_ends(self._store, stream, known, self._transcript_byte, now):
             if commit.seq == 1:
                 must_belong(stream, commit, self.scope)
+                self.firsts[stream] = commit.hash
             self.transcript.apply(commit)
             self._touch(commit)
             self._transcript_byte = end
@@ -176,7 +215,8 @@ class ScopeState:
     def _once_settled(self, stream: str, known: Head) -> Head:
         """Return the head once it is durable: lines of other processes may be cut off again if their sync fails."""
         now = self._store.head(stream)
-        if now == known:
+        if now in (known, EMPTY):
+            # Of an empty stream nothing can be lost, and locking it would make its folder.
             return now
         try:
             return self._store.settled_head(stream)
@@ -188,6 +228,8 @@ class ScopeState:
 
     def take(self, commit: Commit) -> None:
         """Fold a commit of the ledger that follows the head; its end in the store is unknown."""
+        if commit.seq == 1:
+            self.firsts[self.ledger] = commit.hash
         fold = Fold(self.memory)
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         self._cover(commit)
@@ -195,5 +237,7 @@ class ScopeState:
 
     def take_said(self, commit: Commit) -> None:
         """Fold a commit of the transcript that follows its head."""
+        if commit.seq == 1:
+            self.firsts[self.transcript_stream] = commit.hash
         self.transcript.apply(commit)
         self._transcript_byte = None

@@ -30,7 +30,7 @@ from backstory.ledger.core.commands import (
     Summarize,
 )
 from backstory.ledger.core.commit import Cause, Commit, Draft, Head
-from backstory.ledger.core.errors import CapError, WrongExpectedVersionError
+from backstory.ledger.core.errors import CapError, CorruptLogError, NotFoundError, WrongExpectedVersionError
 from backstory.ledger.core.events import Access, Event, Redacted, Removal, TurnRange, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
@@ -173,7 +173,16 @@ class Writer:
                     queue.group.settle(commit)
             except WrongExpectedVersionError:
                 continue
+            except CorruptLogError:
+                # A new log, as long as the removed one, may stand in its place.
+                if not self._is_removed():
+                    raise
+                continue
             return durable
+
+    def _is_removed(self) -> bool:
+        with self._mutex:
+            return self._state.is_removed()
 
     # State.
 
@@ -194,7 +203,8 @@ class Writer:
                 self._pipeline.settle(self._transcript_queue, self._ledger_queue)
             else:
                 self._pipeline.catch_up(self._transcript_queue, self._ledger_queue)
-            yield State(self._state.memory, self._state.coverage, self._state.transcript, self._state.head)
+            state = self._state
+            yield State(state.memory, state.coverage, state.transcript, state.head, state.log)
 
     @property
     def head(self) -> Head:
@@ -211,20 +221,21 @@ class Writer:
 
     # The ledger.
 
-    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
+    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
         """Decide a command on the newest memory and append the events as one commit.
 
         Args:
             command: what is asked.
             cause: why, as the commit records it.
             at: the time of the commit, for a backfill. It is never before the time of the previous commit.
+            log: `State.log` as it was when a model was asked. An answer about logs that were removed since is refused.
 
         Raises:
             NotFoundError, ConflictError, CapError, ConfigError: as `decide`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         moment = spell_moment(at or self.clock.now())
-        commit = self._write(self._ledger_queue, lambda: [self._queue_command(command, cause, moment)])[-1]
+        commit = self._write(self._ledger_queue, lambda: [self._queue_command(command, cause, moment, log)])[-1]
         self._announce()
         return commit
 
@@ -245,12 +256,14 @@ class Writer:
         self._write(self._ledger_queue, queue_policy)
         self._announce()
 
-    def _queue_command(self, command: Command, cause: Cause, moment: str) -> PendingCommit:
-        if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None:
+    def _queue_command(self, command: Command, cause: Cause, moment: str, log: str | None) -> PendingCommit:
+        if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None or log is not None:
             # The commit covers turns, so these have to be durable before it.
             self._pipeline.settle(self._transcript_queue, self._ledger_queue)
         else:
             self._pipeline.catch_up(self._ledger_queue)
+        if log is not None and log != self._state.log:
+            raise NotFoundError(f"{self.scope}: memory was removed while a model was asked; its answer is dropped")
         policy = self._queue_policy(moment)
         try:
             # Taken before the callback for usage, in which the process may fork.
@@ -350,7 +363,7 @@ class Writer:
             self._pipeline.drop_settled(self._ledger_queue)
             newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
-                self.reader.publish(*newest)
+                self.reader.publish(*newest, self._state.firsts.get(self.ledger, ""))
         if not self._listeners:
             self._pipeline.unannounced.clear()
             return

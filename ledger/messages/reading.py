@@ -94,7 +94,7 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         at=_moment(fields.get("at")),
         thread_id=_name(fields, "thread_id"),
         user_id=_name(fields, "user_id"),
-        agent_name=_text("agent_name", fields.get("agent_name")),
+        agent_name=_name(fields, "agent_name"),
         cause_by=_name(fields, "cause_by"),
         sent_from=_name(fields, "sent_from"),
         send_to=_names(fields.get("send_to")),
@@ -147,14 +147,6 @@ def _calls_tools(fields: Mapping[str, object], extra: Mapping[str, object]) -> b
         or extra.get("function_call")
         or fields.get("phase") == "commentary"
     )
-
-
-def _text(field: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return plain(value)
-    raise InputError(f"{field} must be a text, got {type(value).__name__}")
 
 
 def _name(fields: Mapping[str, object], field: str) -> str | None:

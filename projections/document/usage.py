@@ -165,6 +165,11 @@ class UsageTracker:
     def _write(self, writer: Writer, *, wait: bool) -> bool:
         """Merge with the file and write it; return False where memory has changed meanwhile."""
         memory, head = writer.reader.standing()
+        if head.seq == 0:
+            # The memory was removed. The lock of the file would make its folder again.
+            with self._mutex:
+                self._states.pop(writer.scope, None)
+            return True
         path = self._path(writer.scope)
         with self._locks.held(lock_beside(path), wait=wait):
             # An erasure purges the file and then moves the head: erased facts must not be written again.

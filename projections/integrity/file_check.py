@@ -17,6 +17,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.files import last_line
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store.removal import left_by_removals
 from backstory.projections.integrity.remedies import Check, some
 
 _AHEAD = timedelta(minutes=1)
@@ -82,7 +83,12 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
                     unread.append(f"{name}: {error}")
     cut = "its last line was cut short by a crash; the next write or `repair` moves it aside"
     keep = "moved aside: check it, `import` an edited memory.json if it is right, then delete it"
+    gone = [path.relative_to(home).as_posix() for path in left_by_removals(home) if _is_stale(path, clock)]
+    left += gone
     half = "left by a killed process; the next write of the file replaces it, or delete it"
+    half = (
+        "left by a removal of a user that was killed; run `forget --whole-user` again, or delete it" if gone else half
+    )
     busy = "held by another process for long, so writers time out; end that process if it hangs"
     return [
         Check("readable", not unread, some(unread) or "every folder and log can be read"),

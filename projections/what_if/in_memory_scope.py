@@ -60,9 +60,9 @@ class InMemoryScope(Writer):
         del durable
         yield State(self._fold.memory(), self._coverage, self._transcript)
 
-    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
+    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
         """Decide a command and apply its events; the returned commit belongs to no chain."""
-        del at
+        del at, log
         moment = self._recorded.at
         if isinstance(command, Extract):
             candidates = self._alignment.align(command.proposal.candidates)

@@ -25,6 +25,7 @@ from backstory.ledger.core.errors import (
     UsageError,
 )
 from backstory.ledger.core.events import CandidateRejected, PolicyChanged
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.openai import OpenAIModel
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.projections.document.document import render
@@ -86,7 +87,8 @@ def test_a_function_a_chat_model_and_a_model_object_are_asked_alike(tmp_path):
 
 
 def test_memory_json_lies_where_the_contract_says(tmp_path, home):
-    for handle in (home.memory(), home.memory("ada"), home.memory(None, "Coder"), home.memory("ada", "Coder")):
+    for scope in (Scope(), Scope("ada"), Scope(None, "Coder"), Scope("ada", "Coder")):
+        handle = home.memory_of(scope)
         handle.add_fact("x")
         handle.flush()
     for place in ("", "users/ada", "agents/Coder", "users/ada/agents/Coder"):
@@ -110,7 +112,7 @@ def test_scopes_tells_everyone_also_who_has_only_spoken(home):
     odd = "Ada/../💡" + "x" * 300
     home.memory(odd).record("t", exchange("tea"))
     home.memory("ada", "coder").add_fact("x")
-    home.memory().add_fact("y")
+    home.memory(scope="global").add_fact("y")
     assert {(s.user, s.agent, s.seq, s.facts) for s in home.scopes()} == {
         (odd, None, 0, 0),
         ("ada", "coder", 2, 1),
@@ -121,7 +123,7 @@ def test_scopes_tells_everyone_also_who_has_only_spoken(home):
 def test_a_user_can_be_required(tmp_path):
     with open_home(tmp_path, strict_user_scope=True) as bs:
         with pytest.raises(ScopeError, match="strict_user_scope"):
-            bs.memory()
+            bs.memory(scope="global")
         assert bs.memory("ada").facts() == ()
 
 
@@ -238,15 +240,15 @@ def test_a_commit_that_changes_nothing_leaves_last_updated(memory):
 
 def test_configuration_puts_a_policy_in_force_once_and_a_hand_may_overrule_it(tmp_path):
     with open_home(tmp_path, max_facts=20) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("x")
         assert memory.set_policy(max_facts=30).policy.max_facts == 30
     with open_home(tmp_path, max_facts=20) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("y")
         assert memory.policy().policy.max_facts == 30
     with open_home(tmp_path, max_facts=40) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         assert memory.policy().policy.max_facts == 30
         memory.add_fact("z")
         assert memory.policy().policy.max_facts == 40
@@ -268,7 +270,7 @@ def test_two_homes_open_at_once_see_each_others_commits(tmp_path):
 def test_the_last_of_a_clock_set_back_still_comes_last(tmp_path):
     clock = FakeClock()
     with open_home(tmp_path, clock=clock) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("before")
         clock.advance(-365 * 86_400)
         memory.add_fact("after")
@@ -279,7 +281,7 @@ def test_the_last_of_a_clock_set_back_still_comes_last(tmp_path):
 def test_a_clock_set_back_puts_nothing_off_for_longer_than_the_debounce(tmp_path):
     clock = FakeClock()
     with open_home(tmp_path, clock=clock, debounce_seconds=30) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.record("t", exchange("tea"))
         clock.advance(-365 * 86_400)
         assert memory.status().pending[0].due_in <= 30
@@ -287,7 +289,7 @@ def test_a_clock_set_back_puts_nothing_off_for_longer_than_the_debounce(tmp_path
 
 def test_a_ledger_exchanged_for_another_of_the_same_length_is_noticed(tmp_path):
     with open_home(tmp_path / "a") as one, open_home(tmp_path / "b") as two:
-        ours, other = one.memory(), two.memory()
+        ours, other = one.memory(scope="global"), two.memory(scope="global")
         ours.add_fact("ours")
         other.add_fact("theirs")
         (tmp_path / "b" / "ledger.jsonl").replace(tmp_path / "a" / "ledger.jsonl")
@@ -310,8 +312,8 @@ def test_a_log_laid_in_anothers_folder_is_not_believed(tmp_path):
 def test_a_policy_that_cannot_be_leaves_an_empty_home_empty(tmp_path):
     with open_home(tmp_path / "new") as bs:
         with pytest.raises(ConfigError):
-            bs.memory().set_policy(max_facts=0)
-        assert bs.memory().head().seq == 0
+            bs.memory(scope="global").set_policy(max_facts=0)
+        assert bs.memory(scope="global").head().seq == 0
 
 
 def test_opening_is_lazy_and_leaves_no_trace(tmp_path):

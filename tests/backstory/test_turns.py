@@ -410,8 +410,8 @@ def test_what_was_learned_before_stays_until_it_is_forgotten(memory, turns):
 
 def test_a_withdrawal_says_who_asked_and_nothing_else(tmp_path):
     with open_home(tmp_path, actor="mallory") as bs:
-        bs.memory().turns.add(says("a"), thread="t")
-        bs.memory().turns.clear()
+        bs.memory(scope="global").turns.add(says("a"), thread="t")
+        bs.memory(scope="global").turns.clear()
     last = (tmp_path / "transcript.jsonl").read_text().splitlines()[-1]
     assert (
         '"cause":{"kind":"withdrawal","thread":"t","actor":"mallory"},"events":[{"type":"TurnSuperseded","n":1}]'
@@ -584,7 +584,7 @@ def test_a_host_that_asks_for_the_memory_each_time_does_not_read_it_all_each_tim
 
 def test_a_closed_home_says_so(tmp_path):
     with open_home(tmp_path) as bs:
-        turns = bs.memory().turns
+        turns = bs.memory(scope="global").turns
     for work in (turns.get, turns.clear, lambda: turns.add(says("a"))):
         with pytest.raises(UsageError, match="was closed"):
             work()
@@ -592,8 +592,8 @@ def test_a_closed_home_says_so(tmp_path):
 
 def test_where_memory_is_off_nothing_is_added(tmp_path):
     with open_home(tmp_path, enabled=False) as bs:
-        assert bs.memory().turns.add(says("a")).skipped == 1
-        assert bs.memory().turns.get() == []
+        assert bs.memory(scope="global").turns.add(says("a")).skipped == 1
+        assert bs.memory(scope="global").turns.get() == []
 
 
 # Threads, processes, event loops

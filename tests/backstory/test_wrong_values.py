@@ -159,7 +159,7 @@ def test_a_message_whose_fields_can_be_gone_through_is_no_list(memory: MemoryHan
 
 def test_where_nothing_is_injected_wrong_use_is_told_all_the_same(tmp_path: Path) -> None:
     with open_home(tmp_path, injection_enabled=False) as bs, pytest.raises(InputError, match="list of messages"):
-        bs.memory().context(5)  # type: ignore[arg-type]
+        bs.memory(scope="global").context(5)  # type: ignore[arg-type]
 
 
 def test_anything_that_can_be_gone_through_is_a_list_of_messages(memory: MemoryHandle) -> None:
@@ -211,7 +211,7 @@ def test_a_time_may_be_a_text_a_datetime_or_a_date(home: Backstory, moment: str 
 def test_a_graph_begins_at_a_time_however_it_is_given(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_home(tmp_path, clock=clock) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("Likes tea")
         clock.advance(86_400)
         memory.add_fact("Likes coffee")

@@ -50,7 +50,7 @@ def test_what_the_talk_is_about_comes_first_and_the_rest_is_told_of(story: Cli) 
 def test_whatever_found_no_room_is_told_of(cli: Cli) -> None:
     asked = ScriptedModel(reply_of("User likes tea"), {"summary": "They talked of many drinks, and at length."})
     with open_home(cli.home, asked, summary_min_turns=4) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.record("t1", [message for i in range(3) for message in exchange(f"drink {i}", i)])
         memory.extract()
         memory.import_document(

@@ -200,7 +200,7 @@ def test_a_fault_of_ours_is_one_line_too(story: Cli, monkeypatch: pytest.MonkeyP
     def fault(*_: object, **__: object) -> None:
         raise KeyError("x\ny\x1b[31m")
 
-    monkeypatch.setattr(Backstory, "memory", fault)
+    monkeypatch.setattr(Backstory, "memory_of", fault)
     message = story.error("show", code=3)
     assert "KeyError" in message
     assert "--debug" in message

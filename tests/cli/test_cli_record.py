@@ -88,6 +88,7 @@ def test_nothing_is_nothing(cli: Cli, text: str) -> None:
         "skipped": 0,
         "backlog": False,
         "superseded": 0,
+        "scopes": [],
     }
 
 
@@ -104,14 +105,17 @@ def test_what_json_cannot_say_is_made_safe_not_refused(cli: Cli) -> None:
     assert turn["metadata"] == {"a": "nan", "b": hex(99999999999999999999999)}
 
 
-def test_a_line_beats_the_options_before_the_verb(cli: Cli) -> None:
-    rows = [
-        said("t", "1", "user", "eve's", user_id="eve", agent_name="b"),
-        said("t", "2", "user", "ada's"),
-        said("t", "3", "user", "eve's and a's", user_id="eve"),
-        {"id": "4", "role": "user", "content": "elsewhere"},
-    ]
-    result = cli.json("--user", "ada", "--agent", "a", "record", cli.file("c", *rows), "--thread", "other")
+OTHERS = [
+    said("t", "1", "user", "eve's", user_id="eve", agent_name="b"),
+    said("t", "2", "user", "ada's"),
+    said("t", "3", "user", "eve's and a's", user_id="eve"),
+    {"id": "4", "role": "user", "content": "elsewhere"},
+]
+
+
+def test_a_line_beats_the_options_before_the_verb_if_that_is_asked_for(cli: Cli) -> None:
+    owner = ["--user", "ada", "--agent", "a"]
+    result = cli.json(*owner, "record", cli.file("c", *OTHERS), "--thread", "other", "--users-from-file")
     assert (result["threads"], result["turns"]) == (4, 4)
 
     def kept(user: str, agent: str) -> dict[str, list[str]]:
@@ -123,6 +127,58 @@ def test_a_line_beats_the_options_before_the_verb(cli: Cli) -> None:
     assert kept("ada", "a") == {"t": ["ada's"], "other": ["elsewhere"]}
     assert kept("eve", "a") == {"t": ["eve's and a's"]}
     assert len(cli.json("scopes")) == 3
+
+
+def test_lines_of_other_users_are_listed_and_nothing_is_recorded(cli: Cli) -> None:
+    file = cli.file("c", *OTHERS)
+    for words in ([], ["--keep-going"]):
+        message = cli.error("--user", "ada", "--agent", "a", "record", file, "--thread", "other", *words, code=2)
+        assert "others than user ada, agent a" in message
+        assert "user eve, agent b (1), user eve (1); nothing was recorded" in message
+        assert "--users-from-file" in message
+    assert not cli.home.exists()
+
+
+def test_many_other_users_are_counted(cli: Cli) -> None:
+    rows = [said("t", str(n), "user", "hi", user_id=f"u{n}") for n in range(25)]
+    message = cli.error("--user", "ada", "record", cli.file("c", *rows), code=2)
+    assert "user u9 (1) and 15 more" in message
+    assert "u10" not in message
+
+
+def test_agents_of_lines_are_others_only_where_an_agent_is_required(cli: Cli) -> None:
+    file = cli.file("c", said("t", "1", "user", "hi", agent_name="b"), said("t", "2", "user", "ho"))
+    assert "user ada, agent a, each" in cli.error("--user", "ada", "--agent", "a", "record", file, code=2)
+    scopes = cli.json("--user", "ada", "record", file)["scopes"]
+    assert [(scope["user"], scope["agent"], scope["turns"]) for scope in scopes] == [("ada", "b", 1), ("ada", None, 1)]
+    agents_only = cli.file("d", said("t", "1", "user", "hi", user_id="eve"))
+    assert cli.json("--agent", "b", "record", agents_only)["scopes"][0]["user"] == "eve"
+
+
+def test_the_same_user_spelled_as_a_number_is_no_other(cli: Cli) -> None:
+    rows = [said("t", "1", "user", "hi", user_id=5, agent_name=7), said("t", "2", "user", "ho", user_id="5")]
+    result = cli.json("--user", "5", "record", cli.file("c", *rows))
+    assert [(scope["user"], scope["agent"]) for scope in result["scopes"]] == [("5", "7"), ("5", None)]
+
+
+def test_what_went_to_whom_is_printed(cli: Cli) -> None:
+    rows = [
+        said("t", "1", "user", "hi", user_id="ada"),
+        said("s", "1", "user", "ho", user_id="ada"),
+        said("t", "2", "user", "hey", user_id="eve", agent_name="b"),
+        said("t", "3", "user", "all"),
+    ]
+    file = cli.file("c", *rows)
+    assert cli.run("record", file).stdout.splitlines() == [
+        "recorded for user ada: 2 turns of 2 threads",
+        "recorded for user eve, agent b: 1 turn of 1 thread",
+        "recorded for global: 1 turn of 1 thread",
+    ]
+    again = cli.json("record", file)
+    assert (again["threads"], again["turns"], again["skipped"]) == (4, 0, 4)
+    assert again["scopes"][0] == {
+        "user": "ada", "agent": None, "threads": 2, "turns": 0, "skipped": 2, "superseded": 0,
+    }  # fmt: skip
 
 
 def test_interleaved_threads_keep_their_order(cli: Cli) -> None:

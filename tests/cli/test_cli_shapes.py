@@ -13,8 +13,10 @@ from backstory import __version__
 def test_record_counts_threads_turns_and_what_was_skipped(cli: Cli) -> None:
     rows = [said("t1", "1", "user", "hi"), said("t1", "2", "assistant", "ho"), said("t2", "3", "tool", "42")]
     file = cli.file("c", *rows)
-    assert cli.json("record", file) == {"threads": 2, "turns": 2, "skipped": 1, "backlog": False, "superseded": 0}
-    assert cli.json("record", file) == {"threads": 2, "turns": 0, "skipped": 3, "backlog": False, "superseded": 0}
+    for turns, skipped in ((2, 1), (0, 3)):
+        counts = {"threads": 2, "turns": turns, "skipped": skipped, "superseded": 0}
+        scopes = [{"user": None, "agent": None, **counts}]
+        assert cli.json("record", file) == {**counts, "backlog": False, "scopes": scopes}
 
 
 def test_record_with_append_takes_everything_as_new(cli: Cli) -> None:

@@ -68,7 +68,7 @@ def test_facts_like_what_was_said_last_come_first(memory: MemoryHandle) -> None:
 
 def test_max_context_turns_says_how_far_back_that_goes(tmp_path: Path) -> None:
     with open_home(tmp_path, max_context_turns=4) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         learn(memory, *(f"User has visited town number {i}" for i in range(8)), "User plays the violin")
         talk = [*exchange("violin"), *(message for topic in ("a", "b", "c") for message in exchange(topic))]
         assert shown(memory, talk)[0] == "User plays the violin"
@@ -76,7 +76,7 @@ def test_max_context_turns_says_how_far_back_that_goes(tmp_path: Path) -> None:
 
 def test_the_weights_are_those_configured(tmp_path: Path) -> None:
     with open_home(tmp_path, similarity_weight=0, confidence_weight=1) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("User plays the violin", confidence=0.8)
         memory.add_fact("User likes tea", confidence=0.9)
         assert shown(memory, "violin") == ["User likes tea", "User plays the violin"]
@@ -84,7 +84,7 @@ def test_the_weights_are_those_configured(tmp_path: Path) -> None:
 
 def test_the_block_is_as_long_as_configured_or_as_asked_for(tmp_path: Path) -> None:
     with open_home(tmp_path, max_injection_tokens=100) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         learn(memory, *(f"User has visited town number {i}, and liked it" for i in range(30)))
         context = memory.context()
         assert context.max_tokens == 100
@@ -103,7 +103,7 @@ def test_a_length_that_is_none_is_wrong_use(memory: MemoryHandle, wrong: object)
 
 def test_guaranteed_categories_are_those_configured(tmp_path: Path) -> None:
     with open_home(tmp_path, guaranteed_categories=["goal"], guaranteed_token_budget=50) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("User likes tea", confidence=1)
         memory.add_fact("Never use pip", category="correction", confidence=0.8)
         for number in range(4):
@@ -117,12 +117,12 @@ def test_guaranteed_categories_are_those_configured(tmp_path: Path) -> None:
 @pytest.mark.parametrize("switch", ["injection_enabled", "enabled"])
 def test_where_it_is_switched_off_nothing_is_injected(tmp_path: Path, switch: str) -> None:
     with open_home(tmp_path) as bs:
-        bs.memory().add_fact("User likes tea")
+        bs.memory(scope="global").add_fact("User likes tea")
     with open_home(tmp_path, **{switch: False}) as bs:
-        context = bs.memory().context("tea")
+        context = bs.memory(scope="global").context("tea")
         assert (context.text, context.tokens, context.facts) == ("", 0, ())
         with pytest.raises(UsageError):
-            bs.memory().context(max_tokens=0)
+            bs.memory(scope="global").context(max_tokens=0)
 
 
 def test_a_message_that_cannot_be_read_is_told(memory: MemoryHandle) -> None:
@@ -133,7 +133,7 @@ def test_a_message_that_cannot_be_read_is_told(memory: MemoryHandle) -> None:
 @pytest.mark.parametrize("on", [True, False])
 def test_a_closed_home_says_so(tmp_path: Path, on: bool) -> None:
     with open_home(tmp_path, injection_enabled=on) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
     with pytest.raises(UsageError, match="was closed"):
         memory.context()
     with pytest.raises(UsageError, match="was closed"):
@@ -182,7 +182,7 @@ def test_few_scopes_are_kept_ready(home: Backstory) -> None:
 def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_home(tmp_path, clock=clock) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         tea = memory.add_fact("User likes tea").fact.id
 
         def heat() -> float:
@@ -221,9 +221,9 @@ def test_the_first_block_is_estimated_and_the_vocabulary_loaded_behind_it(home: 
 
 def test_counting_by_characters_is_the_estimate_for_good(tmp_path: Path) -> None:
     with open_home(tmp_path, token_counting="char") as bs:  # noqa: S106 not that kind of token
-        bs.memory().add_fact("User likes tea")
+        bs.memory(scope="global").add_fact("User likes tea")
         assert bs.warm(PATIENCE) == "estimate"
-        context = bs.memory().context()
+        context = bs.memory(scope="global").context()
         assert (context.counter, context.tokens) == ("estimate", ESTIMATE.count(context.text))
 
 
@@ -246,7 +246,7 @@ def test_the_async_twin_gives_the_same(memory: MemoryHandle) -> None:
 def test_a_conversations_summaries_come_along_where_it_is_named(tmp_path: Path) -> None:
     asked = ScriptedModel(reply("User likes tea"), {"summary": "They talked of many drinks."})
     with open_home(tmp_path, asked, summary_min_turns=4) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.record("t1", [message for i in range(3) for message in exchange(f"drink {i}", i)])
         memory.extract()
         context = memory.context(thread="t1")
@@ -271,8 +271,8 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
         "from backstory import Backstory\n"
         "with Backstory.open(tempfile.mkdtemp(), background=False) as bs:\n"
         "    bs._services.blocks.tokens.begin = lambda: None\n"
-        "    bs.memory().add_fact('likes tea')\n"
-        "    bs.memory().context('tea')\n"
+        "    bs.memory(scope='global').add_fact('likes tea')\n"
+        "    bs.memory(scope='global').context('tea')\n"
         "print([name for name in ('numpy', 'tiktoken', 'faiss', 'openai', 'bpe_openai') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)

@@ -80,11 +80,11 @@ def seen(root: Path) -> dict[str, tuple[object, ...]]:
 
 
 def contents(bs: Backstory, user: str | None, agent: str | None = None) -> list[str]:
-    return [one.content for one in bs.memory(user, agent).own.document().facts]
+    return [one.content for one in bs.memory_of(Scope(user, agent)).own.document().facts]
 
 
 def faults(bs: Backstory, user: str | None = None, agent: str | None = None) -> dict[tuple[str, str], int]:
-    return {(one.doing, one.kind): one.count for one in bs.faults.of(bs.memory(user, agent))}
+    return {(one.doing, one.kind): one.count for one in bs.faults.of(bs.memory_of(Scope(user, agent)))}
 
 
 # What comes, and whose it is.
@@ -105,7 +105,7 @@ def test_each_memory_gets_its_own_part_in_one_commit_that_says_from_where(bs, de
     before = seen(deer)
     assert import_once(bs, deer, user, agent) is True
     assert contents(bs, user, agent) == expected
-    newest, genesis = bs.memory(user, agent).log()
+    newest, genesis = bs.memory_of(Scope(user, agent)).log()
     assert genesis.cause.kind == "genesis"
     assert (newest.cause.kind, newest.cause.action, newest.cause.origin) == ("import", "home", str(deer))
     assert seen(deer) == before
@@ -167,13 +167,13 @@ def test_one_file_can_be_all_that_deerflow_has(bs, tmp_path):
     path = write(tmp_path / "one/mine.json", "Works.", TEA)
     assert import_once(bs, path, None, None) is True
     assert contents(bs, None) == ["Likes tea"]
-    assert bs.memory().log()[0].cause.origin == str(path)
+    assert bs.memory(scope="global").log()[0].cause.origin == str(path)
 
 
 def test_empty_documents_are_nothing_to_take_over(bs, tmp_path):
     write(tmp_path / "none/memory.json", "")
     assert import_once(bs, tmp_path / "none", None, None) is False
-    assert bs.memory().head().seq == 0
+    assert bs.memory(scope="global").head().seq == 0
 
 
 # Once.

@@ -55,11 +55,12 @@ def locked(manager, log: str) -> Iterator[None]:
 
 
 def said(manager, thread: str = "t1", user: str = "ada") -> list[str]:
-    return [turn.content for turn in manager._hosting.home.memory(user).transcript(thread)]
+    return [turn.content for turn in manager._hosting.home.memory_of(Scope(user)).transcript(thread)]
 
 
 def faults(manager, user: str = "ada") -> dict[tuple[str, str], int]:
-    return {(fault.doing, fault.kind): fault.count for fault in manager._hosting.home.memory(user).status().faults}
+    memory = manager._hosting.home.memory_of(Scope(user))
+    return {(fault.doing, fault.kind): fault.count for fault in memory.status().faults}
 
 
 # Faults of memory.

@@ -35,6 +35,7 @@ import backstory
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised, SummaryUpdated
+from backstory.ledger.core.scope import Scope
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 
@@ -53,7 +54,7 @@ def storage(older: Installed):
 
 def log_of(older: Installed, user: str | None = "ada", agent: str | None = None):
     with Backstory.open(older.home, background=False) as bs:
-        return bs.memory(user, agent).log()
+        return bs.memory_of(Scope(user, agent)).log()
 
 
 def kinds(entry) -> list[type]:

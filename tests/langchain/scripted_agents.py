@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
+from backstory.ledger.core.scope import Scope
 
 Step = str | AIMessage | BaseException | Callable[[list[BaseMessage]], "str | AIMessage"]
 
@@ -108,11 +109,11 @@ def config(user: str | None = "ada", thread: str | None = "t", **more: object) -
 
 def said(bs: Backstory, user: str | None = "ada", thread: str = "t", agent: str | None = None) -> list[str]:
     """What stands in a thread of a memory, as `role: words`; [] where there is no such thread."""
-    memory = bs.memory(user, agent)
+    memory = bs.memory_of(Scope(user, agent))
     if thread not in [known.thread for known in memory.threads()]:
         return []
     return [f"{turn.role}: {turn.content}" for turn in memory.transcript(thread)]
 
 
 def threads(bs: Backstory, user: str | None = "ada") -> list[str]:
-    return [known.thread for known in bs.memory(user).threads()]
+    return [known.thread for known in bs.memory_of(Scope(user)).threads()]

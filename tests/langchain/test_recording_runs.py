@@ -619,7 +619,7 @@ class Politely(AgentMiddleware):
 
 def test_a_run_that_goes_on_after_its_end_stays_its_users(bs):
     bs.memory("ada").add_fact("Ada is a surgeon")
-    bs.memory().add_fact("Nobody's")
+    bs.memory(scope="global").add_fact("Nobody's")
     mine = agent(bs, model := Scripted(), before=[Politely()])
     ask(mine, "hello")
     assert ["surgeon" in system for system in model.systems] == [True, True]

@@ -74,7 +74,7 @@ def ask(session: BackstorySession, agent: Agent, words: object, how: str = "run"
 
 
 def said(bs: Backstory, user: str | None = "ada", thread: str = "t", agent: str | None = None) -> list[str]:
-    memory = bs.memory(user, agent)
+    memory = bs.memory_of(Scope(user, agent))
     if thread not in [known.thread for known in memory.threads()]:
         return []
     return [f"{turn.role}: {turn.content}" for turn in memory.transcript(thread)]

@@ -94,7 +94,7 @@ def test_the_best_come_first_and_no_more_than_were_asked_for(memory: MemoryHandl
 
 def test_as_many_as_configured_are_found_unless_told_otherwise(home: Path) -> None:
     with open_home(home, search_top_k=2, embedding_model="none") as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         for number in range(4):
             memory.add_fact(f"Likes tea number {number}")
         assert (len(memory.search("tea")), len(memory.search("tea", top_k=3))) == (2, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from typing import Protocol
 
 import pytest
@@ -481,6 +482,64 @@ class EventStoreConformance:
         for who in range(4):
             mine = [text for text in said if text.startswith(f"thread {who} ")]
             assert mine == [f"thread {who} says {number}" for number in range(8)]
+
+    # Removal.
+
+    def test_a_removed_folder_of_streams_is_gone_and_known_as_removed(self, engine: Engine, store: EventStore) -> None:
+        streams = ["users/ada/ledger", "users/ada/transcript", "users/ada/agents/coder/ledger", "users/ada-2/ledger"]
+        firsts = {}
+        for number, stream in enumerate(streams):
+            (line,) = chain(1, text=f"said {number}")
+            store.append(stream, line, 0)
+            firsts[stream] = head_of(line).hash
+        key = store.key("users/ada/transcript", create=True)
+        other = engine.open()
+        assert other.head("users/ada/ledger").seq == 1
+        assert store.remove("users/ada")
+        for reader in (store, other, engine.open()):
+            assert list(reader.streams()) == ["users/ada-2/ledger"]
+            assert reader.head("users/ada/ledger") == EMPTY
+            assert reader.durable_head("users/ada/ledger") == EMPTY
+            assert lines_of(reader, "users/ada/ledger") == []
+            assert reader.key("users/ada/transcript") is None
+            assert {stream: reader.is_removed(first) for stream, first in firsts.items()} == {
+                stream: stream.startswith("users/ada/") for stream in streams
+            }
+        assert not store.remove("users/ada")
+        assert key != store.key("users/ada/transcript", create=True)
+
+    def test_a_stream_can_begin_anew_after_its_removal(self, engine: Engine, store: EventStore) -> None:
+        old, new = chain(2), chain(3, text="new")
+        other = engine.open()
+        for seq, line in enumerate(old):
+            other.append("users/ada/ledger", line, seq)
+        store.remove("users/ada")
+        with pytest.raises(WrongExpectedVersionError):
+            other.append("users/ada/ledger", old[1], 2)
+        for seq, line in enumerate(new):
+            other.append("users/ada/ledger", line, seq)
+        assert lines_of(store, "users/ada/ledger") == new
+        assert not store.is_removed(head_of(new[0]).hash)
+
+    def test_a_follower_ends_where_the_stream_is_removed(self, engine: Engine, store: EventStore) -> None:
+        for seq, line in enumerate(chain(2)):
+            store.append("users/ada/ledger", line, seq)
+        following = engine.open().follow("users/ada/ledger", 1)
+        next(following)
+        ended: list[object] = []
+        waiting = threading.Thread(target=lambda: ended.extend([*following, "ended"]))
+        waiting.start()
+        time.sleep(0.3)
+        store.remove("users/ada")
+        waiting.join(PATIENCE)
+        assert ended == ["ended"]
+
+    def test_nothing_is_removed_while_a_stream_is_locked(self, engine: Engine, store: EventStore) -> None:
+        (line,) = chain(1)
+        store.append("users/ada/ledger", line, 0)
+        with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
+            engine.open(lock_timeout=0.05).remove("users/ada")
+        assert lines_of(store, "users/ada/ledger") == [line]
 
 
 def append_somehow(store: EventStore, text: str) -> None:

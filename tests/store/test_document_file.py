@@ -218,13 +218,13 @@ def test_a_memory_json_from_before_the_ledger_is_not_lost(tmp_path: Path) -> Non
     older = b'{"version":"1.0","lastUpdated":"","facts":[{"id":"fact_a","content":"from DeerFlow"}]}'
     (tmp_path / "memory.json").write_bytes(older)
     with open_home(tmp_path) as home:
-        home.memory().add_fact("runs")
+        home.memory(scope="global").add_fact("runs")
     assert (tmp_path / "memory.json.edited-1").read_bytes() == older
     assert b"runs" in (tmp_path / "memory.json").read_bytes()
 
 
 def test_an_edit_between_two_commits_is_not_lost(tmp_path: Path) -> None:
-    memory = open_home(tmp_path).memory()
+    memory = open_home(tmp_path).memory(scope="global")
     memory.add_fact("runs")
     memory.flush()
     edited = (tmp_path / "memory.json").read_bytes().replace(b"runs", b"swims")
@@ -238,7 +238,7 @@ def test_an_edit_between_two_commits_is_not_lost(tmp_path: Path) -> None:
 def test_commits_of_one_moment_make_no_false_alarm(tmp_path: Path) -> None:
     """As in a backfill: the clock stands still, and another process's document lags by two commits."""
     clock = FakeClock()
-    memory = open_home(tmp_path, clock=clock).memory()
+    memory = open_home(tmp_path, clock=clock).memory(scope="global")
     states = []
     for text in ("one", "two", "three"):
         memory.add_fact(text)
@@ -246,7 +246,7 @@ def test_commits_of_one_moment_make_no_false_alarm(tmp_path: Path) -> None:
         states.append((tmp_path / "memory.json").read_bytes())
     (tmp_path / "memory.json").write_bytes(states[0])
     with open_home(tmp_path, clock=clock) as home:
-        home.memory().add_fact("four")
+        home.memory(scope="global").add_fact("four")
     assert not (tmp_path / "memory.json.edited-1").exists()
     assert memory.verify().ok
 
@@ -255,7 +255,7 @@ def test_the_commit_stands_where_the_document_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "memory.json").mkdir()
-    memory = open_home(tmp_path).memory()
+    memory = open_home(tmp_path).memory(scope="global")
     assert memory.add_fact("runs").commit == 2
     assert not memory.flush()
     assert "the index of global" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from backstory.cli.pages.answers import ConfigValue
+from backstory.cli.pages.answers import ConfigValue, RecordAnswer
 from backstory.cli.pages.labels import counted, duration, moment, size, whose
 from backstory.cli.pages.page import Column, Page
 from backstory.ledger.core.commit import Head
@@ -22,7 +22,6 @@ from backstory.results import (
     Extracted,
     PendingThread,
     PolicyResult,
-    RecordResult,
     Restored,
     ScopeSummary,
     Status,
@@ -74,10 +73,14 @@ def fact_lines(page: Page, fact: Fact) -> None:
     page.line((" · ".join(details), "dim"))
 
 
-def recorded_line(page: Page, result: RecordResult, waiting: Sequence[PendingThread] = ()) -> None:
-    """Print the result of `record`, and which threads end in words that wait for an answer."""
-    skipped = f", {result.skipped} skipped (recorded already, or without content)" if result.skipped else ""
-    page.line(f"recorded {counted(result.turns, 'turn')} of {counted(result.threads, 'thread')}{skipped}")
+def recorded_lines(page: Page, result: RecordAnswer, waiting: Sequence[PendingThread] = ()) -> None:
+    """Print the result of `record`, one line for each scope, and which threads end in words that wait for an answer."""
+    for scope in result.scopes:
+        skipped = f", {scope.skipped} skipped (recorded already, or without content)" if scope.skipped else ""
+        counts = f"{counted(scope.turns, 'turn')} of {counted(scope.threads, 'thread')}{skipped}"
+        page.line(f"recorded for {Scope(scope.user, scope.agent)}: {counts}")
+    if not result.scopes:
+        page.line("recorded nothing: there are no messages")
     if result.superseded:
         superseded = f"{counted(result.superseded, 'turn')} superseded: this delivery edits or replaces earlier turns"
         page.line((f"{superseded}; see `turns THREAD --superseded`", "yellow"))
@@ -195,10 +198,10 @@ def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
         page.quote(summary.text, indent=2)
 
 
-def status_page(page: Page, status: Status) -> None:
-    """Print the status of a scope."""
+def status_page(page: Page, status: Status, origins: str = "") -> None:
+    """Print the status of a scope; `origins` says where its names come from."""
     owner = whose(status.user, status.agent)
-    page.line((owner[:1].upper() + owner[1:], "bold"))
+    page.line((owner[:1].upper() + owner[1:], "bold"), (f" ({origins})" if origins else "", "dim"))
     lines = {
         "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "no commits yet",
         "facts": f"{status.facts} of {status.max_facts}{_full(status)}",

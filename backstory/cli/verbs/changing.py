@@ -94,7 +94,7 @@ def policy(
     changes = policy_changes(settings or ())
     with session.opened() as bs:
         check_policy_range(changes, bs.config.settings.max_facts_limit)
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs, creates=bool(changes))
         result = memory.set_policy(**changes) if changes else memory.policy()
 
     def show(page: Page, result: PolicyResult) -> None:
@@ -122,7 +122,7 @@ def clear(
     with session.opened() as bs:
         agents = [owner.agent for owner in bs.owners() if owner.user == session.user and owner.agent is not None]
         others = agents if all_agents else []
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         document = memory.clear(all_agents=all_agents)
         entry = memory.log(limit=1)[0]
 
@@ -162,7 +162,7 @@ def import_(
 
     session = session_of(ctx)
     given = read_json(path) if path == "-" else path
-    with session.memory() as memory:
+    with session.memory(creates=True) as memory:
         document = memory.import_document(given, replace=replace)
         entry = memory.log(limit=1)[0]
 

@@ -32,7 +32,7 @@ def context(
     with session.opened() as bs:
         # A command can wait for the vocabulary, so its token counts are exact where one is available.
         bs.warm()
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         found = memory.context(about, max_tokens, thread=thread)
         if thread is not None and not (found.summaries or found.summaries_left_out):
             # A typed name of an unknown conversation is an error, which this raises.

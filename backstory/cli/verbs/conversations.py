@@ -11,6 +11,8 @@ import typer
 from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
+    from backstory.cli.inputs import Conversation
+    from backstory.cli.pages.answers import RecordedScope
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.ledger.extraction.recorded import RecordedReply
@@ -25,6 +27,10 @@ _Replies = Annotated[
     ),
 ]
 _All = Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")]
+
+
+_MOST_NAMED = 10
+"""How many other users an error lists."""
 
 
 class CommitClock(StrEnum):
@@ -46,15 +52,25 @@ def record(
         bool, typer.Option("--replace", help="Take FILE as the whole conversation, and supersede all other turns.")
     ] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Skip broken messages and record the rest.")] = False,
+    users_from_file: Annotated[
+        bool,
+        typer.Option(
+            "--users-from-file",
+            help="Record each message for the user and agent that it names; --user and --agent are for the others.",
+        ),
+    ] = False,
 ) -> None:
     """Record messages durably. Messages that are recorded already are skipped.
+
+    A message may name its user_id and agent_name. With --user or --agent, a message that names another one is an
+    error, unless --users-from-file is given.
 
     Example: backstory --user ada record chat.jsonl
     """
     from backstory.cli.inputs import read_conversation
-    from backstory.cli.pages.tables import recorded_line
+    from backstory.cli.pages.answers import RecordAnswer, RecordedScope
+    from backstory.cli.pages.tables import recorded_lines
     from backstory.ledger.core.errors import InputError, UsageError
-    from backstory.results import RecordResult
 
     if append and replace:
         raise UsageError("--append and --replace exclude each other: leave one of them out")
@@ -67,25 +83,32 @@ def record(
         raise InputError(
             f"{file}: {found.broken[0]}{others}; nothing was recorded: correct it, or skip it with --keep-going"
         )
+    if not users_from_file:
+        _must_be_of_one_scope(session, file, found)
     for broken in found.broken:
         session.note(f"skipped: {broken}")
-    turns = skipped = superseded = 0
+    scopes: dict[Scope, RecordedScope] = {}
+    backlog = False
     with session.opened() as bs:
-        work = [(bs.memory(g.user, g.agent), g.thread, messages) for g, messages in found.groups.items()]
+        if any(group.scope.user == session.scope.user for group in found.groups):
+            session.note_missing(bs, session.scope, creates=True)
+        work = [(bs.memory_of(group.scope), group.thread, messages) for group, messages in found.groups.items()]
         done, total = 0, sum(len(messages) for _, _, messages in work)
         with (
             session.when_interrupted(lambda: _recorded(done, total, mode)),
             progress("recording", total, least=2_000) as step,
         ):
             for memory, name, messages in work:
+                scope = memory.scope
+                known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
                 result = memory.record(name, messages, mode=mode)
-                turns, skipped = turns + result.turns, skipped + result.skipped
-                superseded += result.superseded
+                scopes[scope] = known.and_also(result)
+                backlog = backlog or result.backlog
                 done += len(messages)
                 step(done)
-        waiting = [] if session.as_json or not turns else _waiting_for_an_answer(work)
-    result = RecordResult(len(work), turns, skipped, superseded=superseded)
-    session.answer(result, lambda page, recorded: recorded_line(page, recorded, waiting))
+        answer = RecordAnswer.of(scopes.values(), backlog=backlog)
+        waiting = [] if session.as_json or not answer.turns else _waiting_for_an_answer(work)
+    session.answer(answer, lambda page, recorded: recorded_lines(page, recorded, waiting))
 
 
 def _waiting_for_an_answer(work: Sequence[tuple[MemoryHandle, str, object]]) -> list[PendingThread]:
@@ -104,6 +127,25 @@ def _waiting_for_an_answer(work: Sequence[tuple[MemoryHandle, str, object]]) -> 
 def _recorded(done: int, total: int, mode: Mode) -> str:
     again = "--append would record those again" if mode == "append" else "run it again, and those are skipped"
     return f"{done:,} of {total:,} messages are recorded; {again}"
+
+
+def _must_be_of_one_scope(session: Session, file: str, found: Conversation) -> None:
+    """Refuse messages that name another user than --user, or another agent than --agent.
+
+    Raises:
+        InputError: There are such messages.
+    """
+    from backstory.ledger.core.errors import InputError
+
+    strangers = found.strangers(session.user, session.agent)
+    if not strangers:
+        return
+    named = ", ".join(f"{name} ({count})" for name, count in strangers[:_MOST_NAMED])
+    more = f" and {len(strangers) - _MOST_NAMED} more" if len(strangers) > _MOST_NAMED else ""
+    raise InputError(
+        f"{file} names others than {session.scope}, each with its number of messages: {named}{more}; nothing was "
+        "recorded: leave out --user and --agent, or record for everyone whom the file names with --users-from-file"
+    )
 
 
 def extract(
@@ -134,7 +176,7 @@ def extract(
             session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
             failed = sum(result.failed for _, result in results)
         else:
-            memory = bs.memory(session.user, session.agent)
+            memory = session.named(bs)
             total = len(memory.threads()) if answers is None else len(answers)
             with progress("extracting", total, least=1 if answers is None else 2) as step:
                 result = memory.extract(
@@ -149,8 +191,7 @@ def extract(
 
 
 def _asked(session: Session, bs: Backstory, every: bool) -> Iterator[MemoryHandle]:
-    owners = [(owner.user, owner.agent) for owner in bs.owners()] if every else [(session.user, session.agent)]
-    return (bs.memory(*owner) for owner in owners)
+    return map(bs.memory_of, bs.owners() if every else [session.scope])
 
 
 def _extract_all(
@@ -162,7 +203,7 @@ def _extract_all(
     unused = None if answers is None else [reply for reply in answers if thread in (None, reply.thread)]
     with progress("extracting", len(owners)) as step:
         for number, owner in enumerate(owners, 1):
-            memory = bs.memory(owner.user, owner.agent)
+            memory = bs.memory_of(owner)
             if thread is None or thread in {known.thread for known in memory.threads()}:
                 if unused is None:
                     result = memory.extract(thread=thread, backdate=backdate)
@@ -282,7 +323,7 @@ def status(ctx: typer.Context, every: _All = False) -> None:
     session = session_of(ctx)
     with session.opened() as bs:
         if every:
-            states = [bs.memory(owner.user, owner.agent).status() for owner in bs.owners()]
+            states = [bs.memory_of(owner).status() for owner in bs.owners()]
             session.answer(states, status_table)
         else:
-            session.answer(bs.memory(session.user, session.agent).status(), status_page)
+            session.answer(session.named(bs).status(), lambda page, state: status_page(page, state, session.origins))

@@ -56,7 +56,7 @@ def add(
     Example: backstory fact add "Allergic to peanuts" --category context
     """
     session = session_of(ctx)
-    with session.memory() as memory:
+    with session.memory(creates=True) as memory:
         session.answer(memory.add_fact(text, category, confidence), _changed)
 
 

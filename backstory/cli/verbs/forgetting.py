@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import session_of
+from backstory.cli.session import Session, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.memory import MemoryHandle
-    from backstory.results import Forgotten
+    from backstory.results import Forgotten, RemovedUser
 
 _MOST_NAMED = 5
 
@@ -37,22 +37,37 @@ def forget(
     everything: Annotated[
         bool, typer.Option("--all", help="Erase everything. For a user this includes the user's agents.")
     ] = False,
+    whole_user: Annotated[
+        bool,
+        typer.Option(
+            "--whole-user", help="Remove the user of --user altogether: all memories, their folder and the name."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased, and erase nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Erase content from both logs, memory.json and the indexes. This cannot be undone.
 
-    Ids, times and digests stay.
+    Ids, times and digests stay, as proof. With --whole-user nothing stays but a mark without a name.
 
     Example: backstory forget --matching "Main Street 4" --dry-run
     """
     from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
-    if sum(one is not None for one in (fact, thread, matching)) + everything != 1:
-        raise UsageError("name exactly one thing to forget: --fact ID, --thread T, --matching TEXT or --all")
+    if sum(one is not None for one in (fact, thread, matching)) + everything + whole_user != 1:
+        raise UsageError(
+            "name exactly one thing to forget: --fact ID, --thread T, --matching TEXT, --all or --whole-user"
+        )
     if with_evidence and fact is None:
         raise UsageError("--with-evidence needs --fact; to erase a whole conversation use --thread")
+
+    asks = not (dry_run or yes)
+    if asks and not sys.stdin.isatty():
+        raise UsageError("forget cannot be undone, and there is no terminal to confirm it: try --dry-run, then --yes")
+    if whole_user:
+        _forget_user(session, dry_run=dry_run, asks=asks)
+        return
 
     def forget_in(memory: MemoryHandle, *, dry_run: bool) -> Forgotten:
         return memory.forget(
@@ -64,9 +79,6 @@ def forget(
             dry_run=dry_run,
         )
 
-    asks = not (dry_run or yes)
-    if asks and not sys.stdin.isatty():
-        raise UsageError("forget cannot be undone, and there is no terminal to confirm it: try --dry-run, then --yes")
     with session.memory() as memory:
         if asks and not _confirmed(forget_in(memory, dry_run=True)):
             session.note("nothing was erased")
@@ -77,6 +89,53 @@ def forget(
     session.answer(result, lambda page, forgotten: _lines(page, forgotten, dry_run=dry_run))
 
 
+def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
+    """Remove the user of --user.
+
+    Raises:
+        UsageError: No user is named, or an agent is.
+        NotFoundError: There is no such user; the message names the nearest.
+    """
+    from backstory.cli.nearest import missing
+    from backstory.ledger.core.errors import NotFoundError, UsageError
+
+    scope = session.scope
+    if scope.user is None or scope.agent is not None:
+        raise UsageError("--whole-user needs --user alone: it removes the user with all of the user's agents")
+    with session.opened() as bs:
+        try:
+            if asks and not _confirm(f"Remove {_removed_in_words(bs.forget_user(scope.user, dry_run=True))} for good?"):
+                session.note("nothing was removed")
+                raise typer.Exit(1)
+            result = bs.forget_user(scope.user, dry_run=dry_run)
+        except NotFoundError as error:
+            raise NotFoundError(missing(bs, scope) or str(error)) from error
+    session.answer(result, lambda page, removed: _removed_lines(page, removed, dry_run=dry_run))
+
+
+def _removed_in_words(removed: RemovedUser) -> str:
+    from backstory.cli.pages.labels import counted, size
+
+    memories = counted(len(removed.scopes), "memory", "memories")
+    return f"user {removed.user} with {memories} in {counted(removed.files, 'file')} ({size(removed.bytes)})"
+
+
+def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
+    from backstory.cli.pages.page import Column
+
+    numbers = (Column(name, right=True) for name in ("commits", "facts", "turns"))
+    rows = ((one.agent or "-", str(one.commits), str(one.facts), str(one.turns)) for one in removed.scopes)
+    page.table((Column("agent", "cyan"), *numbers), rows)
+    if removed.witness is not None:
+        page.line((f"the witness {removed.witness} keeps the user's name and hashes: remove them there", "yellow"))
+    if not removed.scopes and not removed.files:
+        page.line("completed a removal that was interrupted")
+    elif dry_run:
+        page.line((f"{_removed_in_words(removed)} would be removed. Nothing was: this was a dry run.", "bold"))
+    else:
+        page.line(("Removed", "bold red"), f": {_removed_in_words(removed)}. This cannot be undone.")
+
+
 def _confirmed(planned: Forgotten) -> bool:
     from backstory.cli.pages.labels import counted
 
@@ -84,8 +143,12 @@ def _confirmed(planned: Forgotten) -> bool:
     more = ", …" if len(facts) > _MOST_NAMED else ""
     of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
     also = f"; {len(planned.also)} learned from the same turns stay" if planned.also else ""
+    return _confirm(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?")
+
+
+def _confirm(question: str) -> bool:
     try:
-        return typer.confirm(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?", err=True)
+        return typer.confirm(question, err=True)
     except typer.Abort:
         return False
 

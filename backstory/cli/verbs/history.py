@@ -66,7 +66,7 @@ def log(
 
     session = session_of(ctx)
     with session.opened() as bs:
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         if follow:
             _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
         entries = memory.log(limit=limit, fact=fact, thread=thread, since=since)
@@ -113,6 +113,8 @@ def _follow(
             head = commit.head
             if (wanted is None or concerns(commit, wanted)) and thread in (None, commit.cause.thread):
                 show(entry(commit))
+    session.note(f"the memory of {memory.scope} was removed: nothing follows")
+    raise typer.Exit
 
 
 def why(

@@ -37,6 +37,8 @@ def config(ctx: typer.Context) -> None:
         stated = bs.config.settings.model_dump()
         origin = bs.config.origin
         values = {key: ConfigValue(masked(value), origin[key]) for key, value in stated.items()}
+        values["user"] = ConfigValue(session.user, session.user_from)
+        values["agent"] = ConfigValue(session.agent, session.agent_from)
         witness = stated["witness"]
         if isinstance(witness, str) and witness.startswith(COMMAND):
             # Any argument of a command may be a secret.

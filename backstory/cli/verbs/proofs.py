@@ -42,7 +42,7 @@ def verify(
         raise UsageError("--note and --key belong together: name the note, and the public key that has signed it")
     with session.opened() as bs:
         if not every:
-            result = bs.memory(session.user, session.agent).verify(
+            result = session.named(bs).verify(
                 expect_head=expect_head,
                 note=None if note is None else _text(note),
                 key=None if key is None else _public_key(key),
@@ -57,7 +57,7 @@ def verify(
             results = []
             with progress("checking", len(owners)) as step:
                 for number, owner in enumerate(owners, 1):
-                    results.append((owner, bs.memory(owner.user, owner.agent).verify()))
+                    results.append((owner, bs.memory_of(owner).verify()))
                     step(number)
             session.answer([in_scope(*one) for one in results], lambda page, _: verification_table(page, results))
             ok = all(result.ok for _, result in results)

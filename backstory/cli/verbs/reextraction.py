@@ -45,7 +45,7 @@ def reextract(
         raise UsageError("--model and --replies exclude each other: leave one of them out")
     left = "reextract writes nothing; --max-calls and --thread make it shorter"
     with session.when_interrupted(lambda: left), session.opened(model=model, prompts_dir=prompts) as bs:
-        memory = bs.memory(session.user, session.agent)
+        memory = session.named(bs)
         with progress("extracting again, commits", memory.head().seq, least=1) as step:
             result = memory.reextract(
                 thread=thread, replies=answers, max_calls=max_calls, max_tokens=max_tokens, progress=step

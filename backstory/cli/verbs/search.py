@@ -151,7 +151,7 @@ def embed(
     session = session_of(ctx)
     with session.opened() as bs, _model_required():
         if not every:
-            memory = bs.memory(session.user, session.agent)
+            memory = session.named(bs)
             with _embedding(session) as step:
                 result = memory.embed(timeout=timeout, progress=step)
             session.answer(result, _embedded)
@@ -161,7 +161,7 @@ def embed(
         ends = None if timeout is None else time.monotonic() + timeout
         for owner in bs.owners():
             with _embedding(session, owner) as step:
-                memory = bs.memory(owner.user, owner.agent)
+                memory = bs.memory_of(owner)
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
                 results.append((owner, memory.embed(timeout=left, progress=step)))

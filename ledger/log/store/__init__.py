@@ -98,7 +98,7 @@ class EventStore(Protocol):
         """Yield the names of all streams that begin with the prefix, sorted."""
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
-        """Yield the lines after a seq and then, without end, those that are appended.
+        """Yield the lines after a seq and then those that are appended, until the stream is removed by `remove`.
 
         Raises:
             StoreError: it could not be read.
@@ -131,6 +131,23 @@ class EventStore(Protocol):
             StoreError: it could not be written, or a line is no erasure of the one at its place; the stream is as it
                 was.
         """
+
+    def remove(self, folder: str) -> bool:
+        """Remove every stream below a folder's name, with its secret and all that is kept beside it, for good.
+
+        They are gone at once: a reader sees all of them or none. `is_removed` recognises each afterwards. A removal
+        that was interrupted is completed by the next.
+
+        Returns:
+            Whether there was anything to remove, also from an interrupted removal.
+
+        Raises:
+            LockTimeoutError: another process keeps a stream locked.
+            StoreError: they could not be removed.
+        """
+
+    def is_removed(self, first: str) -> bool:
+        """Whether the stream whose first commit has this hash was removed by `remove`, and is not lost."""
 
     def edition(self, stream: str) -> str:
         """Return a text that changes when existing lines are rewritten; "" for no stream.

@@ -33,6 +33,7 @@ from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
+from backstory.ledger.log.store.removal import Removals
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class JsonlStore:
         self._open: dict[str, tuple[int, int]] = {}
         self._process = os.getpid()
         self._locks = FileLocks(lock_timeout, self._clock)
+        self._removals = Removals(self.home, self._locks, self._clock)
 
     def __repr__(self) -> str:
         return f"JsonlStore({str(self.home)!r})"
@@ -389,13 +391,17 @@ class JsonlStore:
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
-        seq = after
+        seq, first = after, ""
         while True:
+            if first and self.is_removed(first):
+                return
             for record in self.read(stream, seq):
                 seq += 1
                 yield record
             now = self.head(stream).seq
-            if now < seq:
+            if not first and now:
+                first = next((_first_hash(record.line) for record in self.read(stream)), "")
+            if now < seq and not self.is_removed(first):
                 raise CorruptLogError(
                     f"{stream} was read up to {seq} and now ends at {now}: its tail was cut off; "
                     "restore the file from a copy",
@@ -409,9 +415,13 @@ class JsonlStore:
     def close(self) -> None:
         """Close what is kept open between two appends; the store can be used again."""
         for stream in list(self._open):
-            with self.locked(stream):
-                self._close(stream)
+            self._let_go(stream)
         self._locks.close()
+
+    def _let_go(self, stream: str) -> None:
+        # Only threads of this process use the descriptor, and the lock's file may be gone with its folder.
+        with self._locks.among_threads(self._lock_file(stream)):
+            self._close(stream)
 
     def __del__(self) -> None:
         if self._process == os.getpid():
@@ -498,6 +508,22 @@ class JsonlStore:
             self._close(stream)
             sync_folder(path.parent)
 
+    def remove(self, folder: str) -> bool:
+        """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
+        done = self._removals.remove(folder)
+        within = f"{folder}/"
+        for stream in [*self._known, *self._cursors, *self._durable, *self._rooted, *self._open]:
+            if stream.startswith(within):
+                self._let_go(stream)
+                self._forget(stream)
+                self._durable.pop(stream, None)
+                self._rooted.pop(stream, None)
+        return done
+
+    def is_removed(self, first: str) -> bool:
+        """See `EventStore.is_removed`."""
+        return self._removals.is_removed(first)
+
 
 _T = TypeVar("_T")
 
@@ -509,6 +535,14 @@ def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
             # Another thread may be noting something, too; then it is that one's turn.
             known.pop(next(iter(known)), None)
     known[stream] = what
+
+
+def _first_hash(line: bytes) -> str:
+    """Return the hash that a first line states; "" where it is damaged, which its reader finds out."""
+    try:
+        return head_of(line).hash
+    except UNREADABLE:
+        return ""
 
 
 def _spelled_note(head: Head) -> bytes:

@@ -67,6 +67,21 @@ class FileLocks:
         """
         return _Held(self, path, self._timeout if wait else 0.0)
 
+    @contextmanager
+    def among_threads(self, path: str) -> Iterator[None]:
+        """Keep the other threads of this process off, and only these: the file is neither made nor locked.
+
+        Raises:
+            LockTimeoutError: another thread holds it.
+        """
+        hold = self._hold(path)
+        if not hold.lock.acquire(timeout=self._timeout):
+            raise LockTimeoutError(f"{path} is still locked by another thread after {self._timeout:g} s: try again")
+        try:
+            yield
+        finally:
+            hold.lock.release()
+
     def take(self, path: str, timeout: float) -> _Hold:
         """Take the lock, or take it again; see `held`."""
         hold = self._hold(path)

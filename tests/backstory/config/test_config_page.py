@@ -105,7 +105,7 @@ def test_config_gives_every_key_its_value_and_where_it_came_from(
     )
     monkeypatch.setenv("BACKSTORY_GUARANTEED_CATEGORIES", "goal,correction")
     shown = json.loads(run(tmp_path, "--json", "--config", str(file), "--store", "jsonl:", "config"))
-    assert set(shown) == set(Settings.model_fields)
+    assert set(shown) == {*Settings.model_fields, "user", "agent"}
     assert {tuple(value) for value in shown.values()} == {("value", "from")}
     assert shown["fact_eviction_policy"] == {"value": "hybrid", "from": "file"}
     assert shown["guaranteed_categories"] == {"value": ["goal", "correction"], "from": "environment"}

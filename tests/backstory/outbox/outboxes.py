@@ -61,7 +61,7 @@ def by_hand(bs: Backstory, elapsed: Elapsed, limits: Limits | None = None) -> Fa
 
 
 def said(bs: Backstory, thread: str = "t", scope: Scope = ADA) -> list[str]:
-    memory = bs.memory(scope.user, scope.agent)
+    memory = bs.memory_of(scope)
     known = {summary.thread for summary in memory.threads()}
     return [turn.content for turn in memory.transcript(thread)] if thread in known else []
 

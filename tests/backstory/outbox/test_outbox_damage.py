@@ -37,14 +37,14 @@ def test_a_log_damaged_before_anybody_opened_it_breaks_no_answer(home: Path) -> 
 def test_a_memory_that_cannot_be_opened_at_all_breaks_no_answer(
     bs: Backstory, door: FailSafeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening = bs.memory
+    opening = bs.memory_of
 
     def fail(*_: object) -> object:
         raise CorruptLogError("damaged", kind="altered", stream="s", line=1, byte=0)
 
-    monkeypatch.setattr(bs, "memory", fail)
+    monkeypatch.setattr(bs, "memory_of", fail)
     assert door.record(ADA, "t", exchange("tea")) is None
-    monkeypatch.setattr(bs, "memory", opening)
+    monkeypatch.setattr(bs, "memory_of", opening)
     assert door.flush(PATIENCE)
     assert said(bs) == words(exchange("tea"))
 

@@ -15,6 +15,7 @@ from fakes import FakeClock, open_home
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import CandidateRejected, Fact, FactAdded, NewFact, Unread
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing import read_document
 from backstory.memory import MemoryHandle
 
@@ -425,7 +426,7 @@ def test_a_user_whose_name_is_no_folder_is_found_where_deerflow_keeps_it(bs: Bac
     user = "Ada Löv@x.org"
     folder = f"Ada-L-v-x-org-{hashlib.sha256(user.encode()).hexdigest()[:16]}"
     keep(root / "users" / folder / "agents/__default__", "fact_1", "Has a cat", user_id=user)
-    memory = bs.memory(user)
+    memory = bs.memory_of(Scope(user))
     memory.import_document(root)
     assert texts(memory) == ["Has a cat"]
 
@@ -433,7 +434,7 @@ def test_a_user_whose_name_is_no_folder_is_found_where_deerflow_keeps_it(bs: Bac
 def test_the_global_memory_lies_in_the_root(bs: Backstory, tmp_path: Path) -> None:
     summaries(tmp_path / "global", "Works.")
     keep(tmp_path / "global/agents/__default__", "fact_1", "Has a cat", user_id=None)
-    memory = bs.memory()
+    memory = bs.memory(scope="global")
     memory.import_document(tmp_path / "global")
     assert (work(memory), texts(memory)) == ("Works.", ["Has a cat"])
 
@@ -575,7 +576,7 @@ def test_a_home_in_which_nothing_can_be_read_is_wrong_use(memory: MemoryHandle, 
 def test_a_home_without_the_scope_says_whose_memories_are_there(
     bs: Backstory, root: Path, user: str | None, agent: str | None, told: str
 ) -> None:
-    memory = bs.memory(user, agent)
+    memory = bs.memory_of(Scope(user, agent))
     with pytest.raises(InputError) as caught:
         memory.import_document(root)
     assert told in str(caught.value)
@@ -609,7 +610,7 @@ def test_a_broken_memory_of_an_agent_of_any_name_is_refused_and_can_be_decided_a
     summaries(tmp_path / "h", "Works.")
     own = summaries(tmp_path / "h/agents/again-me", "x")
     own.write_text("{")
-    memory = bs.memory(None, "again-me")
+    memory = bs.memory(None, "again-me", scope="global")
     memory.import_document(tmp_path / "h")
     assert [detail.partition(":")[0] for _, detail in refused(memory)] == ["agents/again-me/memory.json"]
     assert memory.what_if().facts == 0

@@ -416,9 +416,9 @@ def test_a_failure_that_an_erasure_overtakes_at_the_last_moment_parks_its_turns_
     desk.say(topic="milk")
     commit = desk.writer.commit
 
-    def late(command: Command, cause: Cause, *, at: datetime | None = None) -> Commit:
+    def late(command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
         desk.writer.forget(ForgetMatching("tea"))
-        return commit(command, cause, at=at)
+        return commit(command, cause, at=at, log=log)
 
     monkeypatch.setattr(desk.writer, "commit", late)
     assert desk.run(QUOTING, job=Job("t", TurnRange(1, 4))).failed

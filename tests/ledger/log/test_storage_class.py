@@ -81,7 +81,7 @@ def refusal(path: str, home: Path) -> str:
 @pytest.mark.parametrize("path", ["own_engines.engine:Own", "own_engines.engine.Own", "own_engines.engine:Outer.Inner"])
 def test_the_named_class_keeps_the_log(tmp_path: Path, path: str) -> None:
     with open_home(tmp_path / "home", storage_class=path) as bs:
-        bs.memory().add_fact("User likes tea")
+        bs.memory(scope="global").add_fact("User likes tea")
         assert type(bs.store).__name__ == path.replace(":", ".").rpartition(".")[2]
     assert (tmp_path / "home" / "own" / "ledger.jsonl").exists()
     assert not (tmp_path / "home" / "ledger.jsonl").exists()
@@ -124,7 +124,8 @@ def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, pa
 def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
         "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, follow, "
-        "key, destroy_key, redact, edition, size, torn_tail, locked, lease, close (see EventStore in ledger/log/store)"
+        "key, destroy_key, redact, remove, is_removed, edition, size, torn_tail, locked, lease, close "
+        "(see EventStore in ledger/log/store)"
     )
 
 

@@ -370,7 +370,7 @@ def test_a_time_is_spelled_in_one_way(at, spelled):
         (user(name={"a": 1}), "name"),
         (user(thread_id=[]), "thread_id"),
         (user(user_id=1.5), "user_id"),
-        (user(agent_name=7), "agent_name"),
+        (user(agent_name=7.5), "agent_name"),
         (user(cause_by=object()), "cause_by"),
         (user(sent_from=[]), "sent_from"),
         (user(send_to=5), "send_to"),
@@ -458,7 +458,7 @@ def test_what_is_not_known_of_a_message_does_no_harm():
 
 def test_one_broken_message_and_nothing_of_the_delivery_is_recorded(tmp_path):
     with open_home(tmp_path) as backstory:
-        memory = backstory.memory()
+        memory = backstory.memory(scope="global")
         with pytest.raises(InputError, match="role"):
             memory.record("t", [user("fine"), {"role": "narrator", "content": "x"}])
         assert memory.threads() == ()

@@ -24,6 +24,7 @@ from backstory.ledger.core.errors import (
     UsageError,
 )
 from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
@@ -242,7 +243,7 @@ def test_an_import_never_evicts_what_people_entered(memory: MemoryHandle) -> Non
 def crowd(bs: Backstory) -> dict[tuple[str | None, str | None], MemoryHandle]:
     """Two users and nobody, each with an agent or two, each remembering one thing."""
     owners = [("ada", None), ("ada", "a1"), ("ada", "a2"), ("bob", None), ("bob", "a1"), (None, None), (None, "a1")]
-    crowd = {owner: bs.memory(*owner) for owner in owners}
+    crowd = {owner: bs.memory_of(Scope(*owner)) for owner in owners}
     for memory in crowd.values():
         memory.add_fact("Likes tea")
     return crowd

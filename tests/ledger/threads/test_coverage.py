@@ -431,7 +431,7 @@ def test_a_discard_covers_what_was_parked_and_nothing_else(tmp_path):
 
 
 def test_what_was_learned_from_while_it_was_being_given_up_is_not_covered_twice(tmp_path, monkeypatch):
-    memory = open_home(tmp_path).memory()
+    memory = open_home(tmp_path).memory(scope="global")
     memory.record("t", exchange("tea", 1))
     memory.extract([RecordedReply("t", "no JSON")])
     parked = learning._parked(memory._services.writer, "t")

@@ -327,7 +327,7 @@ def busy(home: Path) -> None:
     """A home with every kind of commit."""
     texts = json.dumps({"newFacts": [{"content": f"note {n}", "confidence": 0.7 + n / 100} for n in range(20)]})
     with open_home(home) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.record("t", exchange("tea", 1))
         memory.extract([RecordedReply("t", texts)])
         added = memory.add_fact("by hand")
@@ -346,10 +346,10 @@ def busy(home: Path) -> None:
 def test_every_key_can_be_tried_and_nothing_is_written(tmp_path: Path) -> None:
     busy(tmp_path)
     with open_home(tmp_path) as bs:
-        bs.memory().verify()
+        bs.memory(scope="global").verify()
     before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
     with open_home(tmp_path) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         for name in POLICY_KEYS:
             same = memory.what_if(**{name: getattr(memory.policy().policy, name)})
             assert (same.added, same.revised, same.sections) == ((), (), ()), name
@@ -377,7 +377,7 @@ def test_every_key_can_be_tried_and_nothing_is_written(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_be_is_told(tmp_path: Path, wrong: dict[str, PolicyValue], error: type[Exception]) -> None:
     with open_home(tmp_path) as bs:
-        memory = bs.memory()
+        memory = bs.memory(scope="global")
         memory.add_fact("Ada runs")
         with pytest.raises(error):
             memory.what_if(**wrong)  # type: ignore[arg-type]

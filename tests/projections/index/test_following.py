@@ -225,7 +225,8 @@ def test_nothing_is_read_when_nothing_changed_and_only_the_ledger_when_only_that
 def test_a_line_that_is_being_written_is_no_reason_to_read_everything_again(tmp_path, monkeypatch):
     store = JsonlStore(tmp_path)
     with open_home(tmp_path) as bs:
-        bs.memory().turns.add_batch([{"role": "user", "content": letter, "id": letter} for letter in "abc"])
+        turns = [{"role": "user", "content": letter, "id": letter} for letter in "abc"]
+        bs.memory(scope="global").turns.add_batch(turns)
         log = TurnLog(store, Scope())
         with log.look(TurnFilter()) as look:
             assert look.count() == 3
@@ -243,7 +244,7 @@ def test_a_line_that_is_being_written_is_no_reason_to_read_everything_again(tmp_
             with log.look(TurnFilter()) as look:
                 assert look.count() == 3
         assert reads == [0]
-        bs.memory().record("t", [{"role": "user", "content": "d"}])
+        bs.memory(scope="global").record("t", [{"role": "user", "content": "d"}])
         with log.look(TurnFilter()) as look:
             assert look.count() == 4
         assert reads[-1] == 1
@@ -302,23 +303,23 @@ def test_an_engine_without_offsets_is_followed_too(tmp_path):
     with open_home(tmp_path) as bs:
         seen = []
         for word in ("plain", "secret", "last"):
-            say(bs.memory(), word)
+            say(bs.memory(scope="global"), word)
             seen.append(reader.texts())
         assert seen == [["plain"], ["plain", "secret"], ["plain", "secret", "last"]]
-        bs.memory().forget(matching="secret")
+        bs.memory(scope="global").forget(matching="secret")
         assert reader.texts() == ["plain", "last"]
-        bs.memory().turns.delete_newest()
+        bs.memory(scope="global").turns.delete_newest()
         assert reader.texts() == ["plain"]
 
 
 def test_another_edition_is_read_anew_by_an_engine_without_offsets_too(tmp_path):
     with open_home(tmp_path / "one") as bs:
-        say(bs.memory(), "plain", "secret")
+        say(bs.memory(scope="global"), "plain", "secret")
     reader = Reader(WithoutOffsets(tmp_path / "one"), Scope())
     assert reader.texts() == ["plain", "secret"]
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     with open_home(tmp_path / "two") as bs:
-        bs.memory().forget(matching="secret")
+        bs.memory(scope="global").forget(matching="secret")
     (tmp_path / "two/transcript.jsonl").rename(tmp_path / "one/transcript.jsonl")
     assert reader.texts() == ["plain"]
 
@@ -521,7 +522,7 @@ def test_a_transcript_that_was_exchanged_is_read_anew(tmp_path):
     for name, letters in (("one", "ab"), ("two", "xyz")):
         with open_home(tmp_path / name) as bs:
             for letter in letters:
-                bs.memory().turns.add({"role": "user", "content": letter})
+                bs.memory(scope="global").turns.add({"role": "user", "content": letter})
     reader = Reader(JsonlStore(tmp_path / "one"), Scope())
     assert reader.texts() == ["a", "b"]
     file = tmp_path / "one/transcript.jsonl"
@@ -536,14 +537,14 @@ def test_a_transcript_that_was_exchanged_is_read_anew(tmp_path):
 def test_an_erasure_is_seen_although_the_file_looks_the_same(tmp_path, goes_on):
     """A file system may give the file of a second erasure the number that the file had before the first."""
     with open_home(tmp_path / "one") as bs:
-        say(bs.memory(), "plain", "secret", "last")
+        say(bs.memory(scope="global"), "plain", "secret", "last")
     reader = Reader(JsonlStore(tmp_path / "one"), Scope())
     assert reader.texts() == ["plain", "secret", "last"]
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     with open_home(tmp_path / "two") as bs:
-        bs.memory().forget(matching="secret")
+        bs.memory(scope="global").forget(matching="secret")
         if goes_on:
-            say(bs.memory(), "more")
+            say(bs.memory(scope="global"), "more")
     (tmp_path / "one/transcript.jsonl").write_bytes((tmp_path / "two/transcript.jsonl").read_bytes())
     assert reader.texts() == ["plain", "last", "more"][: 2 + goes_on]
 

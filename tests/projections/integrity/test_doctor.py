@@ -404,7 +404,7 @@ def test_every_place_where_a_memory_can_lie_is_looked_at(tmp_path: Path) -> None
     owners = [(None, None), (None, "bot"), (USER, None), (USER, "bot"), ("u" * 300, None)]
     for user, agent in owners:
         with open_home(tmp_path / "home") as bs:
-            bs.memory(user, agent).add_fact("sings")
+            bs.memory_of(Scope(user, agent)).add_fact("sings")
     for user, agent in owners:
         folder = tmp_path / "home" / Scope(user, agent).folder
         ledger = folder / "ledger.jsonl"

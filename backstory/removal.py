@@ -1,0 +1,96 @@
+"""Removal of a user: logs, folder and name, with all of the user's agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableError
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.locks import FileLocks
+from backstory.ledger.log.store.removal import Removals
+from backstory.memory import MemoryHandle
+from backstory.operations.services import HomeServices
+from backstory.results import RemovedScope, RemovedUser
+
+_LOCK_SECONDS = 10.0
+
+
+def forget_user(
+    user: Scope,
+    *,
+    home: Path,
+    store: EventStore,
+    services: HomeServices,
+    memory: Callable[[Scope], MemoryHandle],
+    purge: Callable[[Scope], None],
+    dry_run: bool,
+) -> RemovedUser:
+    """Remove a user; see `Backstory.forget_user`.
+
+    Args:
+        user: The user's scope.
+        home: The home folder.
+        store: The engine of the logs.
+        services: The services of the home.
+        memory: Opens a memory.
+        purge: Drops what this process holds of a scope, with its read models on disk.
+        dry_run: Remove nothing.
+    """
+    scopes = _scopes_of(store, user)
+    folder = home / user.folder
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    size = sum(path.lstat().st_size for path in files)
+    counts = tuple(_counts(memory(scope)) for scope in scopes)
+    witness = None if services.witness is None else services.witness.destination.name
+    found = RemovedUser(str(user.user), counts, len(files), size, witness=witness)
+    if dry_run:
+        if not scopes and not folder.exists():
+            raise _unknown(user, home)
+        return found
+    services.outbox.discard(scopes)
+    for scope in scopes:
+        purge(scope)
+    removed = store.remove(user.folder)
+    if next(store.streams(f"{user.folder}/"), None) is not None:
+        raise StoreError(f"{store} still holds logs of {user} after their removal: run it again")
+    # An engine may keep the logs elsewhere than the read models.
+    locks = FileLocks(_LOCK_SECONDS, SystemClock())
+    removed = Removals(home, locks, SystemClock()).remove(user.folder) or removed
+    locks.close()
+    services.outbox.discard(scopes)
+    for scope in scopes:
+        # What another thread of this process has built meanwhile.
+        purge(scope)
+    if not removed:
+        raise _unknown(user, home)
+    return found
+
+
+def _scopes_of(store: EventStore, user: Scope) -> Sequence[Scope]:
+    """Return the scopes of a user that have a log: the user's own, and the agents'."""
+    found: dict[Scope, None] = {}
+    for stream in store.streams(f"{user.folder}/"):
+        parts = stream.removeprefix(f"{user.folder}/").split("/")
+        match parts:
+            case [kind] if kind in (LEDGER, TRANSCRIPT):
+                found[user] = None
+            case ["agents", agent, kind] if kind in (LEDGER, TRANSCRIPT):
+                found[Scope(user.user, agent)] = None
+    return tuple(found)
+
+
+def _counts(memory: MemoryHandle) -> RemovedScope:
+    """Count what a memory holds; a damaged one is not counted."""
+    scope = memory.scope
+    try:
+        status = memory.status()
+    except UnavailableError:
+        return RemovedScope(scope.user, scope.agent)
+    return RemovedScope(scope.user, scope.agent, status.seq, status.facts, status.turns)
+
+
+def _unknown(user: Scope, home: Path) -> NotFoundError:
+    return NotFoundError(f"no {user} is known in {home}: see `scopes`")

@@ -1,0 +1,125 @@
+"""Removal of a folder of streams: it is moved out of the way at once, marked, and then deleted.
+
+A process that has read a log cannot tell a removed log from a lost one by itself. So `HOME/removed/<hash>.json` marks
+each removed log, by the hash of its first commit. A hash is salted: a mark names nobody, and holds only the time and
+the last head. A crash leaves a folder `HOME/removed/<random>.gone` behind, which the next removal deletes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import msgspec
+
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store.files import last_line, make_folder, put_in_place, sync_folder, translated
+from backstory.ledger.log.store.locks import FileLocks
+
+_FOLDER = "removed"
+_GONE = ".gone"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LOCK_ORDER = ("transcript", "ledger")
+"""An erasure takes its two locks in this order."""
+
+
+class RemovalMark(msgspec.Struct, frozen=True):
+    """The mark of a removed log: when it was removed, which of a scope's two streams it was, and its last head."""
+
+    v: int
+    at: str
+    kind: str
+    head: Head
+
+
+class Removals:
+    """Removes folders below a home; the locks are those of the streams."""
+
+    def __init__(self, home: Path, locks: FileLocks, clock: Clock) -> None:
+        self._home = home
+        self._folder = home / _FOLDER
+        self._locks = locks
+        self._clock = clock
+
+    def is_removed(self, first: str) -> bool:
+        """Whether the log whose first commit has this hash was removed."""
+        return _HASH.fullmatch(first) is not None and (self._folder / f"{first}.json").exists()
+
+    def remove(self, folder: str) -> bool:
+        """Remove a folder with all that is in it, and what an interrupted removal has left.
+
+        Returns:
+            Whether there was anything to remove.
+
+        Raises:
+            StoreError: it cannot be removed. LockTimeoutError: another process keeps a log locked.
+        """
+        path = self._home / folder
+        found = path.exists()
+        with translated(path, "remove"):
+            if found:
+                with ExitStack() as held:
+                    self._mark(path, held)
+                    make_folder(self._folder)
+                    path.rename(self._folder / f"{os.urandom(8).hex()}{_GONE}")
+                    sync_folder(self._folder)
+                    sync_folder(path.parent)
+            return self._sweep() or found
+
+    def _sweep(self) -> bool:
+        """Delete the folders that were moved out of the way."""
+        swept = False
+        for gone in left_by_removals(self._home):
+            with ExitStack() as held:
+                # A log that another process began while the others were marked is removed, too.
+                self._mark(gone, held)
+            shutil.rmtree(gone, onerror=_unless_missing)
+            swept = True
+        if swept:
+            sync_folder(self._folder)
+        return swept
+
+    def _mark(self, path: Path, held: ExitStack) -> None:
+        """Lock the logs in a folder, and mark each."""
+        logs = [log for kind in _LOCK_ORDER for log in sorted(path.rglob(f"{kind}.jsonl"))]
+        for log in logs:
+            held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
+        for log in logs:
+            self._mark_log(log)
+
+    def _mark_log(self, log: Path) -> None:
+        with suppress(FileNotFoundError), log.open("rb") as file:
+            first = _head_of(file.readline().rstrip(b"\n"))
+            last = _head_of(last_line(file.fileno(), os.fstat(file.fileno()).st_size)[0])
+            if not _HASH.fullmatch(first.hash) or self.is_removed(first.hash):
+                return
+            make_folder(self._folder)
+            mark = RemovalMark(1, spell_moment(self._clock.now()), log.stem, last)
+            put_in_place(self._folder / f"{first.hash}.json", msgspec.json.encode(mark))
+            sync_folder(self._folder)
+
+
+def left_by_removals(home: Path) -> list[Path]:
+    """Return the folders that removals have moved out of the way and not deleted yet."""
+    return sorted((home / _FOLDER).glob(f"*{_GONE}"))
+
+
+def _head_of(line: bytes) -> Head:
+    """Return the head that a line states; the empty one where it is damaged."""
+    try:
+        found = inspect(line)
+    except UNREADABLE:
+        return EMPTY
+    return Head(found.seq, found.hash)
+
+
+def _unless_missing(function: object, path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
+    """Raise the error of a deletion, unless another process was faster."""
+    del function, path
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
