@@ -33,7 +33,7 @@ def contents(memory: MemoryHandle) -> list[str]:
 
 def test_a_flush_learns_from_a_lone_message(tmp_path: Path) -> None:
     with open_home(tmp_path, ScriptedModel(reply("Lives in Oslo")), background=True) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         memory.record("t", OSLO)
         assert memory.flush(PATIENCE) == Flushed(done=True)
         assert contents(memory) == ["Lives in Oslo"]
@@ -43,7 +43,7 @@ def test_a_flush_learns_from_a_lone_message(tmp_path: Path) -> None:
 
 def test_an_extract_learns_from_a_lone_message(tmp_path: Path) -> None:
     with open_home(tmp_path, ScriptedModel(reply("Lives in Oslo"))) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         memory.record("t", OSLO)
         assert memory.extract().updates == 1
         assert contents(memory) == ["Lives in Oslo"]
@@ -53,7 +53,7 @@ def test_an_extract_learns_from_a_lone_message(tmp_path: Path) -> None:
 def test_the_async_twins_do_too(tmp_path: Path) -> None:
     async def talked() -> None:
         with open_home(tmp_path, ScriptedModel(reply("Lives in Oslo"), reply("Likes tea")), background=True) as bs:
-            memory = bs.memory()
+            memory = bs.memory("ada")
             await memory.arecord("t", OSLO)
             assert await memory.aflush(PATIENCE) == Flushed(done=True)
             await memory.arecord("u", exchange("tea")[:1])
@@ -65,7 +65,7 @@ def test_the_async_twins_do_too(tmp_path: Path) -> None:
 
 def test_a_home_that_is_flushed_learns_from_it_unless_it_goes_on_elsewhere(tmp_path: Path) -> None:
     with open_home(tmp_path, ScriptedModel(reply("Lives in Oslo")), background=True) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         memory.record("t", OSLO)
         assert bs.flush(PATIENCE, unanswered=False)
         assert [thread.waiting_for for thread in memory.status().pending] == ["answer"]
@@ -76,11 +76,11 @@ def test_a_home_that_is_flushed_learns_from_it_unless_it_goes_on_elsewhere(tmp_p
 def test_closing_leaves_it_to_a_later_process(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(reply("Lives in Oslo"))
     with open_home(tmp_path, model, clock=clock, background=True) as bs:
-        bs.memory().record("t", OSLO)
+        bs.memory("ada").record("t", OSLO)
     assert model.prompts == []
     clock.advance(600)
     with open_home(tmp_path, model, clock=clock, background=True) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         assert bs.flush(PATIENCE, unanswered=False)
         assert contents(memory) == ["Lives in Oslo"]
 
@@ -88,7 +88,7 @@ def test_closing_leaves_it_to_a_later_process(tmp_path: Path) -> None:
 def test_an_acknowledgement_alone_triggers_no_call(tmp_path: Path) -> None:
     model = ScriptedModel(reply())
     with open_home(tmp_path, model, background=True) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         memory.record("t", OK)
         assert memory.flush(PATIENCE)
         assert memory.extract().updates == 0
@@ -101,7 +101,7 @@ def test_an_acknowledgement_alone_triggers_no_call(tmp_path: Path) -> None:
 
 def test_without_a_model_a_flush_says_so_and_an_extract_raises(tmp_path: Path) -> None:
     with open_home(tmp_path, background=True) as bs:
-        memory = bs.memory()
+        memory = bs.memory("ada")
         assert memory.flush()
         assert bs.flush()
         memory.record("a", OK)
@@ -119,23 +119,23 @@ def test_without_a_model_a_flush_says_so_and_an_extract_raises(tmp_path: Path) -
 
 def test_where_nothing_is_extracted_in_the_background_a_flush_names_the_way(tmp_path: Path) -> None:
     with open_home(tmp_path, ScriptedModel()) as bs:
-        bs.memory().record("t", OSLO)
-        assert "call `extract`" in str(bs.memory().flush().reason)
+        bs.memory("ada").record("t", OSLO)
+        assert "call `extract`" in str(bs.memory("ada").flush().reason)
     with open_home(tmp_path, ScriptedModel(), enabled=False, background=True) as bs:
-        assert "`enabled` is off" in str(bs.memory().flush().reason)
+        assert "`enabled` is off" in str(bs.memory("ada").flush().reason)
     with pytest.raises(UsageError, match="was closed"):
         bs.flush()
 
 
 def test_a_flush_says_where_memory_json_cannot_be_written(tmp_path: Path) -> None:
     with open_home(tmp_path, ScriptedModel(reply("Lives in Oslo")), background=True) as bs:
-        memory = bs.memory()
-        (tmp_path / "memory.json").mkdir()
+        memory = bs.memory("ada")
+        (tmp_path / "users" / "ada" / "memory.json").mkdir(parents=True)
         memory.record("t", OSLO)
         flushed = memory.flush(PATIENCE)
         assert not flushed
-        assert f"{tmp_path / 'memory.json'} could not be written" in str(flushed.reason)
-        (tmp_path / "memory.json").rmdir()
+        assert f"{tmp_path / 'users' / 'ada' / 'memory.json'} could not be written" in str(flushed.reason)
+        (tmp_path / "users" / "ada" / "memory.json").rmdir()
         assert memory.flush(PATIENCE)
 
 
@@ -155,7 +155,7 @@ def test_a_recording_without_a_model_warns_once_per_home(tmp_path: Path, caplog:
         with open_home(tmp_path / name, background=True) as bs:
             for thread in ("t", "u"):
                 bs.memory("ada").record(thread, OSLO)
-                bs.memory().record(thread, OSLO)
+                bs.memory("ada").record(thread, OSLO)
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [message.partition(":")[0] for message in told] == [str(tmp_path / "one"), str(tmp_path / "two")]
     assert all("nothing is extracted from it until there is a model" in message for message in told)
@@ -169,12 +169,12 @@ def test_where_that_is_meant_nothing_warns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, object]
 ) -> None:
     with open_home(tmp_path, **{"background": True, **settings}) as bs:  # type: ignore[arg-type]
-        bs.memory().record("t", OSLO)
+        bs.memory("ada").record("t", OSLO)
     assert caplog.records == []
 
 
 def test_opening_alone_does_not_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open_home(tmp_path, background=True) as bs:
-        bs.memory().record("t", [])
-        bs.memory().status()
+        bs.memory("ada").record("t", [])
+        bs.memory("ada").status()
     assert caplog.records == []

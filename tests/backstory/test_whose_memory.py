@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from backstory.langchain.identity import Identity
 from fakes import exchange, open_home
 
 from backstory.deerflow.hosting import scope_named
 from backstory.home import Backstory
+from backstory.integrations.identity import Identity
 from backstory.ledger.core.errors import ConfigError, ScopeError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import read_message

@@ -83,4 +83,4 @@ def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, shown: str) ->
 
 def test_status_tells_when_an_update_is_due_in_whole_seconds(cli: Cli) -> None:
     cli.run("record", cli.file("said", said("t", "1", "user", "I live in Oslo"), said("t", "2", "assistant", "Noted.")))
-    assert re.search(r"in \d+ s$", cli.run("status").stdout, re.MULTILINE)
+    assert re.search(r"in \d+ s; needs a model$", cli.run("status").stdout, re.MULTILINE)

@@ -117,7 +117,7 @@ def test_memory_that_cannot_be_read_or_written_does_not_break_the_graph(bs, tmp_
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Backstory, "memory", broken)
+        patched.setattr(Backstory, "memory_of", broken)
         state = ask(built, "ho")
     assert state["messages"][-1].text == "echo: ho"
     assert state["memory"] == ""

@@ -32,6 +32,7 @@ from openai.types.responses.response_reasoning_item import Summary
 
 from backstory import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, ScopeError, UsageError
+from backstory.ledger.core.scope import Scope
 from backstory.openai_agents import BackstorySession
 
 
@@ -171,13 +172,13 @@ def test_a_filter_of_ones_own_may_call_it(bs):
 
 def test_memory_is_read_and_written_off_the_event_loop(bs, monkeypatch):
     threads: list[str] = []
-    opened = Backstory.memory
+    opened = Backstory.memory_of
 
     def noted(*args: object, **names: object):
         threads.append(threading.current_thread().name)
         return opened(*args, **names)
 
-    monkeypatch.setattr(Backstory, "memory", noted)
+    monkeypatch.setattr(Backstory, "memory_of", noted)
     with talk(bs) as session:
         ask(session, Agent("a", model=model("yes")), "hi")
         asyncio.run(session.pop_item())
@@ -392,7 +393,7 @@ def test_a_fault_of_memory_does_not_break_a_run_and_nothing_is_lost(bs, how, mon
 
     with talk(bs) as session:
         with monkeypatch.context() as patched:
-            patched.setattr(Backstory, "memory", broken)
+            patched.setattr(Backstory, "memory_of", broken)
             assert ask(session, Agent("a", instructions="Be kind.", model=model("yes")), "hi", how) == "yes"
             asyncio.run(session.pop_item())
         assert {fault.doing for fault in bs.faults.of(bs.memory("ada"))} == {"record", "inject", "withdraw"}
@@ -406,7 +407,7 @@ def test_a_turn_that_is_still_queued_is_recorded_before_it_is_taken_back(bs, mon
 
     with talk(bs) as session:
         with monkeypatch.context() as patched:
-            patched.setattr(Backstory, "memory", broken)
+            patched.setattr(Backstory, "memory_of", broken)
             asyncio.run(session.add_items([{"role": "user", "content": "hi"}]))
         asyncio.run(session.pop_item())
         assert session.flush()
