@@ -16,7 +16,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.core.sanitize import MAX_NAME, bounded_name, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.ledger.erasure.requests import Erasure, ForgetFact, ForgetMatching, ForgetThread
@@ -103,12 +103,14 @@ class MemoryHandle:
             Another handle on the same memory.
 
         Raises:
-            UsageError: A value is no text, or the actor is empty.
+            UsageError: A value is no text, or the actor is empty or has more than 512 characters.
         """
-        named = clip(checks.text("actor", actor).strip(), MAX_NAME)
+        named = safe_text(checks.text("actor", actor).strip())
         if not named:
             raise UsageError("the actor is empty: say who changes the memory")
-        conversation = None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None
+        if len(named) > MAX_NAME:
+            raise UsageError(f"the actor has {len(named):,} characters: name who changes the memory in {MAX_NAME}")
+        conversation = None if thread is None else bounded_name(checks.text("thread", thread)) or None
         return MemoryHandle(msgspec.structs.replace(self._services, actor=named, conversation=conversation))
 
     # Recording.

@@ -11,7 +11,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
 from backstory.ledger.core.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
-from backstory.ledger.core.sanitize import MAX_FACT, clip
+from backstory.ledger.core.sanitize import MAX_FACT, safe_text
 from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.preview import (
@@ -164,9 +164,13 @@ def _target(seq: int | str, last: int) -> int:
 
 
 def _text(content: str) -> str:
-    text = clip(content.strip(), MAX_FACT)
+    text = safe_text(content.strip())
     if not text:
         raise UsageError("the fact is empty: give it a text")
+    if len(text) > MAX_FACT:
+        raise UsageError(
+            f"the fact has {len(text):,} characters, and a fact has at most {MAX_FACT:,}: shorten it, or enter several"
+        )
     return text
 
 

@@ -29,6 +29,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
+from backstory.ledger.rules.lengths import too_long
 from backstory.ledger.rules.ranking import Ranking
 
 
@@ -106,7 +107,8 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
 
 
 def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
-    return [_imported_section(memory, c, command) for c in command.candidates if isinstance(c, NewSummary)]
+    sections = (c for c in command.candidates if isinstance(c, NewSummary) and too_long(c) is None)
+    return [_imported_section(memory, section, command) for section in sections]
 
 
 def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
@@ -126,6 +128,8 @@ def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocu
 
 def screen_import(memory: Memory, candidate: Candidate) -> Verdict | None:
     """Return why an item of a document is refused on its own; None if it is not."""
+    if (verdict := too_long(candidate)) is not None:
+        return verdict
     match candidate:
         case Unread():
             return Verdict("malformed", candidate.detail)

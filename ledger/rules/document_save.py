@@ -35,7 +35,7 @@ def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
     events: list[LedgerEvent] = [
         FactRemoved(memory.facts[i], "import", place, note) for i, (place, note) in removed.items()
     ]
-    sections = [candidate for candidate in command.candidates if isinstance(candidate, NewSummary)]
+    sections = [c for c in command.candidates if isinstance(c, NewSummary) and c.place not in refused]
     events += [section_event(memory, section, command.at) for section in sections]
     facts = [(candidate, fact) for candidate, fact in saved if candidate.place not in refused]
     events += [fact_event(candidate, fact, _live(memory, fact, removed)) for candidate, fact in facts]

@@ -535,10 +535,10 @@ def test_every_rule_that_refuses_is_in_the_table_of_rules():
     import ast
     import inspect
 
-    from backstory.ledger.rules import admission, by_hand, document_import, document_save, merge, screening
+    from backstory.ledger.rules import admission, by_hand, document_import, document_save, lengths, merge, screening
 
     named: set[str] = set()
-    for module in (admission, by_hand, document_import, document_save, merge, screening):
+    for module in (admission, by_hand, document_import, document_save, lengths, merge, screening):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 position = {"Verdict": 0, "CandidateRejected": 1}.get(node.func.id)
