@@ -53,6 +53,7 @@ from backstory.results import (
     Extracted,
     FactChange,
     Forgotten,
+    ImportedDocument,
     PolicyResult,
     RecordResult,
     Reextracted,
@@ -777,8 +778,10 @@ class MemoryHandle:
         """
         return changing.clear(self._services, all_agents=all_agents)
 
-    def import_document(self, document: object, *, replace: bool = False) -> Document:
+    def import_document(self, document: object, *, replace: bool = False) -> ImportedDocument:
         """Import a memory in one commit. What is refused of it is recorded there, with the reason.
+
+        Facts keep their ids, unless another fact here has or had the same one.
 
         Args:
             document: A document, a list of texts or facts, or the path of a JSON file or of a DeerFlow home, of which
@@ -786,7 +789,7 @@ class MemoryHandle:
             replace: Put it in place of the memory, not beside it.
 
         Returns:
-            The document as it is then.
+            The document as it is then, with the ids that were not kept and what was refused.
 
         Raises:
             InputError: It is no memory, or holds nothing of this scope.

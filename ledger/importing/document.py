@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -190,6 +190,11 @@ def _section_candidate(place: str, section: object) -> NewSummary | Unread:
     except ValidationError as error:
         return unread(place, _json(section), _problem(error, "a section"))
     return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_CONTENT), at=_moment(read.updated_at))
+
+
+def without_empty_sections(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return the candidates of a document that is merged into memory: an empty section of it asks for nothing."""
+    return tuple(c for c in candidates if not isinstance(c, NewSummary) or c.summary)
 
 
 def _listed(index: int, item: object) -> Candidate:
