@@ -196,6 +196,12 @@ class Writer:
                 self._pipeline.catch_up(self._transcript_queue, self._ledger_queue)
             yield State(self._state.memory, self._state.coverage, self._state.transcript, self._state.head)
 
+    def start_over(self) -> None:
+        """Read both logs anew, after a repair that may have taken commits away."""
+        with self._mutex:
+            self._pipeline.start_over()
+        self.reader.start_over()
+
     @property
     def head(self) -> Head:
         """The head of the ledger when it was last folded."""

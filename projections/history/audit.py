@@ -58,7 +58,7 @@ class Evidence(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class HistoryItem(msgspec.Struct, frozen=True):
+class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One event of a fact; `detail` describes it, and `actor` is who asked for it, if it was not a model's update."""
 
     seq: int

@@ -154,6 +154,12 @@ class SearchServices:
         except CorruptLogError:
             vectors.purge(None)
 
+    def start_over(self, scope: Scope) -> None:
+        """Read a scope anew, after a repair that may have taken commits away."""
+        search = self._all.get(scope)
+        if search is not None:
+            search.purge()
+
     def close(self) -> None:
         """End what embeds in the background, and let go of everything."""
         self._embedding.close()

@@ -634,9 +634,7 @@ def test_passages_of_another_size_than_queries_are_a_fault_and_cost_no_vector(tm
         kept = vectors_of(tmp_path).read_bytes()
         memory.add_fact("drinks matcha")
         embedder.spoil = lambda made: made[:, :-1] if made.ndim > 1 else made
-        with pytest.raises(
-            ModelUnavailableError, match="a vector of 63 numbers, and its others have 64"
-        ):
+        with pytest.raises(ModelUnavailableError, match="a vector of 63 numbers, and its others have 64"):
             memory.embed()
         assert vectors_of(tmp_path).read_bytes() == kept
         assert texts(memory.search("fiddle")) == ["plays the violin"]

@@ -439,6 +439,12 @@ class JsonlStore:
             except FileNotFoundError:
                 return ""
 
+    def was_repaired(self, stream: str, edition: str) -> bool:
+        """Whether a repair has moved the file of an edition aside, so that lines that were read may be gone."""
+        path = self.path(stream)
+        with translated(path, "read"):
+            return any(str(aside.stat().st_ino) == edition for aside in path.parent.glob(f"{path.stem}.damaged-*"))
+
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream, from `<stream>.key`; see `EventStore.key`."""
         path = self.home / f"{stream}.key"
