@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
-from backstory.deerflow.memory import Document, HostedMemory
+from backstory.deerflow.memory import Document, HostedMemory, checked_document
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
 from backstory.ledger.core.policy import CATEGORIES
 
@@ -170,6 +170,8 @@ class BackstoryMemoryManager(MemoryManager):
         """
         with translated():
             scope = scope_named(user_id, agent_name)
+            # Nothing is moved aside for a document that is none.
+            checked_document(memory_data)
 
             def replaced() -> Document:
                 memory = self._hosting.memory(scope)

@@ -96,7 +96,7 @@ class HostedMemory(MemoryHandle):
         Raises:
             InputError: It is not a document.
         """
-        checked = _checked(document)
+        checked = checked_document(document)
         self._services.writer.put_policy_in_force()
         memory = self._services.writer.memory()
         facts = [_by_hand_below(fact, memory.policy.fact_confidence_threshold) for fact in checked.facts]
@@ -173,7 +173,7 @@ class CheckedDocument(msgspec.Struct, frozen=True):
     rest: dict[str, object]
 
 
-def _checked(document: object) -> CheckedDocument:
+def checked_document(document: object) -> CheckedDocument:
     """Check the shape of a document strictly, since an invalid one would empty memory.
 
     Raises:

@@ -72,6 +72,15 @@ def test_a_damaged_log_is_moved_aside_and_the_answer_and_the_log_say_where(
     assert "movedAside" not in again.clear_memory(user_id="ada")
 
 
+def test_a_document_that_is_none_leaves_the_damage_as_it_is(used: Host) -> None:
+    log = folder_of(used, LEDGER)
+    was = damage(log)
+    (folder_of(used) / INDEX).unlink(missing_ok=True)
+    with pytest.raises(ValueError, match="memory_data"):
+        used.manager().import_memory({"facts": 5}, user_id="ada")
+    assert (log.read_bytes(), list(folder_of(used).glob("*damaged*"))) == (was, [])
+
+
 def test_reading_is_refused_with_words_that_name_the_way_out(used: Host) -> None:
     damage(folder_of(used, LEDGER))
     (folder_of(used) / INDEX).unlink(missing_ok=True)
