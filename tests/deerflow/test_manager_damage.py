@@ -124,6 +124,9 @@ def test_a_damaged_read_model_hinders_nothing(used: Host, act: str, name: str) -
     do, left = ACTS[act]
     document = do(manager)
     assert ([fact["content"] for fact in document["facts"]], "movedAside" in document) == (left, False)
+    assert manager._hosting.home.memory("ada").flush()
+    aside = [path.read_bytes() for path in folder_of(used).glob("memory.json.edited-*")]
+    assert aside == ([b"\0damaged\n"] if name == DOCUMENT else [])
     assert manager._hosting.home.memory("ada").verify().ok
 
 
