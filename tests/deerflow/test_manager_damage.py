@@ -97,6 +97,19 @@ def test_clearing_a_user_goes_on_from_the_damage_of_an_agent(used: Host) -> None
     assert contents(manager, "ada") == contents(manager, "ada", "lead") == []
 
 
+def test_where_no_commit_is_intact_the_document_is_moved_aside_once(used: Host) -> None:
+    was = folder_of(used, DOCUMENT).read_bytes()
+    damage(folder_of(used, LEDGER))
+    (folder_of(used) / INDEX).unlink(missing_ok=True)
+    manager = used.manager()
+    manager.import_memory(IMPORTED, user_id="ada")
+    manager.clear_memory(user_id="ada")
+    assert manager._hosting.home.memory("ada").flush()
+    manager.create_fact("Swims", user_id="ada")
+    assert manager._hosting.home.memory("ada").flush()
+    assert [path.read_bytes() for path in folder_of(used).glob("memory.json.edited-*")] == [was]
+
+
 def test_no_other_memory_is_concerned(used: Host) -> None:
     damage(folder_of(used, LEDGER))
     manager = used.manager()
