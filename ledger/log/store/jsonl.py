@@ -432,10 +432,10 @@ class JsonlStore:
 
     def edition(self, stream: str) -> str:
         """Return the file's inode: an erasure puts another file in its place."""
-        path = self.path(stream)
+        path = self._file(stream)
         with translated(path, "read"):
             try:
-                return str(path.stat().st_ino)
+                return str(os.stat(path).st_ino)  # noqa: PTH116
             except FileNotFoundError:
                 return ""
 
