@@ -88,13 +88,16 @@ if TYPE_CHECKING:
     from backstory.results import FactChange as FactChange
     from backstory.results import FaultCount as FaultCount
     from backstory.results import Forgotten as Forgotten
+    from backstory.results import ImportedDocument as ImportedDocument
     from backstory.results import ParkedThread as ParkedThread
     from backstory.results import PendingThread as PendingThread
     from backstory.results import PolicyResult as PolicyResult
     from backstory.results import RecordResult as RecordResult
     from backstory.results import Reextracted as Reextracted
+    from backstory.results import RefusedItem as RefusedItem
     from backstory.results import RemovedScope as RemovedScope
     from backstory.results import RemovedUser as RemovedUser
+    from backstory.results import RenamedFact as RenamedFact
     from backstory.results import Restored as Restored
     from backstory.results import ScopeSummary as ScopeSummary
     from backstory.results import SignedHead as SignedHead
@@ -136,8 +139,9 @@ projections.search.vectors.background_embedding Embedded
 projections.turns TurnView
 projections.turns.superseded SupersededTurn
 projections.what_if.reextract UpdateCounts
-results ErasedContent Eviction Extracted FactChange FaultCount Forgotten ParkedThread PendingThread PolicyResult
-results RecordResult Reextracted RemovedScope RemovedUser Restored ScopeSummary SignedHead Status ThreadSummary WhatIf
+results ErasedContent Eviction Extracted FactChange FaultCount Forgotten ImportedDocument ParkedThread PendingThread
+results PolicyResult RecordResult Reextracted RefusedItem RemovedScope RemovedUser RenamedFact Restored ScopeSummary
+results SignedHead Status ThreadSummary WhatIf
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

@@ -21,7 +21,7 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.due import Timing
 from backstory.operations.context import blocks_of
 from backstory.operations.services import HomeServices
-from backstory.outbox.faults import Faults, ModelFaults
+from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
@@ -112,6 +112,7 @@ def assemble(
         top_k=settings.search_top_k,
         min_similarity=settings.search_min_similarity,
         followers=followers,
+        embedded=EmbeddingFaults(faults),
     )
     witness = None
     if settings.witness:

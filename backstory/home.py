@@ -22,6 +22,7 @@ from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
@@ -85,6 +86,7 @@ class Backstory:
         self._closing = False
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._recent: Recent[Scope, Writer] = Recent(_RECENT)
+        self._editions: weakref.WeakKeyDictionary[Writer, tuple[str, str]] = weakref.WeakKeyDictionary()
         self._mutex = threading.Lock()
         register(self)
 
@@ -405,6 +407,7 @@ class Backstory:
                 if witness is not None:
                     witness.sender.watch(writer)
             self._recent.put(scope, writer)
+        self._heed_repair(writer)
         if not known and self._services.producer is not None:
             try:
                 self._services.producer.watch(writer)
@@ -415,6 +418,22 @@ class Backstory:
                     self._recent.pop(scope, None)
                 raise
         return writer
+
+    def _heed_repair(self, writer: Writer) -> None:
+        """Read a scope anew if a repair, in this process or another, has put another log in the place of the known."""
+        store, scope = self.store, writer.scope
+        if not isinstance(store, JsonlStore):
+            return
+        streams = (writer.ledger, writer.transcript_stream)
+        before, now = self._editions.get(writer), (store.edition(streams[0]), store.edition(streams[1]))
+        if before == now:
+            return
+        self._editions[writer] = now
+        if before is not None and any(map(store.was_repaired, streams, before)):
+            writer.start_over()
+            self._services.searches.start_over(scope)
+            self._services.turns.purge(scope)
+            self._services.blocks.purge(scope)
 
     def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
         return Writer(

@@ -16,7 +16,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
+from backstory.ledger.core.sanitize import MAX_NAME, bounded_name, safe_text
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.ledger.erasure.requests import Erasure, ForgetFact, ForgetMatching, ForgetThread
@@ -54,6 +54,7 @@ from backstory.results import (
     Extracted,
     FactChange,
     Forgotten,
+    ImportedDocument,
     PolicyResult,
     RecordResult,
     Reextracted,
@@ -109,12 +110,14 @@ class MemoryHandle:
             Another handle on the same memory.
 
         Raises:
-            UsageError: A value is no text, or the actor is empty.
+            UsageError: A value is no text, or the actor is empty or has more than 512 characters.
         """
-        named = clip(checks.text("actor", actor).strip(), MAX_NAME)
+        named = safe_text(checks.text("actor", actor).strip())
         if not named:
             raise UsageError("the actor is empty: say who changes the memory")
-        conversation = None if thread is None else clip(checks.text("thread", thread), MAX_NAME) or None
+        if len(named) > MAX_NAME:
+            raise UsageError(f"the actor has {len(named):,} characters: name who changes the memory in {MAX_NAME}")
+        conversation = None if thread is None else bounded_name(checks.text("thread", thread)) or None
         services = msgspec.structs.replace(self._services, actor=named, conversation=conversation, by_model=by_model)
         return MemoryHandle(services)
 
@@ -795,8 +798,10 @@ class MemoryHandle:
         """
         return changing.clear(self._services, all_agents=all_agents)
 
-    def import_document(self, document: object, *, replace: bool = False) -> Document:
+    def import_document(self, document: object, *, replace: bool = False) -> ImportedDocument:
         """Import a memory in one commit. What is refused of it is recorded there, with the reason.
+
+        Facts keep their ids, unless another fact here has or had the same one.
 
         Args:
             document: A document, a list of texts or facts, or the path of a JSON file or of a DeerFlow home, of which
@@ -804,7 +809,7 @@ class MemoryHandle:
             replace: Put it in place of the memory, not beside it.
 
         Returns:
-            The document as it is then.
+            The document as it is then, with the ids that were not kept and what was refused.
 
         Raises:
             InputError: It is no memory, or holds nothing of this scope.

@@ -9,6 +9,7 @@ import msgspec
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.erasure.requests import Sharing
+from backstory.projections.document.document import Document
 from backstory.projections.history.history import Revision, SectionChange
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.reextract import UpdateCounts
@@ -50,6 +51,47 @@ class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
     summaries_failed: int = 0
 
 
+class RenamedFact(msgspec.Struct, frozen=True):
+    """A fact of an imported document that got the id `id` instead of the `stated` one, and why."""
+
+    stated: str
+    id: str
+    detail: str
+
+
+class RefusedItem(msgspec.Struct, frozen=True):
+    """An item of an imported document that was refused: its place there, the rule, and the reason in words."""
+
+    place: str
+    rule: str
+    detail: str
+
+
+class ImportedDocument(Document, frozen=True):
+    """The document after an import, and what of the import is not in it as it was stated.
+
+    `commit` records the import. `renamed` are the facts whose ids were not kept, and `refused` the items that are not
+    in memory because of it.
+    """
+
+    commit: int = 0
+    renamed: tuple[RenamedFact, ...] = ()
+    refused: tuple[RefusedItem, ...] = ()
+
+    @classmethod
+    def of(
+        cls, document: Document, commit: int, renamed: tuple[RenamedFact, ...], refused: tuple[RefusedItem, ...]
+    ) -> ImportedDocument:
+        """Return a document with what is said of its import."""
+        d = document
+        return cls(d.version, d.last_updated, d.user, d.history, d.facts, commit, renamed, refused)
+
+    @property
+    def document(self) -> Document:
+        """The document alone."""
+        return Document(self.version, self.last_updated, self.user, self.history, self.facts)
+
+
 class PendingThread(msgspec.Struct, frozen=True):
     """Pending turns. `due_in` is in seconds, 0 when overdue; None where they wait for other turns to be due.
 
@@ -76,9 +118,9 @@ class ParkedThread(msgspec.Struct, frozen=True):
 class FaultCount(msgspec.Struct, frozen=True):
     """A count of one kind of fault of memory.
 
-    `doing` is the operation that failed (record, inject, search, tool, extract, witness), `kind` the class of the
-    error, `first` and `last` are times in ISO 8601. `detail` is the message of the last one, unless it could
-    hold content.
+    `doing` is the operation that failed (record, inject, search, embed, tool, extract, witness), `kind` the class of
+    the error, `first` and `last` are times in ISO 8601. `detail` is the message of the last one, unless it could hold
+    content.
     """
 
     doing: str

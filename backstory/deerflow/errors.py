@@ -48,7 +48,9 @@ def translated() -> Iterator[None]:
     except MemoryManagerError:
         raise
     except CorruptLogError as error:
-        raise MemoryCorruptionError(str(error)) from error
+        raise MemoryCorruptionError(
+            f"{error}; or clear or import memory, which moves the damaged file aside"
+        ) from error
     except (ConflictError, WrongExpectedVersionError, LockTimeoutError) as error:
         raise MemoryConflictError(str(error)) from error
     except (UsageError, RefusedError) as error:

@@ -17,9 +17,9 @@ from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError, InputError, ScopeError, UnavailableError
-from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded, NewSummary
+from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.importing import read_home_if_any, read_import
+from backstory.ledger.importing import read_home_if_any, read_import, without_empty_sections
 from backstory.ledger.importing.deerflow_paths import users_folders
 
 _log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ def _found(bs: Backstory, source: Path, scope: Scope) -> Sequence[Candidate]:
         if not _is_there(folder) or ours in (folder.resolve(), *folder.resolve().parents):
             return ()
         candidates = read_home_if_any(folder, scope) or ()
-    return [c for c in candidates if not isinstance(c, NewSummary) or c.summary]
+    return without_empty_sections(candidates)
 
 
 def _is_there(path: Path) -> bool:

@@ -14,17 +14,18 @@ from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
-from backstory.deerflow.memory import HostedMemory
+from backstory.deerflow.memory import Document, HostedMemory
 from backstory.deerflow.model_port import choose_model
 from backstory.deerflow.model_record import describe_model
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.messages import KeepHidden
+from backstory.maintenance import repair_scope
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
@@ -37,6 +38,7 @@ _LEAD_AGENT = "lead"
 """The actor's name of the agent without a name."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
+_ASIDE = "*.damaged-*"
 
 
 class Hosting:
@@ -160,6 +162,36 @@ class Hosting:
         recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=self._keep_hidden)
         if recorded is not None:
             self._delivered.note(scope, thread, digests)
+
+    def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:
+        """Replace a memory, even if its logs are damaged: then these are repaired first.
+
+        What is intact of them stays in force, so that its history can be read. The files as they were are moved aside,
+        and `movedAside` of the document names them.
+
+        Args:
+            scope: The memory.
+            replace: Replaces it and returns its document.
+            whole_user: Whether this also concerns the user's agents.
+        """
+        try:
+            return replace()
+        except CorruptLogError as damage:
+            home = self._reopened()
+            owners = [scope, *(one for one in home.owners() if whole_user and one.user == scope.user and one != scope)]
+            moved = [path for owner in owners for path in self._repaired(owner, damage)]
+        return {**replace(), "movedAside": moved}
+
+    def _repaired(self, scope: Scope, damage: CorruptLogError) -> list[str]:
+        """Repair the files of a memory; return the paths of those that were moved aside."""
+        folder = self.home.home / scope.folder
+        before = set(folder.glob(_ASIDE))
+        checks = repair_scope(self.home, scope)
+        moved = sorted(map(str, set(folder.glob(_ASIDE)) - before))
+        if moved:
+            said = "; ".join(f"{check.check}: {check.hint}" for check in checks)
+            _log.warning("%s is replaced although %s. Moved aside: %s. %s", scope, damage, ", ".join(moved), said)
+        return moved
 
     def clear(self, scope: Scope) -> HostedMemory:
         """Clear the memory of an agent or, without an agent, all memories of a user."""

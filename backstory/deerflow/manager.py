@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
-from backstory.deerflow.memory import Document, HostedMemory
+from backstory.deerflow.memory import Document, HostedMemory, checked_document
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
 from backstory.ledger.core.policy import CATEGORIES
 
@@ -172,16 +172,32 @@ class BackstoryMemoryManager(MemoryManager):
     def import_memory(
         self, memory_data: Document, *, user_id: str | None = None, agent_name: str | None = None
     ) -> Document:
-        """Replace memory by a document, and return the result; refused items are recorded with the reason."""
+        """Replace memory by a document, and return the result; refused items are recorded with the reason.
+
+        If the logs are damaged they are moved aside, and `movedAside` of the result names the files.
+        """
         with translated():
-            memory = self._memory(user_id, agent_name)
-            memory.overwrite(memory_data)
-            return memory.plain()
+            scope = scope_named(user_id, agent_name)
+            # Nothing is moved aside for a document that is none.
+            checked_document(memory_data)
+
+            def replaced() -> Document:
+                memory = self._hosting.memory(scope)
+                memory.overwrite(memory_data)
+                return memory.plain()
+
+            return self._hosting.beyond_damage(scope, replaced)
 
     def clear_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
-        """Clear all memories of a user or, with an agent, only that agent's. The history stays and can be restored."""
+        """Clear all memories of a user or, with an agent, only that agent's. The history stays and can be restored.
+
+        If logs are damaged they are moved aside, and `movedAside` of the result names the files.
+        """
         with translated():
-            return self._hosting.clear(scope_named(user_id, agent_name)).plain()
+            scope = scope_named(user_id, agent_name)
+            return self._hosting.beyond_damage(
+                scope, lambda: self._hosting.clear(scope).plain(), whole_user=scope.agent is None
+            )
 
     def delete_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> None:
         """Clear memory as `clear_memory` does. To erase its content use `backstory forget`."""

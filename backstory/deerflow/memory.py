@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _UNSTATED_CONFIDENCE = 0.5
 """The confidence of a fact in a document without one."""
 
+_NOTES = 20
+"""How many refused items and new ids of an import are logged."""
+
 Document = dict[str, object]
 """A memory document as plain objects."""
 
@@ -106,10 +109,17 @@ class HostedMemory(MemoryHandle):
         Raises:
             InputError: It is not a document.
         """
-        checked = _checked(document)
+        checked = checked_document(document)
         facts = [{**fact, "confidence": _confidence(fact.get("confidence"))} for fact in checked.facts]
-        sections = _sections(self._services.writer.memory(), checked.rest)
-        import_document(self._services, {**checked.rest, **sections, "facts": facts}, replace=True, insist=True)
+        stated = {**checked.rest, **_sections(self._services.writer.memory(), checked.rest), "facts": facts}
+        imported = import_document(self._services, stated, replace=True, insist=True)
+        # DeerFlow's answer has no place for these.
+        notes = [f"{item.place} was refused ({item.rule}): {item.detail}" for item in imported.refused]
+        notes += [f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in imported.renamed]
+        if notes:
+            more = f"; and {len(notes) - _NOTES} more" if len(notes) > _NOTES else ""
+            told = "; ".join(notes[:_NOTES])
+            _log.warning("%s: commit %d imported a memory; %s%s", self.scope, imported.commit, told, more)
 
     def body(self, thread: str | None, *, facts: bool) -> str:
         """Return the context block without its tags, which DeerFlow adds itself.
@@ -167,14 +177,14 @@ class HostedMemory(MemoryHandle):
         return said[::-1]
 
 
-class _Checked(msgspec.Struct, frozen=True):
+class CheckedDocument(msgspec.Struct, frozen=True):
     """A document in parts; `rest` is all but the facts."""
 
     facts: list[Mapping[str, object]]
     rest: dict[str, object]
 
 
-def _checked(document: object) -> _Checked:
+def checked_document(document: object) -> CheckedDocument:
     """Check the shape of a document strictly, since an invalid one would empty memory.
 
     Raises:
@@ -188,7 +198,7 @@ def _checked(document: object) -> _Checked:
     facts = document.get("facts", [])
     if not isinstance(facts, list) or not all(isinstance(fact, Mapping) for fact in facts):
         raise InputError("memory_data.facts must be a list of objects")
-    return _Checked(facts, {key: value for key, value in document.items() if key != "facts"})
+    return CheckedDocument(facts, {key: value for key, value in document.items() if key != "facts"})
 
 
 def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Document]:

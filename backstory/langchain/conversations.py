@@ -1,7 +1,8 @@
 """Conversation tracker: recognises conversations that a host sends again with new ids or without a thread.
 
 It identifies a conversation by a chain of digests, one for each message together with all before it. It keeps no
-content. All of its caches are bounded; a lost entry costs a longer delivery or a new thread.
+content but the last pictures (`pictures`). All of its caches are bounded; a lost entry costs a longer delivery, a new
+thread or another hash.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages import RemoveMessage as Removal
 
+from backstory.langchain.pictures import Pictures
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.core.scope import Scope
@@ -23,6 +25,7 @@ UNKNOWN_USER = "\0"
 """Owner of messages whose user is unknown."""
 _NEVER = b"never"
 """Digest of a conversation that was not recorded completely."""
+_pictures = Pictures()
 _NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
 
 
@@ -69,7 +72,7 @@ def _chain(messages: Sequence[BaseMessage]) -> Iterator[bytes]:
     running = hashlib.sha256()
     for message in messages:
         content = message.content
-        words = safe_text(content if isinstance(content, str) else repr(content)).encode()
+        words = safe_text(content if isinstance(content, str) else _pictures.spelled(content)).encode()
         running.update(b"%s %d " % (message.type[:2].lower().encode(), len(words)))
         running.update(words)
         yield running.digest()

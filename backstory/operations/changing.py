@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from backstory.ledger.core.commands import AddFact, ChangePolicy, Clear, Command, EditFact, ImportDocument, RemoveFact
 from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
-from backstory.ledger.core.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
+from backstory.ledger.core.events import (
+    Candidate,
+    CandidateRejected,
+    Edit,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+)
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
-from backstory.ledger.core.sanitize import MAX_FACT, clip
+from backstory.ledger.core.sanitize import MAX_FACT, safe_text
 from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
+from backstory.projections.history.audit import last_content
 from backstory.projections.history.preview import (
     UndoResult,
     preview_revert,
@@ -22,7 +33,7 @@ from backstory.projections.history.preview import (
     rollback_command,
 )
 from backstory.projections.history.replay import read_moment
-from backstory.results import FactChange, PolicyResult
+from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact
 
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
@@ -112,14 +123,49 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     return document_of(services.writer.memory())
 
 
-def import_document(services: ScopeServices, document: object, *, replace: bool, insist: bool = False) -> Document:
+def import_document(
+    services: ScopeServices, document: object, *, replace: bool, insist: bool = False
+) -> ImportedDocument:
     """Take a memory in; see `MemoryHandle.import_document`, and for `insist` the command."""
-    from backstory.ledger.importing import read_import
+    from backstory.ledger.importing import read_import, without_empty_sections
 
     plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
-    command = ImportDocument(at="", candidates=read_import(plain, services.scope), replace=replace, insist=insist)
-    services.writer.commit(command, services.cause("import", replace=replace, insist=insist))
-    return document_of(services.writer.memory())
+    candidates = read_import(plain, services.scope)
+    if not replace:
+        candidates = without_empty_sections(candidates)
+    gone = _gone(services, candidates)
+    command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=gone)
+    commit = services.writer.commit(command, services.cause("import", replace=replace, insist=insist))
+    return ImportedDocument.of(
+        document_of(services.writer.memory()),
+        commit.seq,
+        renamed=tuple(
+            RenamedFact(str(event.proposed["id"]), event.fact.id, event.detail)
+            for event in commit.events
+            if isinstance(event, FactAdded) and event.detail is not None
+        ),
+        refused=tuple(
+            RefusedItem(event.candidate.place, event.rule, event.detail)
+            for event in commit.events
+            if isinstance(event, CandidateRejected) and event.rule != "unchanged"
+        ),
+    )
+
+
+def _gone(services: ScopeServices, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """Return the ids that the candidates state and that other facts had which are gone; a fact may come back."""
+    memory = services.writer.memory()
+    if memory.seq == 0:
+        return ()
+    logs, mode = services.logs(services.writer), memory.policy.dedup_key
+    found = []
+    for candidate in candidates:
+        if not isinstance(candidate, NewFact) or not candidate.id or candidate.id in memory.facts:
+            continue
+        last = last_content(logs, candidate.id)
+        if last is not None and dedup_key(last, mode) != dedup_key(candidate.content, mode):
+            found.append(candidate.id)
+    return tuple(found)
 
 
 def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:
@@ -170,9 +216,13 @@ def _target(seq: int | str, last: int) -> int:
 
 
 def _text(content: str) -> str:
-    text = clip(content.strip(), MAX_FACT)
+    text = safe_text(content.strip())
     if not text:
         raise UsageError("the fact is empty: give it a text")
+    if len(text) > MAX_FACT:
+        raise UsageError(
+            f"the fact has {len(text):,} characters, and a fact has at most {MAX_FACT:,}: shorten it, or enter several"
+        )
     return text
 
 

@@ -323,6 +323,21 @@ def _what_failed(ended: CallEnded) -> str:
     return "refused to answer" if ended.error == "rejected" else "did not answer"
 
 
+class EmbeddingFaults:
+    """Counts what goes wrong when texts are embedded in the background, as faults of `embed`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def __call__(self, scope: Scope, error: Exception | None) -> None:
+        """Count an error; the thread that embeds has logged it. None ends the outage."""
+        if error is None:
+            self._faults.recovered(scope, "embed")
+        else:
+            said = "not every text could be embedded, so some are found by words alone: see the log; it is tried again"
+            self._faults.count(scope, "embed", type(error).__name__, said, log=False)
+
+
 def scope_of(memory: HasScope | Scope) -> Scope:
     """Return the scope of a memory."""
     return memory if isinstance(memory, Scope) else memory.scope

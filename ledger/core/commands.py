@@ -132,13 +132,15 @@ class ImportDocument(_Command, frozen=True):
     """Merge a document into memory, or, with `replace`, put it in the place of memory.
 
     With `insist`, a fact below the confidence threshold is kept as if entered by hand. With a `basis`, the command is
-    refused if a commit was made after that one.
+    refused if a commit was made after that one. `gone` are ids in the document that are not kept, because another fact
+    that is gone had them.
     """
 
     candidates: tuple[Candidate, ...]
     replace: bool = False
     insist: bool = False
     basis: int | None = None
+    gone: tuple[str, ...] = ()
 
 
 class SaveDocument(_Command, frozen=True):

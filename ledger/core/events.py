@@ -185,12 +185,14 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", ta
 class FactAdded(_Event, frozen=True):
     """A fact was added: by a model, a person or an import, or brought back by an undo.
 
-    `proposed` holds the fields in which the candidate differs from the fact, and its labels.
+    `proposed` holds the fields in which the candidate differs from the fact, and its labels. `detail` says why an
+    import did not keep the id that the candidate states.
     """
 
     fact: Fact
     place: str | None = None
     proposed: dict[str, str | int | float | bool | None] = {}
+    detail: str | None = None
 
 
 class FactRemoved(_Event, frozen=True):
@@ -277,6 +279,12 @@ class PolicyChanged(_Event, frozen=True):
     source: str = "config"
 
 
+class IdsReserved(_Event, frozen=True):
+    """A document named ids of commits that were still to come: those up to `until` give their facts second ids."""
+
+    until: int
+
+
 class Redacted(_Event, frozen=True):
     """The content of an event was erased, and its fact or section left memory.
 
@@ -314,6 +322,7 @@ LedgerEvent: TypeAlias = (
     | CandidateRejected
     | UpdateFailed
     | PolicyChanged
+    | IdsReserved
     | Redacted
     | Erased
 )

@@ -17,6 +17,7 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     PolicyChanged,
     Redacted,
     Section,
@@ -33,7 +34,8 @@ class Memory(msgspec.Struct, frozen=True):
 
     `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
     is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
-    holds the last seq of each kind in BARRIERS.
+    holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id in an imported
+    document named before it was made (see `fact_ids`).
     """
 
     seq: int = 0
@@ -44,6 +46,7 @@ class Memory(msgspec.Struct, frozen=True):
     policy: Policy = Policy()
     configured: Policy = Policy()
     barriers: dict[str, int] = {}
+    named_ahead: int = 0
 
     def section(self, name: str) -> Section:
         """Return the section of this name, or an empty one."""
@@ -77,6 +80,7 @@ class Fold:
         self.policy = memory.policy
         self.configured = memory.configured
         self.barriers = dict(memory.barriers)
+        self.named_ahead = memory.named_ahead
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
@@ -113,6 +117,7 @@ class Fold:
             self.policy,
             self.configured,
             dict(self.barriers),
+            self.named_ahead,
         )
 
 
@@ -152,6 +157,11 @@ def _policy(fold: Fold, event: PolicyChanged) -> bool:
     return False
 
 
+def _ids_reserved(fold: Fold, event: IdsReserved) -> bool:
+    fold.named_ahead = max(fold.named_ahead, event.until)
+    return False
+
+
 def _redacted(fold: Fold, event: Redacted) -> bool:
     if event.fact is not None:
         fold.facts.pop(event.fact, None)
@@ -174,5 +184,6 @@ _EFFECTS: dict[type, Callable[..., bool]] = {
     FactRevised: _revised,
     SummaryUpdated: _summary,
     PolicyChanged: _policy,
+    IdsReserved: _ids_reserved,
     Redacted: _redacted,
 }

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 MAX_NAME = 512
 """The most characters in an id, a name, a category or an actor."""
-MAX_FACT = 4_000
-"""The most characters in a fact."""
-MAX_SUMMARY = 20_000
-"""The most characters in a section."""
+MAX_FACT = 50_000
+"""The most characters in a fact, in the error that it corrects and in a model's reason; longer ones are refused."""
+MAX_SUMMARY = 50_000
+"""The most characters in a section; a longer one is refused."""
 MAX_CONTENT = 1_000_000
-"""The most characters in a turn."""
+"""The most characters in a turn, and of a text that is refused for its length and recorded."""
 
 _MAX_DEPTH = 32
 _MAX_INT = 2**63 - 1

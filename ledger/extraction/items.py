@@ -1,7 +1,7 @@
 """Reader of single reply items: the pydantic models of each kind of item, and the candidate built from one.
 
 Required fields are strict. Optional fields are dropped where they cannot be read. An item that cannot be read becomes
-an Unread candidate.
+an Unread candidate. A text over its limit is read all the same, up to `MAX_CONTENT`: the rule `too_long` refuses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
-from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, Json, clip
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip
 
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
@@ -180,11 +180,11 @@ def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
     read = _NewFact.model_validate(item)
     return NewFact(
         place=place,
-        content=clip(read.content.strip(), MAX_FACT),
+        content=clip(read.content.strip(), MAX_CONTENT),
         category=clip(read.category.strip().casefold(), MAX_NAME),
         confidence=read.confidence,
         evidence=tuple(dict.fromkeys(cite[cited] for cited in read.evidence if cited in cite)),
-        source_error=clip(read.source_error.strip(), MAX_FACT) if read.source_error else None,
+        source_error=clip(read.source_error.strip(), MAX_CONTENT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
         **_labels(read),
     )
@@ -201,7 +201,7 @@ def _removal(place: str, item: object) -> Candidate:
     return Removal(
         place=place,
         id=clip(read.id.strip(), MAX_NAME),
-        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        reason=clip(read.reason, MAX_CONTENT) if read.reason else None,
         replacement=read.replacement,
         **_labels(read),
     )
@@ -222,7 +222,7 @@ def _extension(place: str, item: object) -> Candidate:
         place=place,
         id=clip(read.id.strip(), MAX_NAME),
         days=read.days,
-        reason=clip(read.reason, MAX_FACT) if read.reason else None,
+        reason=clip(read.reason, MAX_CONTENT) if read.reason else None,
         **_labels(read),
     )
 
@@ -233,7 +233,7 @@ def _consolidation(place: str, item: object) -> Candidate:
     return Consolidation(
         place=place,
         sources=tuple(clip(source.strip(), MAX_NAME) for source in read.sources),
-        content=clip(merged.content.strip(), MAX_FACT),
+        content=clip(merged.content.strip(), MAX_CONTENT),
         category=clip(merged.category.strip().casefold(), MAX_NAME) if merged.category else None,
         confidence=merged.confidence,
         **_labels(merged),
@@ -271,4 +271,4 @@ def read_section(place: str, section: object) -> Candidate | None:
         return unread(place, section, _first_problem(error))
     if not read.should_update:
         return None
-    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), **_labels(read))
+    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_CONTENT), **_labels(read))

@@ -16,10 +16,10 @@ from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing.changes import changes_since
 from backstory.ledger.importing.deerflow import read_home, read_home_if_any
-from backstory.ledger.importing.document import read_document
+from backstory.ledger.importing.document import read_document, without_empty_sections
 from backstory.ledger.importing.json_file import PATH_HINT, read_json_file
 
-__all__ = ["changes_since", "read_document", "read_home_if_any", "read_import"]
+__all__ = ["changes_since", "read_document", "read_home_if_any", "read_import", "without_empty_sections"]
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from backstory.ledger.core.events import Candidate, NewFact, NewSummary, Removal
 from backstory.ledger.core.policy import CATEGORIES
-from backstory.ledger.core.sanitize import MAX_NAME, clip
+from backstory.ledger.core.sanitize import MAX_CONTENT, clip
 from backstory.ledger.importing.document import read_document
 
 
@@ -75,4 +75,4 @@ def _named(document: object) -> set[str]:
     """Return the ids in a document, also those of facts that cannot be read."""
     facts = document.get("facts") if isinstance(document, Mapping) else document
     stated = (fact.get("id") for fact in facts if isinstance(fact, Mapping)) if isinstance(facts, list | tuple) else ()
-    return {clip(fact_id, MAX_NAME) for fact_id in stated if isinstance(fact_id, str)}
+    return {clip(fact_id, MAX_CONTENT) for fact_id in stated if isinstance(fact_id, str)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -11,11 +11,11 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
 from backstory.ledger.core.moments import parse_moment, spell_moment
-from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY, clip, safe_json
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json
 
 _MAX_DAYS = 10**6
 _MAX_CONFIRMATIONS = 10**6
-_MAX_SOURCES = 50
+_MAX_SOURCES = 1_000
 _NO_SOURCES = ("", "unknown", "consolidation")
 _STATED_CONFIDENCE = 0.5
 _LISTED_CONFIDENCE = 0.9
@@ -88,7 +88,9 @@ class _Fact(BaseModel):
     @classmethod
     def _sources(cls, value: object) -> tuple[str, ...]:
         named = value if isinstance(value, list | tuple) else ()
-        return tuple(clip(one, MAX_NAME) for one in named[:_MAX_SOURCES] if isinstance(one, str) and one)
+        if len(named) > _MAX_SOURCES:
+            raise ValueError(f"{len(named):,} ids are too many; at most {_MAX_SOURCES:,} are kept")
+        return tuple(bounded_name(one) for one in named if isinstance(one, str) and one)
 
 
 class _Section(BaseModel):
@@ -108,6 +110,8 @@ def _problem(error: ValidationError, kind: str) -> str:
     field = ".".join(map(str, first["loc"]))
     if not field:
         return f"{kind} has to be an object with its words as {'summary' if kind == 'a section' else 'content'}"
+    if first["type"] == "value_error":
+        return f"{field}: {first['ctx']['error']}"
     return f"{field} is missing" if first["type"] == "missing" else f"{field} has to be {_KINDS.get(field, 'a text')}"
 
 
@@ -138,14 +142,14 @@ def fact_candidate(
         return unread(place, _json(item) if text is None else text, origin + _problem(error, "a fact"))
     return NewFact(
         place=place,
-        content=clip(read.content.strip(), MAX_FACT),
+        content=clip(read.content.strip(), MAX_CONTENT),
         category=clip(read.category.strip().casefold(), MAX_NAME),
         confidence=read.confidence if "confidence" in read.model_fields_set else confidence,
-        source_error=clip(read.source_error, MAX_FACT) if read.source_error else None,
+        source_error=clip(read.source_error, MAX_CONTENT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
-        id=clip(read.id, MAX_NAME) if read.id else None,
+        id=clip(read.id, MAX_CONTENT) if read.id else None,
         at=_moment(read.created_at),
-        source=clip(read.source, MAX_NAME) if read.source else None,
+        source=bounded_name(read.source) if read.source else None,
         by_hand=read.by_hand or read.source == "manual",
         confirmations=read.confirmations,
         confirmed_at=_moment(read.confirmed_at),
@@ -185,7 +189,12 @@ def _section_candidate(place: str, section: object) -> NewSummary | Unread:
         read = _Section.model_validate(section)
     except ValidationError as error:
         return unread(place, _json(section), _problem(error, "a section"))
-    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_SUMMARY), at=_moment(read.updated_at))
+    return NewSummary(place=place, summary=clip(read.summary.strip(), MAX_CONTENT), at=_moment(read.updated_at))
+
+
+def without_empty_sections(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return the candidates of a document that is merged into memory: an empty section of it asks for nothing."""
+    return tuple(c for c in candidates if not isinstance(c, NewSummary) or c.summary)
 
 
 def _listed(index: int, item: object) -> Candidate:

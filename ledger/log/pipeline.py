@@ -103,7 +103,7 @@ class CommitPipeline:
         while True:
             if self._beginning != self.state.beginnings and (self.ledger.decided or self.transcript.decided):
                 # The state lost what was folded before it started over, and that may not be on disk yet.
-                self._start_over()
+                self.start_over()
             # Both queues, before anything is read: commits that are read must not be folded a second time.
             for queue in (self.ledger, self.transcript):
                 self.drop_settled(queue)
@@ -137,9 +137,9 @@ class CommitPipeline:
         if failed:
             queue.decided = deque(each for each in queue.decided if each.pending.error is None)
             if any(each.folded for each in failed):
-                self._start_over()
+                self.start_over()
 
-    def _start_over(self) -> None:
+    def start_over(self) -> None:
         """Read both streams anew, once every queued commit is settled."""
         for queue in (self.ledger, self.transcript):
             if queue.decided:

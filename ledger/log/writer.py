@@ -206,6 +206,12 @@ class Writer:
             state = self._state
             yield State(state.memory, state.coverage, state.transcript, state.head, state.log)
 
+    def start_over(self) -> None:
+        """Read both logs anew, after a repair that may have taken commits away."""
+        with self._mutex:
+            self._pipeline.start_over()
+        self.reader.start_over()
+
     @property
     def head(self) -> Head:
         """The head of the ledger when it was last folded."""

@@ -22,6 +22,7 @@ from backstory.ledger.core.events import (
     NewFact,
     Removal,
 )
+from backstory.ledger.core.fact_ids import given_id
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.ranking import Ranking
@@ -214,7 +215,7 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
     """
     seq, index = memory.seq + 1, int(candidate.place.rpartition("/")[2])
     return Fact(
-        id=f"fact_{seq}_{index}",
+        id=given_id(seq, index, second=seq <= memory.named_ahead),
         content=candidate.content,
         category=candidate.category if candidate.category in CATEGORIES else "context",
         confidence=candidate.confidence,

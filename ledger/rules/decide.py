@@ -52,6 +52,7 @@ from backstory.ledger.rules.undo import plan_rollback, revert
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "malformed": "the item does not have the agreed shape",
+        "too_long": "a text of it is longer than memory keeps",
         "gate": "its labels say that it is not a lasting statement about the user",
         "empty": "it has no text",
         "upload": "it only says that a file was uploaded",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,6 +19,7 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     LedgerEvent,
     NewFact,
     NewSummary,
@@ -26,10 +27,15 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     Unread,
 )
+from backstory.ledger.core.fact_ids import commit_named, given_id, is_reserved
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.sanitize import MAX_NAME
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
+from backstory.ledger.rules.lengths import too_long
 from backstory.ledger.rules.ranking import Ranking
+
+GONE = "its id was not kept: another fact had it, which is gone"
 
 
 def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
@@ -46,26 +52,27 @@ def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent
 
 
 def _merge(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
-    taken = set(memory.facts)
-    newcomers: list[Newcomer] = []
-    for candidate in command.candidates:
-        if isinstance(candidate, NewFact):
-            fact = _insisted(memory, command, imported(memory, candidate, command.at, taken))
-            taken.add(fact.id)
-            newcomers.append((candidate, fact))
+    ids = ImportedIds(memory, command.candidates, memory.facts, gone=command.gone)
+    newcomers: list[Newcomer] = [
+        (candidate, _insisted(memory, command, imported(memory, candidate, command.at, ids)))
+        for candidate in command.candidates
+        if isinstance(candidate, NewFact)
+    ]
     refused = {
         c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c, insist=command.insist))
     }
     ranking = Ranking(memory.policy, command.at, command.heat)
     admission = admit(memory, newcomers, ranking, refused=refused)
-    events = _sections(memory, command) + admitted(admission, stated=True)
+    events = ids.reserved() + _sections(memory, command)
+    events += [ids.explained(event) for event in admitted(admission, stated=True)]
     return events + refusals_of(command.candidates, admission.refused)
 
 
 def _replace(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
     """Make memory equal to the document with as few events as possible."""
     refused: dict[str, Verdict] = {}
-    chosen = _chosen(memory, command, refused)
+    ids = ImportedIds(memory, command.candidates, memory.facts, gone=command.gone)
+    chosen = _chosen(memory, command, refused, ids)
     ranking = Ranking(memory.policy, command.at, command.heat)
     over_cap = {fact.id for fact in ranking.overflow((fact for _, fact in chosen), by_hand_too=True)}
     events: list[LedgerEvent] = []
@@ -76,13 +83,15 @@ def _replace(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
         elif isinstance(event, CandidateRejected):
             refused[candidate.place] = Verdict(event.rule, event.detail)
         else:
-            events.append(event)
+            events.append(ids.explained(event))
     staying = {fact.id for _, fact in chosen} - over_cap
     leaving: list[LedgerEvent] = [FactRemoved(f, "import") for f in memory.facts.values() if f.id not in staying]
-    return [*leaving, *_sections(memory, command), *events, *refusals_of(command.candidates, refused)]
+    return [*ids.reserved(), *leaving, *_sections(memory, command), *events, *refusals_of(command.candidates, refused)]
 
 
-def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]) -> list[tuple[NewFact, Fact]]:
+def _chosen(
+    memory: Memory, command: ImportDocument, refused: dict[str, Verdict], ids: ImportedIds
+) -> list[tuple[NewFact, Fact]]:
     """Pair each fact of the document with what it becomes: the live fact of its id as restated, or a new fact."""
     chosen: list[tuple[NewFact, Fact]] = []
     places: dict[str, str] = {}
@@ -95,7 +104,7 @@ def _chosen(memory: Memory, command: ImportDocument, refused: dict[str, Verdict]
             fact = (
                 restated(live, candidate)
                 if live is not None and live.id not in taken
-                else imported(memory, candidate, command.at, taken | set(memory.facts))
+                else imported(memory, candidate, command.at, ids)
             )
             fact = _insisted(memory, command, fact)
             key = dedup_key(fact.content, memory.policy.dedup_key)
@@ -115,7 +124,8 @@ def _insisted(memory: Memory, command: ImportDocument, fact: Fact) -> Fact:
 
 
 def _sections(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
-    return [_imported_section(memory, c, command) for c in command.candidates if isinstance(c, NewSummary)]
+    sections = (c for c in command.candidates if isinstance(c, NewSummary) and too_long(c) is None)
+    return [_imported_section(memory, section, command) for section in sections]
 
 
 def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocument) -> LedgerEvent:
@@ -135,6 +145,8 @@ def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocu
 
 def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False) -> Verdict | None:
     """Return why an item of a document is refused on its own; None if it is not. `insist` as in ImportDocument."""
+    if (verdict := too_long(candidate)) is not None:
+        return verdict
     match candidate:
         case Unread():
             return Verdict("malformed", candidate.detail)
@@ -149,22 +161,68 @@ def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False)
     return None
 
 
-def imported(memory: Memory, candidate: NewFact, at: str, taken: Collection[str]) -> Fact:
-    """Return the new fact of a document's candidate.
+class ImportedIds:
+    """The ids of the new facts of a document: the stated ones as far as they are free.
 
-    It keeps the id that the document states, unless the id is taken or a later commit could generate it.
+    Args:
+        memory: the state that the facts would enter.
+        candidates: the whole document; its ids are not given to other facts of it.
+        live: the ids that are taken.
+        gone: the ids that other facts had which are gone.
     """
+
+    def __init__(
+        self, memory: Memory, candidates: Iterable[Candidate], live: Iterable[str], *, gone: Iterable[str] = ()
+    ) -> None:
+        self._seq = memory.seq
+        self._named_ahead = memory.named_ahead
+        self._stated = {c.id for c in candidates if isinstance(c, NewFact) and c.id}
+        self._taken = set(live)
+        self._gone = frozenset(gone)
+        self._reasons: dict[str, str] = {}
+
+    def take(self, candidate: NewFact, generated: str) -> str:
+        """Return the id of a candidate's fact; `generated` is the id of a fact that states none."""
+        stated = candidate.id
+        reason = self._reason(stated) if stated else None
+        if stated and reason is None:
+            fact_id = stated
+        else:
+            fact_id = generated
+            if generated in self._stated or generated in self._taken:
+                fact_id = given_id(self._seq + 1, int(candidate.place.rpartition("/")[2]), second=True)
+        if reason is not None:
+            self._reasons[candidate.place] = reason
+        self._taken.add(fact_id)
+        return fact_id
+
+    def _reason(self, stated: str) -> str | None:
+        if len(stated) > MAX_NAME:
+            return f"its id was not kept: it has {len(stated):,} characters, and at most {MAX_NAME} are kept"
+        if stated in self._taken:
+            return "its id was not kept: another fact in memory has it"
+        if stated in self._gone:
+            return GONE
+        if is_reserved(stated, self._seq):
+            return "its id was not kept: a later commit may give it to another fact"
+        return None
+
+    def reserved(self) -> list[LedgerEvent]:
+        """Return the event that keeps later commits from giving an id of the document; none where none could."""
+        until = max((commit_named(stated) for stated in self._stated if len(stated) <= MAX_NAME), default=0)
+        return [IdsReserved(until)] if until > max(self._seq + 1, self._named_ahead) else []
+
+    def explained(self, event: LedgerEvent) -> LedgerEvent:
+        """Return an event with the reason why the id that its candidate states was not kept, if it was not."""
+        if not isinstance(event, FactAdded) or event.place not in self._reasons:
+            return event
+        return msgspec.structs.replace(event, detail=self._reasons[event.place])
+
+
+def imported(memory: Memory, candidate: NewFact, at: str, ids: ImportedIds) -> Fact:
+    """Return the new fact of a document's candidate; it keeps the id that the document states if that is free."""
     fact = newborn(memory, candidate, at, "import")
-    if candidate.id and candidate.id not in taken and not _could_be_generated(candidate.id, memory.seq):
-        return msgspec.structs.replace(fact, id=candidate.id)
-    return fact
-
-
-def _could_be_generated(fact_id: str, seq: int) -> bool:
-    # We generate `fact_SEQ_PLACE`. DeerFlow generates `fact_` and hexadecimal digits, without a second `_`.
-    prefix, _, rest = fact_id.partition("_")
-    number, _, place = rest.partition("_")
-    return prefix == "fact" and bool(place) and number.isdecimal() and int(number) > seq
+    return msgspec.structs.replace(fact, id=ids.take(candidate, fact.id))
 
 
 def restated(live: Fact, candidate: NewFact) -> Fact:

@@ -21,7 +21,14 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.admission import Verdict, refusals_of
-from backstory.ledger.rules.document_import import fact_event, imported, restated, screen_import, section_event
+from backstory.ledger.rules.document_import import (
+    ImportedIds,
+    fact_event,
+    imported,
+    restated,
+    screen_import,
+    section_event,
+)
 from backstory.ledger.rules.ranking import Ranking
 
 
@@ -29,16 +36,16 @@ def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
     """Return the events of a save: removals, then sections, then new and restated facts, then refusals."""
     refused: dict[str, Verdict] = {}
     removed = _removals(memory, command, refused)
-    saved = _saved(memory, command, removed, refused)
+    ids = ImportedIds(memory, command.candidates, (i for i in memory.facts if i not in removed))
+    saved = _saved(memory, command, removed, refused, ids)
     _dedup(memory, saved, removed, refused)
     _cap(memory, command, saved, removed, refused)
-    events: list[LedgerEvent] = [
-        FactRemoved(memory.facts[i], "import", place, note) for i, (place, note) in removed.items()
-    ]
-    sections = [candidate for candidate in command.candidates if isinstance(candidate, NewSummary)]
+    events: list[LedgerEvent] = ids.reserved()
+    events += [FactRemoved(memory.facts[i], "import", place, note) for i, (place, note) in removed.items()]
+    sections = [c for c in command.candidates if isinstance(c, NewSummary) and c.place not in refused]
     events += [section_event(memory, section, command.at) for section in sections]
     facts = [(candidate, fact) for candidate, fact in saved if candidate.place not in refused]
-    events += [fact_event(candidate, fact, _live(memory, fact, removed)) for candidate, fact in facts]
+    events += [ids.explained(fact_event(candidate, fact, _live(memory, fact, removed))) for candidate, fact in facts]
     return [*events, *refusals_of(command.candidates, refused)]
 
 
@@ -63,11 +70,14 @@ def _removals(memory: Memory, command: SaveDocument, refused: dict[str, Verdict]
 
 
 def _saved(
-    memory: Memory, command: SaveDocument, removed: Mapping[str, object], refused: dict[str, Verdict]
+    memory: Memory,
+    command: SaveDocument,
+    removed: Mapping[str, object],
+    refused: dict[str, Verdict],
+    ids: ImportedIds,
 ) -> list[tuple[NewFact, Fact]]:
     """Pair each fact with what it becomes: the live fact of its id as restated, or a new fact."""
     saved: list[tuple[NewFact, Fact]] = []
-    taken = {fact_id for fact_id in memory.facts if fact_id not in removed}
     named: set[str] = set()
     for candidate in command.candidates:
         if (verdict := screen_import(memory, candidate)) is not None:
@@ -75,12 +85,11 @@ def _saved(
         elif isinstance(candidate, NewFact):
             live = memory.facts.get(candidate.id or "")
             if live is None or live.id in removed or live.id in named:
-                fact = imported(memory, candidate, command.at, taken)
+                fact = imported(memory, candidate, command.at, ids)
             else:
                 created, source = candidate.at or live.created_at, candidate.source or live.source
                 fact = msgspec.structs.replace(restated(live, candidate), created_at=created, source=source)
             named.add(fact.id)
-            taken.add(fact.id)
             saved.append((candidate, fact))
         elif not isinstance(candidate, NewSummary | Removal):
             refused[candidate.place] = Verdict("malformed", "a document holds facts and sections, and nothing else")

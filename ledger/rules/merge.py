@@ -30,6 +30,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.fact_ids import given_id
 from backstory.ledger.core.memory import BARRIERS, Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import (
@@ -120,7 +121,7 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
     days_left = min(lifetime(fact, memory.policy) - days_since(review_from(fact), latest) for fact in sources)
     errors = dict.fromkeys(fact.source_error for fact in sources if fact.source_error)
     return Fact(
-        id=f"fact_{memory.seq + 1}_{index}",
+        id=given_id(memory.seq + 1, index, second=memory.seq < memory.named_ahead),
         content=candidate.content,
         category=sources[0].category,
         confidence=merged_confidence(candidate, sources),

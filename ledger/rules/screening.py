@@ -24,6 +24,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import Verdict
+from backstory.ledger.rules.lengths import too_long
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
 from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
@@ -95,6 +96,8 @@ class _Screening:
         return None
 
     def _check(self, candidate: Candidate) -> Verdict | None:
+        if (verdict := too_long(candidate)) is not None:
+            return verdict
         match candidate:
             case Unread():
                 return Verdict("malformed", candidate.detail)

@@ -60,14 +60,15 @@ class Evidence(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class HistoryItem(msgspec.Struct, frozen=True):
-    """One event of a fact; `detail` describes it."""
+class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event of a fact; `detail` describes it, and `actor` is who asked for it, if it was not a model's update."""
 
     seq: int
     at: str
     type: str
     cause: str
     detail: str
+    actor: str | None = None
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -164,7 +165,9 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
         # Commits made after the memory was read are ignored.
         for event in concerns(commit, fact_id) if commit.seq <= until else ():
             detail = _in_words(event, commit)
-            story.history.append(HistoryItem(commit.seq, commit.at, type(event).__name__, commit.cause.kind, detail))
+            cause = commit.cause
+            item = HistoryItem(commit.seq, commit.at, type(event).__name__, cause.kind, detail, cause.actor)
+            story.history.append(item)
             match event:
                 case FactAdded(fact=fact):
                     story.born, story.last, story.removed = story.born or commit, fact, None
@@ -208,6 +211,21 @@ def why(logs: Logs, fact_id: str) -> Why:
         tuple(story.history),
         None if fact_id in memory.facts else story.removed,
     )
+
+
+def last_content(logs: Logs, fact_id: str) -> str | None:
+    """Return what the fact with this id said last, "" if that was erased; None if no fact ever had the id."""
+    content: str | None = None
+    for commit in logs.commits_about(fact_id):
+        for event in concerns(commit, fact_id):
+            match event:
+                case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
+                    content = fact.content
+                case Redacted():
+                    content = ""
+                case _:
+                    pass
+    return content
 
 
 def _evidence_of(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:

@@ -31,6 +31,7 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     PolicyChanged,
     Redacted,
     Section,
@@ -38,6 +39,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.fact_ids import given_id, is_reserved
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.core.summaries import SummaryKey
@@ -57,7 +59,7 @@ _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
             "extraction": (*_UNDO, UpdateProposed, CandidateRejected, UpdateFailed),
             "summary": (SummaryUpdated, UpdateFailed),
             "manual": (FactAdded, FactRemoved, FactRevised, CandidateRejected, UpdateFailed),
-            "import": (*_UNDO, CandidateRejected),
+            "import": (*_UNDO, CandidateRejected, IdsReserved),
             "revert": (*_UNDO, PolicyChanged),
             "rollback": (*_UNDO,),
             "clear": (FactRemoved, SummaryUpdated),
@@ -94,7 +96,6 @@ _CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _MODELS = ("extraction", "summary")
 _COVERING = ("extraction", "manual")
-_OUR_ID = re.compile(r"fact_(\d+)_.+", re.ASCII | re.DOTALL)
 _UNDO_OR_REDACTION = re.compile(rb'\{"v":\d+,"seq":\d+,"at":"[^"]*","cause":\{"kind":"(?:redaction|revert|rollback)"')
 
 
@@ -504,7 +505,8 @@ def _check_birth(commit: Commit, event: FactAdded) -> str | None:
     number += FIRST_MERGED if place.startswith(CONSOLIDATIONS) else 0
     if fact.seq != commit.seq or fact.place != number:
         return f"adds fact {fact.id} with the place {fact.place} of commit {fact.seq}, which is not its place"
-    if fact.id != f"fact_{fact.seq}_{fact.place}" and (cause.kind != "import" or _is_for_later(fact.id, commit.seq)):
+    own = {given_id(fact.seq, fact.place), given_id(fact.seq, fact.place, second=True)}
+    if fact.id not in own and (cause.kind != "import" or is_reserved(fact.id, commit.seq - 1)):
         return f"adds fact {fact.id}, an id that its commit cannot give"
     if cause.kind == "import":
         return None
@@ -514,12 +516,6 @@ def _check_birth(commit: Commit, event: FactAdded) -> str | None:
     if fact.source != (source or (TOOL_SOURCE if cause.by_model else None)):
         return f"adds fact {fact.id} as learned from {fact.source}, which it was not"
     return None
-
-
-def _is_for_later(fact_id: str, seq: int) -> bool:
-    """Whether this commit or a later one could generate this id."""
-    found = _OUR_ID.fullmatch(fact_id)
-    return found is not None and int(found[1]) >= seq
 
 
 class _Keys:

@@ -198,13 +198,17 @@ def _link(path: Path, aside: Path) -> None:
 def _mend_document(store: JsonlStore, scope: Scope, path: Path, *, dry_run: bool) -> Check:
     name = _name_beside(path, store, path.name)
     try:
-        right = render(replay(store, scope))
+        memory = replay(store, scope)
+        right = render(memory)
         with translated(path, "read"):
             data = path.read_bytes() if path.exists() else None
         if data is None or data == right:
             return Check(
                 name, True, "nothing to mend" if data is not None else "does not exist; the next commit creates it"
             )
+        if memory.seq == 0:
+            # A document of no commit would look edited by hand to the first one.
+            return Check(name, True, "the ledger is empty; the first commit moves the file aside and writes it anew")
         if dry_run:
             plan = "it differs from the ledger and would be rewritten; a file edited by hand would first be moved aside"
             return Check(name, False, f"{plan}; run `repair` without --dry-run")

@@ -49,6 +49,7 @@ class SearchServices:
     `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
     no search by meaning; with `background` a thread embeds the rest after the first search. `top_k`
     and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, which others share.
+    `embedded` gets the outcome of each embedding in the background: an error, or None.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SearchServices:
         top_k: int = 5,
         min_similarity: float = 0.0,
         followers: Callable[[Scope], TurnFollower],
+        embedded: Callable[[Scope, Exception | None], None] = lambda *_: None,
     ) -> None:
         self.top_k = top_k
         self._document = document
@@ -67,7 +69,7 @@ class SearchServices:
         self._background = background
         self._min_similarity = min_similarity
         self._followers = followers
-        self._embedding = BackgroundEmbedding(self._source)
+        self._embedding = BackgroundEmbedding(self._source, settled=embedded)
         self._begin()
         register(self)
 
@@ -151,6 +153,12 @@ class SearchServices:
             vectors.purge(standing)
         except CorruptLogError:
             vectors.purge(None)
+
+    def start_over(self, scope: Scope) -> None:
+        """Read a scope anew, after a repair that may have taken commits away."""
+        search = self._all.get(scope)
+        if search is not None:
+            search.purge()
 
     def close(self) -> None:
         """End what embeds in the background, and let go of everything."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -36,10 +36,12 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     UpdateProposed,
 )
+from backstory.ledger.core.fact_ids import commit_named
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.rules.admission import Dropped, sweep
 from backstory.ledger.rules.decide import decide
+from backstory.ledger.rules.document_import import GONE
 from backstory.ledger.rules.ranking import Ranking
 
 
@@ -78,7 +80,10 @@ class _History:
                 candidates = candidates_of(commit.events, stated=True)
                 if cause.action == "save":
                     return SaveDocument(at=at, candidates=candidates)
-                return ImportDocument(at=at, candidates=candidates, replace=cause.replace, insist=cause.insist)
+                gone = tuple(_gone(commit))
+                return ImportDocument(
+                    at=at, candidates=candidates, replace=cause.replace, insist=cause.insist, gone=gone
+                )
             case "clear":
                 return Clear(at=at)
             case "revert" if cause.target is not None:
@@ -96,6 +101,19 @@ class _History:
             self._events[commit.seq] = tuple(events)
         if commit.seq in self._targets["rollback"]:
             self._memories[commit.seq] = self.fold.memory()
+
+
+def _gone(commit: Commit) -> Iterator[str]:
+    """Yield the ids that an import did not keep for a reason that does not depend on the policy.
+
+    The fact that had an id is gone; or, before reasons were recorded, a later commit might have given it.
+    """
+    for event in commit.events:
+        stated = event.proposed.get("id") if isinstance(event, FactAdded) else None
+        if isinstance(event, FactAdded) and isinstance(stated, str):
+            before_reasons = event.detail is None and commit_named(stated) >= commit.seq
+            if event.detail == GONE or before_reasons:
+                yield stated
 
 
 def _extraction(commit: Commit) -> Command | None:

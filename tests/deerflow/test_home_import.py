@@ -289,6 +289,20 @@ def test_processes_that_come_at_once_take_it_over_once(deer):
         assert [entry.cause.kind for entry in bs.memory("ada").log()] == ["import", "genesis"]
 
 
+def test_sections_that_say_nothing_are_no_refusals_by_take_over_or_import(bs, deer, caplog):
+    source = write(deer / "users/ada/memory.json", "", TEA)
+    document = json.loads(source.read_text(encoding="utf-8"))
+    document["user"]["topOfMind"]["summary"] = " \n"
+    source.write_text(json.dumps(document), encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        assert import_once(bs, deer, "ada", None) is True
+    bs.memory("eve").import_document(source)
+    for user in ("ada", "eve"):
+        newest, _ = bs.memory(user).log()
+        assert [type(event).__name__ for event in newest.events] == ["FactAdded"]
+    assert "facts imported: 1; refused: none" in caplog.text
+
+
 # Broken things.
 
 

@@ -75,8 +75,6 @@ def test_a_damaged_log_is_corruption_to_the_gateway_and_nothing_to_the_agent(hos
     for call in (
         lambda: manager.get_memory(user_id="ada"),
         lambda: manager.reload_memory(user_id="ada"),
-        lambda: manager.clear_memory(user_id="ada"),
-        lambda: manager.import_memory({"facts": []}, user_id="ada"),
         lambda: manager.create_fact("x", user_id="ada"),
         lambda: manager.update_fact("x", content="y", user_id="ada"),
         lambda: manager.delete_fact("x", user_id="ada"),

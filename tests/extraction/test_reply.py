@@ -30,7 +30,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, MAX_SUMMARY
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.extraction.reply import read_reply
@@ -591,10 +591,10 @@ def test_labels_reasons_and_sources_are_bounded():
         }
     )
     assert len(fact.scope) <= MAX_NAME
-    assert (len(removal.id), len(removal.reason)) <= (MAX_NAME, MAX_FACT)
-    assert (len(extension.id), len(extension.reason)) <= (MAX_NAME, MAX_FACT)
+    assert (len(removal.id), len(removal.reason)) <= (MAX_NAME, MAX_CONTENT)
+    assert (len(extension.id), len(extension.reason)) <= (MAX_NAME, MAX_CONTENT)
     assert len(merging.sources[0]) <= MAX_NAME
-    assert len(merging.content) <= MAX_FACT
+    assert len(merging.content) <= MAX_CONTENT
     assert len(merging.category) <= MAX_NAME
     assert isinstance(many, Unread)
 
@@ -648,16 +648,16 @@ def test_lone_surrogates_become_replacement_characters():
 
 
 def test_everything_is_bounded():
-    long = "x" * 50_000
+    long = "x" * 2_000_000
     fact_read, removal, summary, unread = (
         one_fact(content=long, category=long, sourceError=long, scope=long),
         *read({"factsToRemove": [{"id": long, "reason": long}]}),
         *read({"user": {"workContext": {"summary": long, "shouldUpdate": True}}}),
         *read({"newFacts": [{"words": long}]}),
     )
-    assert len(fact_read.content) == len(fact_read.source_error) == MAX_FACT
+    assert len(fact_read.content) == len(fact_read.source_error) == MAX_CONTENT
     assert len(fact_read.category) == len(fact_read.scope) == MAX_NAME
-    assert (len(removal.id), len(removal.reason), len(summary.summary)) == (MAX_NAME, MAX_FACT, MAX_SUMMARY)
+    assert (len(removal.id), len(removal.reason), len(summary.summary)) == (MAX_NAME, MAX_CONTENT, MAX_CONTENT)
     assert len(unread.text) == MAX_FACT
 
 

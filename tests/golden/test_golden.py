@@ -33,6 +33,7 @@ from backstory.ledger.core.events import (
     Erased,
     Event,
     Extension,
+    IdsReserved,
     NewFact,
     PolicyChanged,
     TurnRestored,
@@ -131,7 +132,7 @@ def rules(tmp_path: Path) -> list[Commit]:
     return list(read_commits(JsonlStore(tmp_path), "users/bo/ledger"))
 
 
-LATER = {TurnRestored}
+LATER = {IdsReserved, TurnRestored}
 """Events that came after the files were made, which are never made anew."""
 
 

@@ -585,8 +585,18 @@ def fail(_: Floats) -> Floats:
         lambda _: None,
         lambda _: ["many", "words"],
         fail,
+        lambda made: np.concatenate([made, made]) if made.ndim > 1 else made[None],
     ],
-    ids=["nan", "infinite", "one too few", "one axis too many", "nothing", "words", "an error"],
+    ids=[
+        "nan",
+        "infinite",
+        "one too few",
+        "one axis too many",
+        "nothing",
+        "words",
+        "an error",
+        "one too many",
+    ],
 )
 def test_an_embedder_that_breaks_its_port_costs_meaning_and_nothing_else(tmp_path, monkeypatch, caplog, spoil):
     embedder = Spoilt()
@@ -612,3 +622,55 @@ def test_an_embedder_that_breaks_its_port_costs_meaning_and_nothing_else(tmp_pat
         embedder.spoil = None
         assert memory.embed().embedded == 2
         assert memory.search("fiddle")[0].content == "plays the violin"
+
+
+def test_passages_of_another_size_than_queries_are_a_fault_and_cost_no_vector(tmp_path, monkeypatch, caplog):
+    embedder = Spoilt()
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
+    with open_home(tmp_path) as home:
+        memory = home.memory("ada")
+        memory.add_fact("plays the violin")
+        memory.embed()
+        kept = vectors_of(tmp_path).read_bytes()
+        memory.add_fact("drinks matcha")
+        embedder.spoil = lambda made: made[:, :-1] if made.ndim > 1 else made
+        with pytest.raises(ModelUnavailableError, match="a vector of 63 numbers, and its others have 64"):
+            memory.embed()
+        assert vectors_of(tmp_path).read_bytes() == kept
+        assert texts(memory.search("fiddle")) == ["plays the violin"]
+        assert "begun anew" not in caplog.text
+
+
+def test_a_query_of_another_size_than_passages_is_a_fault_and_costs_no_vector(tmp_path, monkeypatch, caplog):
+    embedder = Spoilt()
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
+    with open_home(tmp_path) as home:
+        memory = home.memory("ada")
+        memory.add_fact("plays the violin")
+        memory.embed()
+        kept = vectors_of(tmp_path).read_bytes()
+        embedder.spoil = lambda made: made if made.ndim > 1 else made[:-1]
+        found = memory.search("violin")
+        assert (texts(found), "63 numbers, and its others have 64" in found.trouble) == (["plays the violin"], True)
+        (fault,) = memory.status().faults
+        assert (fault.doing, fault.count) == ("search", 1)
+        assert vectors_of(tmp_path).read_bytes() == kept
+        embedder.spoil = None
+        assert texts(memory.search("fiddle")) == ["plays the violin"]
+        assert memory.search("violin").trouble is None
+        assert "begun anew" not in caplog.text
+
+
+def test_what_goes_wrong_in_the_background_is_counted_although_no_search_meets_it(tmp_path, monkeypatch):
+    embedder = Spoilt()
+    embedder.spoil = lambda made: made * np.nan
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: embedder)
+    with open_home(tmp_path, background=True) as home:
+        memory = home.memory("ada")
+        memory.add_fact("plays the violin")
+        found = memory.search("violin")
+        assert (texts(found), found.trouble, found.embedded) == (["plays the violin"], None, 0)
+        until(lambda: memory.status().faults)
+        fault = memory.status().faults[0]
+        assert (fault.doing, fault.kind, "found by words" in fault.detail) == ("embed", "ModelUnavailableError", True)
+        assert not vectors_of(tmp_path).exists()

@@ -118,7 +118,9 @@ def _history_row(item: HistoryItem) -> Sequence[str]:
     if item.type == "FactRemoved" and detail.startswith(_OWN_LABELS):
         label, _, detail = detail.partition(": ")
     more = f"{item.cause}: {detail}" if detail and item.type != "FactAdded" and detail != item.cause else item.cause
-    return (str(item.seq), moment(item.at), label, more)
+    # The words of an erasure name who asked for it.
+    by = f", by {item.actor}" if item.actor and item.type != "Redacted" else ""
+    return (str(item.seq), moment(item.at), label, more + by)
 
 
 def refusal_table(page: Page, found: WhyNot, text: str) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
 
+_NOTES = 20
+"""How many notes on an import are printed."""
+
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without writing them.")]
 
 
@@ -163,14 +166,20 @@ def import_(
     session = session_of(ctx)
     given = read_json(path) if path == "-" else path
     with session.memory(creates=True) as memory:
-        document = memory.import_document(given, replace=replace)
+        imported = memory.import_document(given, replace=replace)
         entry = memory.log(limit=1)[0]
 
     def show(page: Page, document: Document) -> None:
         page.line(f"commit {entry.seq}: {entry.summary}")
         page.line(f"{counted(len(document.facts), 'fact')} in memory now")
 
-    session.answer(document, show)
+    session.answer(imported.document, show)
+    notes = [f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in imported.renamed]
+    notes += [f"{item.place} was refused ({item.rule}): {item.detail}" for item in imported.refused]
+    for note in notes[:_NOTES]:
+        session.note(note)
+    if len(notes) > _NOTES:
+        session.note(f"and {len(notes) - _NOTES} more; `backstory --json log --limit 1` lists them all")
 
 
 def export(ctx: typer.Context) -> None:

@@ -442,12 +442,18 @@ class JsonlStore:
 
     def edition(self, stream: str) -> str:
         """Return the file's inode: an erasure puts another file in its place."""
-        path = self.path(stream)
+        path = self._file(stream)
         with translated(path, "read"):
             try:
-                return str(path.stat().st_ino)
+                return str(os.stat(path).st_ino)  # noqa: PTH116
             except FileNotFoundError:
                 return ""
+
+    def was_repaired(self, stream: str, edition: str) -> bool:
+        """Whether a repair has moved the file of an edition aside, so that lines that were read may be gone."""
+        path = self.path(stream)
+        with translated(path, "read"):
+            return any(str(aside.stat().st_ino) == edition for aside in path.parent.glob(f"{path.stem}.damaged-*"))
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream, from `<stream>.key`; see `EventStore.key`."""

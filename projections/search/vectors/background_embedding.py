@@ -89,7 +89,8 @@ class BackgroundEmbedding:
     """Embeds the scopes of a home that are searched; safe for threads and forks.
 
     `source` says what is to be embedded of a scope; it is asked in the background. `again` is how many seconds pass
-    between two looks at one scope, `pauses` the shortest and the longest after something went wrong.
+    between two looks at one scope, `pauses` the shortest and the longest after something went wrong. `settled` gets the
+    outcome of each look at a scope: an error, or None.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class BackgroundEmbedding:
         again: float = _AGAIN_SECONDS,
         pauses: tuple[float, float] = _PAUSES,
         idle: float = _IDLE_SECONDS,
+        settled: Callable[[Scope, Exception | None], None] = lambda *_: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -106,6 +108,7 @@ class BackgroundEmbedding:
         self._pauses = pauses
         self._idle = idle
         self._now = now
+        self._settled = settled
         self._closed = False
         self._seen: Recent[Scope, _Seen] = Recent(_KEPT)
         self._begin()
@@ -180,6 +183,7 @@ class BackgroundEmbedding:
         try:
             finished = self._bring(scope, seen)
             seen.failures = 0
+            self._settled(scope, None)
         except Exception as error:  # noqa: BLE001 the thread outlives whatever one scope does to it
             if self._closed:
                 # What it worked with was closed under it.
@@ -217,6 +221,7 @@ class BackgroundEmbedding:
         trace = None if isinstance(error, BackstoryError) else error
         message = "%s is searched by words as far as it is not embedded, which is tried again: %s"
         _log.log(level, message, scope, error, exc_info=trace)
+        self._settled(scope, error)
 
     # In the foreground.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ import msgspec
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import ModelUnavailableError, StoreError
+from backstory.ledger.core.errors import ModelError, ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
@@ -117,6 +118,12 @@ class Vectors:
         vector = self._query(query)
         if vector is None:
             return []
+        try:
+            self._check_size(len(vector), lambda: passages_by(self.embedder, [query]).shape[1])
+        except ModelError:
+            with self._mutex:
+                self._queries.pop(query, None)
+            raise
         with self._mutex:
             known = self._known(space, len(vector))
             return [] if known is None else [Scored(key, score) for key, score in known.nearest(vector, k, keep)]
@@ -158,6 +165,28 @@ class Vectors:
             if purged == self._purged:
                 self._queries.put(text, vector)
         return vector if vector.any() else None
+
+    def _check_size(self, size: int, other: Callable[[], int]) -> None:
+        """Tell a fault of the embedder from another model under its name, which makes all vectors of another size.
+
+        Args:
+            size: of a vector that it made just now.
+            other: makes a vector the other way, as a passage or as a query, and returns its size.
+
+        Raises:
+            ModelUnavailableError: it makes vectors of several sizes. ModelRejectedError: as the port.
+        """
+        with self._mutex:
+            self._bring_up()
+            before = self._dimensions
+        if before not in (0, size) and other() != size:
+            raise ModelUnavailableError(
+                f"{self.embedder.name} answered with a vector of {size} numbers, and its others have {before}: check "
+                "the embedder"
+            )
+
+    def _query_size(self, text: str) -> int:
+        return len(query_by(self.embedder, text))
 
     def _known(self, space: str, dimensions: int | None = None) -> VectorSpace | None:
         self._bring_up()
@@ -317,6 +346,7 @@ class Vectors:
                 vectors = self._read([lack.text for lack in batch], left(), stop)
                 if vectors is None:
                     return done
+                self._check_size(vectors.shape[1], partial(self._query_size, batch[0].text))
                 made = zip(batch, packed(vectors), strict=True)
                 rows = [Row(space, *ident, data) for lack, data in made for ident in lack.idents]
                 if not self._keep(begun, space, rows, ()):

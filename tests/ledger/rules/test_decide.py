@@ -41,6 +41,7 @@ from backstory.ledger.core.events import (
     Fact,
     FactAdded,
     FactRevised,
+    IdsReserved,
     NewFact,
     NewSummary,
     Removal,
@@ -50,7 +51,9 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.memory import Memory, evolve
 from backstory.ledger.core.policy import Policy
+from backstory.ledger.rules.admission import newborn
 from backstory.ledger.rules.decide import RULES, decide
 from backstory.ledger.rules.ranking import Ranking
 
@@ -475,16 +478,67 @@ def test_a_merge_adds_beside_what_is_there_refuses_doubles_and_keeps_foreign_ids
     assert (fact.content, fact.source, fact.by_hand) == ("b", "t9", False)
 
 
-def test_an_imported_id_that_is_taken_or_that_a_later_commit_could_give_is_replaced():
+def test_an_imported_id_is_kept_unless_it_is_taken_or_reserved_and_the_event_says_why_not():
     story = given(None, *news("a"))
-    candidates = doc(imported("b", 0, id="fact_2_0"), imported("c", 1, id="fact_50_0"), imported("d", 2, id="fact_1_9"))
-    story.do(ImportDocument(at="", candidates=candidates), "import")
+    candidates = doc(
+        imported("b", 0, id="fact_2_0"),
+        imported("c", 1, id="fact_50_0"),
+        imported("d", 2, id="fact_1_9"),
+        imported("e", 3, id="fact_50_0"),
+        imported("f", 4, id="fact_9_1_2"),
+        imported("g", 5, id="x" * 513),
+        imported("h", 6, id="gone"),
+    )
+    events = story.do(ImportDocument(at="", candidates=candidates, gone=("gone",)), "import")
     assert {f.content: f.id for f in story.memory.facts.values()} == {
         "a": "fact_2_0",
         "b": "fact_3_0",
-        "c": "fact_3_1",
+        "c": "fact_50_0",
         "d": "fact_1_9",
+        "e": "fact_3_3",
+        "f": "fact_3_4",
+        "g": "fact_3_5",
+        "h": "fact_3_6",
     }
+    assert {e.fact.content: e.detail for e in events if isinstance(e, FactAdded) and e.detail} == {
+        "b": "its id was not kept: another fact in memory has it",
+        "e": "its id was not kept: another fact in memory has it",
+        "f": "its id was not kept: a later commit may give it to another fact",
+        "g": "its id was not kept: it has 513 characters, and at most 512 are kept",
+        "h": "its id was not kept: another fact had it, which is gone",
+    }
+
+
+def test_no_commit_gives_an_id_that_an_import_has_brought():
+    story = given()
+    ahead = doc(imported("b", 0, id="fact_4_0"), imported("c", 1, id="fact_2_2"), imported("d", 2))
+    story.do(ImportDocument(at="", candidates=ahead), "import")
+    story.hand("e")
+    story.do(RemoveFact(at="", fact_id="fact_4_0"), "manual")
+    story.learn(*news("f", "g"))
+    story.learn(*news("h"))
+    assert {f.content: f.id for f in story.memory.facts.values()} == {
+        "c": "fact_2_2",
+        "d": "fact_2_2_2",
+        "e": "fact_3_0_2",
+        "f": "fact_5_0",
+        "g": "fact_5_1",
+        "h": "fact_6_0",
+    }
+
+
+def test_ids_are_reserved_whatever_becomes_of_the_facts_that_brought_them():
+    memory = evolve(Memory(seq=5), IdsReserved(until=6))
+    assert newborn(memory, new("a"), "", "t").id == "fact_6_0_2"
+    assert newborn(msgspec.structs.replace(memory, seq=6), new("a"), "", "t").id == "fact_7_0"
+
+
+@pytest.mark.parametrize("huge", ["fact_9999999999999_0", "fact_" + "9" * 500 + "_0"])
+def test_an_id_with_a_number_that_no_commit_reaches_is_an_id_like_any_other(huge):
+    story = given()
+    story.do(ImportDocument(at="", candidates=doc(imported("b", id=huge))), "import")
+    story.hand("c")
+    assert list(story.memory.facts) == [huge, "fact_3_0"]
 
 
 def test_a_merge_never_evicts_what_is_there_by_hand_and_takes_manual_facts_as_by_hand():
@@ -559,10 +613,10 @@ def test_every_rule_that_refuses_is_in_the_table_of_rules():
     import ast
     import inspect
 
-    from backstory.ledger.rules import admission, by_hand, document_import, document_save, merge, screening
+    from backstory.ledger.rules import admission, by_hand, document_import, document_save, lengths, merge, screening
 
     named: set[str] = set()
-    for module in (admission, by_hand, document_import, document_save, merge, screening):
+    for module in (admission, by_hand, document_import, document_save, lengths, merge, screening):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 position = {"Verdict": 0, "CandidateRejected": 1}.get(node.func.id)

@@ -100,8 +100,11 @@ def test_a_fact_is_removed_once_and_one_that_comes_back_under_its_id_is_a_new_on
         ("fact_12345678", True),
         ("anything", True),
         ("fact_1_0", True),
-        ("fact_99_0", False),
-        ("fact_3_0", False),
+        ("fact_99_0", True),
+        ("fact_3_0", True),
+        ("fact_3_7", True),
+        ("fact_3_0_2", False),
+        ("fact_99_0_2", False),
         ("", False),
     ],
 )

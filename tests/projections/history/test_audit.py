@@ -7,7 +7,9 @@ import json
 
 import pytest
 from fakes import CountingSalts, exchange, open_home, reply
+from typer.testing import CliRunner
 
+from backstory.cli.app import app
 from backstory.ledger.core.commit import Cause, Draft, erase, seal
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact, PolicyChanged, Redacted
@@ -77,6 +79,35 @@ def test_why_names_who_removed_a_fact(memory):
     memory.remove_fact(added.fact.id)
     removed = memory.why(added.fact.id).removed
     assert (removed.seq, removed.reason, removed.actor) == (3, "hand", getpass.getuser())
+
+
+def test_why_names_who_edited_restored_and_removed_a_fact_and_no_one_for_an_update(memory):
+    memory.record("t", exchange("tea", 1))
+    tell(memory, "t", "Ada likes tea")
+    memory.by("bob").edit_fact("fact_2_0", content="Ada likes green tea")
+    memory.by("agent:lead").remove_fact("fact_2_0")
+    memory.by("eve").revert(4)
+    history = memory.why("fact_2_0").history
+    assert [(item.seq, item.type, item.actor) for item in history] == [
+        (2, "FactAdded", None),
+        (3, "FactRevised", "bob"),
+        (4, "FactRemoved", "agent:lead"),
+        (5, "FactAdded", "eve"),
+    ]
+
+
+def test_the_page_of_why_names_them_too(tmp_path):
+    home = tmp_path / "home"
+    with open_home(home) as bs:
+        fact = bs.memory("ada").by("bob").add_fact("Ada runs").fact
+        bs.memory("ada").by("eve").edit_fact(fact.id, content="Ada swims")
+    told = CliRunner().invoke(app, ["--home", str(home), "--user", "ada", "why", fact.id]).stdout
+    assert ", by bob." in told
+    assert ", by eve" in told.split("Since then", 1)[1]
+    entries = json.loads(
+        CliRunner().invoke(app, ["--home", str(home), "--user", "ada", "--json", "why", fact.id]).stdout
+    )["history"]
+    assert [entry["actor"] for entry in entries] == ["bob", "eve"]
 
 
 def test_evidence_from_outside_the_update_is_found_in_its_thread(memory):

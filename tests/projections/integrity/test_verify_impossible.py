@@ -166,7 +166,7 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     "a fact of another place": ([learned(added(NEW, "newFacts/3"))], "not its place"),
     "a fact under a made-up id": ([learned(added(changed(NEW, id="fact_mine")))], "cannot give"),
     "an import under a later commit's id": (
-        [made("import", FactAdded(changed(NEW, id="fact_9_0"), "facts/0"))],
+        [made("import", FactAdded(changed(NEW, id="fact_9_0_2"), "facts/0"))],
         "cannot give",
     ),
     "a fact that says what another does": ([learned(added(changed(NEW, content="Lives in OSLO.")))], "say the same"),
