@@ -220,7 +220,7 @@ class Thread:
 
         How far a search went in vain is remembered, as by `seek`, for ranges that begin and end no earlier.
         """
-        last = min(last, len(self.turns))
+        last = max(min(last, len(self.turns)), first - 1)
         end, known = self._sought_back.get((test, first), (first - 1, first - 1))
         if last < end:
             end = known = first - 1
