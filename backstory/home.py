@@ -18,6 +18,7 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.learning.observing import Observer
+from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
@@ -81,6 +82,8 @@ class Backstory:
         self._closing = False
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._recent: Recent[Scope, Writer] = Recent(_RECENT)
+        self._caught_up: weakref.WeakSet[Writer] = weakref.WeakSet()
+        """The users' writers that have received what agents shared before this process opened them."""
         self._mutex = threading.Lock()
         register(self)
 
@@ -243,13 +246,29 @@ class Backstory:
         scope = Scope.of(user_id, agent_name)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
-        fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
+        users = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
-            return [self._writer(one) for one in self.owners() if one.user == scope.user and one.agent is not None]
+            return self._agents_of(scope.user)
 
-        services = self._services
-        return MemoryHandle(ScopeServices(self._writer(scope), services, fallback, agents, services.actor))
+        own, services = self._writer(scope), self._services
+        if not self.config.settings.shared_summaries:
+            return MemoryHandle(ScopeServices(own, services, users, agents, services.actor))
+        self._catch_up(users or own)
+        return MemoryHandle(ScopeServices(own, services, None, agents, services.actor, users=users, shares=True))
+
+    def _agents_of(self, user: str | None) -> list[Writer]:
+        prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
+        names = {stream.removeprefix(prefix).partition("/")[0] for stream in self.store.streams(prefix)}
+        return [self._writer(Scope(user, name)) for name in sorted(names)]
+
+    def _catch_up(self, users: Writer) -> None:
+        """Deliver what agents have shared with a user and a crash, or another process, left undelivered."""
+        if users not in self._caught_up:
+            for agent in self._agents_of(users.scope.user):
+                try_to_deliver(agent)
+            self._caught_up.add(users)
+        receive_all(users)
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return a summary of every scope of the home.
@@ -301,13 +320,16 @@ class Backstory:
 
     def _writer(self, scope: Scope) -> Writer:
         """Return the one writer of a scope. It stays as long as it is in use or was asked for lately."""
+        users = None
+        if self.config.settings.shared_summaries and scope.agent is not None:
+            users = self._writer(Scope(scope.user))
         with self._mutex:
             writer = self._writers.get(scope)
             known = writer is not None
             if writer is None:
                 witness = self._services.witness
                 ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
-                writer = self._new_writer(scope, (*ours, *self._listeners))
+                writer = self._new_writer(scope, (*ours, *self._listeners), users)
                 self._writers[scope] = writer
                 self._services.projector.watch(writer)
                 if witness is not None:
@@ -324,7 +346,7 @@ class Backstory:
                 raise
         return writer
 
-    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
+    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = (), users: Writer | None = None) -> Writer:
         return Writer(
             self.store,
             scope,
@@ -335,6 +357,7 @@ class Backstory:
             snapshots=self._services.index(scope),
             purge=self._purge,
             heat=lambda: self._services.usage.of(scope),
+            users=users,
         )
 
     def _purge(self, scope: Scope) -> None:

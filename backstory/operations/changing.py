@@ -6,12 +6,35 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.ledger.core.commands import AddFact, ChangePolicy, Clear, Command, EditFact, ImportDocument, RemoveFact
+from backstory.ledger.core.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    ImportDocument,
+    RemoveFact,
+    Revert,
+    SaveDocument,
+)
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
-from backstory.ledger.core.events import CandidateRejected, Edit, Fact, FactAdded, FactRemoved, FactRevised, NewFact
+from backstory.ledger.core.events import (
+    CandidateRejected,
+    Edit,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    NewFact,
+    NewSummary,
+    SummariesReceived,
+    SummaryShared,
+)
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, clip
+from backstory.ledger.learning.sharing import deliver
+from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.preview import (
@@ -27,18 +50,47 @@ from backstory.results import FactChange, PolicyResult
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""
-    writer = services.writer
-    logs = services.logs(writer)
+    logs = services.logs(services.writer)
     seen = logs.last()
     command = revert_command(logs.commit(_target(seq, seen)), force=force, seen=seen)
+    if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
+        return _revert(services, command, dry_run=dry_run)
+    users = msgspec.structs.replace(services, own=services.users, users=None)
+    if not dry_run:
+        deliver(services.writer)
+    received = _revert_of_sections(users, services.scope.agent, command)
+    plan = _revert(services, command, dry_run=True)
+    theirs = None if received is None else _revert(users, received, dry_run=True)
+    if not dry_run and (force or not plan.conflicts):
+        # The user's memory first: if this is interrupted, it can be repeated.
+        if received is not None and theirs is not None and theirs.events:
+            theirs = _revert(users, received, dry_run=False)
+        plan = _revert(services, command, dry_run=False)
+    return msgspec.structs.replace(plan, users=theirs)
+
+
+def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert) -> Revert | None:
+    """Return the revert, in the user's memory, of what it received from the commit to undo; None if it did not yet."""
+    logs = users.logs(users.writer)
+    seen = logs.last()
+    for commit in logs.newest(1):
+        for event in commit.events:
+            if isinstance(event, SummariesReceived) and event.agent == agent and event.seq <= command.target:
+                known = event.seq == command.target
+                return revert_command(commit, force=command.force, seen=seen) if known else None
+    return None
+
+
+def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    writer = services.writer
     if not dry_run:
         writer.put_policy_in_force()
     memory = writer.memory()
     erased = memory.barriers.get("redaction", 0) > command.target
     plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
-    if dry_run or (plan.conflicts and not force):
+    if dry_run or (plan.conflicts and not command.force):
         return plan
-    commit = writer.commit(command, services.cause("revert", target=command.target, force=force))
+    commit = writer.commit(command, services.cause("revert", target=command.target, force=command.force))
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
@@ -106,7 +158,7 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     for writer in (*(services.agents() if all_agents else ()), services.writer):
         services.home.outbox.let_in(writer.scope)
         writer.commit(Clear(at=""), services.cause("clear"))
-    return document_of(services.writer.memory())
+    return document_of(services.memory())
 
 
 def import_document(services: ScopeServices, document: object, *, replace: bool) -> Document:
@@ -114,9 +166,31 @@ def import_document(services: ScopeServices, document: object, *, replace: bool)
     from backstory.ledger.importing import read_import
 
     plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
-    command = ImportDocument(at="", candidates=read_import(plain, services.scope), replace=replace)
+    candidates = read_import(plain, services.scope)
+    if services.users is not None:
+        sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
+        candidates = tuple(candidate for candidate in candidates if not isinstance(candidate, NewSummary))
+        _import_sections(services, services.users, sections, replace=replace)
+    command = ImportDocument(at="", candidates=candidates, replace=replace)
     services.writer.commit(command, services.cause("import", replace=replace))
-    return document_of(services.writer.memory())
+    return document_of(services.memory())
+
+
+def _import_sections(
+    services: ScopeServices, users: Writer, sections: tuple[NewSummary, ...], *, replace: bool
+) -> None:
+    """Import the sections of a document into the memory of the user, who shares them with the agent."""
+    # A merge takes nothing away, so it has no use for empty ones.
+    command: ImportDocument | SaveDocument = ImportDocument(
+        at="", candidates=tuple(section for section in sections if section.summary)
+    )
+    cause = services.cause("import")
+    if replace:
+        # To replace the user's memory would remove the user's facts, which the document does not list.
+        command = SaveDocument(at="", candidates=sections)
+        cause = services.cause("import", action="save")
+    if command.candidates:
+        users.commit(command, cause)
 
 
 def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:
