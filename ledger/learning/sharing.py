@@ -60,10 +60,12 @@ def deliver(agent: Writer, *, wait: bool = True) -> None:
 
 def try_to_deliver(agent: Writer, *, wait: bool = False) -> None:
     """Deliver as `deliver` does; a failure is logged, and the next use tries again."""
+    again = agent.users is not None and agent in agent.users.behind
     try:
         deliver(agent, wait=wait)
     except (BackstoryError, OSError) as error:
-        _log.warning("%s: its sections will reach the user's memory with the next use: %s", agent.scope, error)
+        level = logging.DEBUG if again else logging.WARNING
+        _log.log(level, "%s: its sections will reach the user's memory with the next use: %s", agent.scope, error)
 
 
 def receive_all(users: Writer) -> None:

@@ -426,6 +426,23 @@ def test_what_if_decides_shared_sections_again(bs, clock):
         assert memory.what_if(max_facts=10).added == ()
 
 
+def test_asking_again_shows_the_sections_of_then_and_leaves_the_users_alone(tmp_path, clock):
+    model = ScriptedModel(section("Writes Go", "Likes tea"), section("Writes Rust", "Likes rye"), {"newFacts": []})
+    with opened(tmp_path, model=model, clock=clock) as bs:
+        coder, user = bs.memory("ada", "coder"), bs.memory("ada")
+        for number, topic in enumerate(("tea", "rye")):
+            coder.record(f"t{number}", exchange(topic))
+            coder.extract()
+            clock.advance(60)
+        head = user.head()
+        again = ScriptedModel(section("Sails", "Likes cocoa"), repeat=True)
+        found = coder.reextract(again)
+        assert found.sections == ()
+        assert [fact.content for fact in found.added] == ["Likes cocoa"]
+        assert ["Writes Go" in prompt.user for prompt in again.prompts] == [False, True]
+        assert (user.head(), work(user)) == (head, "Writes Rust")
+
+
 def test_an_import_with_an_agent_replaces_its_facts_and_the_users_sections(bs):
     coder, user = bs.memory("ada", "coder"), bs.memory("ada")
     user.add_fact("Is tall")
