@@ -37,7 +37,7 @@ class Memory(msgspec.Struct, frozen=True):
     `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
     is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
     holds the last seq of each kind in BARRIERS. Where agents share their user's sections, `shared` is the last commit
-    of an agent that shared one, `moved` is whether the agent gave up its own, and `received` is the last commit that
+    of an agent that shared one and `shared_before` the one before it, `moved` is whether the agent gave up its own, and `received` is the last commit that
     the user's memory received of each agent.
     """
 
@@ -50,6 +50,7 @@ class Memory(msgspec.Struct, frozen=True):
     configured: Policy = Policy()
     barriers: dict[str, int] = {}
     shared: int = 0
+    shared_before: int = 0
     moved: bool = False
     received: dict[str, int] = {}
 
@@ -101,6 +102,7 @@ class Fold:
         self.configured = memory.configured
         self.barriers = dict(memory.barriers)
         self.shared = memory.shared
+        self.shared_before = memory.shared_before
         self.moved = memory.moved
         self.received = dict(memory.received)
 
@@ -140,6 +142,7 @@ class Fold:
             self.configured,
             dict(self.barriers),
             self.shared,
+            self.shared_before,
             self.moved,
             dict(self.received),
         )
@@ -176,7 +179,8 @@ def _summary(fold: Fold, event: SummaryUpdated) -> bool:
 
 def _shared(fold: Fold, event: SummaryShared) -> bool:
     del event
-    fold.shared = fold.seq + 1
+    if fold.shared != fold.seq + 1:
+        fold.shared_before, fold.shared = fold.shared, fold.seq + 1
     return False
 
 

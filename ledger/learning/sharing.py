@@ -28,12 +28,13 @@ def is_delivered(own: Memory, users: Memory, agent: str) -> bool:
     return not drifted and own.shared <= users.received.get(agent, 0)
 
 
-def deliver(agent: Writer, *, wait: bool = True) -> None:
+def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -> None:
     """Deliver what the user's ledger has not received from an agent; sections of its own are moved first, once.
 
     Args:
         agent: the agent's writer; one that shares nothing is left alone.
         wait: whether to wait for locks that others hold.
+        newest: the agent's newest commit, if it is at hand; it need not be read again then.
 
     Raises:
         StoreError, LockTimeoutError, CorruptLogError: one of the ledgers cannot be used.
@@ -53,16 +54,16 @@ def deliver(agent: Writer, *, wait: bool = True) -> None:
                 pass
     if not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS):
         _move_sections(agent, users)
-    for commit in _undelivered(agent, users, name):
+    for commit in _undelivered(agent, users, name, newest):
         _hand_over(agent, users, name, commit)
     users.behind.discard(agent)
 
 
-def try_to_deliver(agent: Writer, *, wait: bool = False) -> None:
+def try_to_deliver(agent: Writer, *, wait: bool = False, newest: Commit | None = None) -> None:
     """Deliver as `deliver` does; a failure is logged, and the next use tries again."""
     again = agent.users is not None and agent in agent.users.behind
     try:
-        deliver(agent, wait=wait)
+        deliver(agent, wait=wait, newest=newest)
     except (BackstoryError, OSError) as error:
         level = logging.DEBUG if again else logging.WARNING
         _log.log(level, "%s: its sections will reach the user's memory with the next use: %s", agent.scope, error)
@@ -89,8 +90,12 @@ def _move_sections(agent: Writer, users: Writer) -> None:
         agent.commit(command, Cause(kind="share", actor="configuration", action="move"))
 
 
-def _undelivered(agent: Writer, users: Writer, name: str) -> Iterator[Commit]:
-    received = users.memory().received.get(name, 0)
+def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None) -> Iterator[Commit]:
+    own, received = agent.memory(), users.memory().received.get(name, 0)
+    if newest is not None and newest.seq == own.shared and own.shared_before <= received:
+        # The usual case: nothing else is left, and the ledger need not be searched for it.
+        yield newest
+        return
     last = agent.store.durable_head(agent.ledger)
     head: Head | None = None
     for record in agent.store.read(agent.ledger, received):

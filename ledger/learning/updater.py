@@ -306,5 +306,5 @@ class Updater:
         self.model_caller.observers.settled(task.writer.scope, task.job.turns, task.attempts, commit)
         if task.users is not None:
             # The update is durable, whatever becomes of its sections now.
-            try_to_deliver(task.writer, wait=True)
+            try_to_deliver(task.writer, wait=True, newest=commit)
         return commit
