@@ -625,3 +625,33 @@ def test_a_section_that_comes_after_an_erasure_of_what_it_was_made_on_leaves_the
         assert coder.verify().ok
         assert user.verify().ok
     assert b"fjord" not in bytes_below(tmp_path).lower()
+
+
+def shared_by(memory: MemoryHandle) -> list[str]:
+    return [event.text for entry in memory.log() for event in entry.events if isinstance(event, SummaryShared)]
+
+
+def test_what_is_erased_of_an_agent_leaves_the_user_though_others_use_its_words(tmp_path, clock):
+    with opened(tmp_path, clock=clock) as bs:
+        coder, cook, user = bs.memory("ada", "coder"), bs.memory("ada", "cook"), bs.memory("ada")
+        learn(cook, {"newFacts": []}, thread="pie", words="What does a ferret eat at home?")
+        learn(coder, section("Has a ferret at home", "Keeps one ferret"), words="I keep a ferret.")
+        (fact,) = coder.facts()
+        coder.forget(fact_id=fact.id, with_evidence=True)
+        assert shared_by(coder) == []
+        assert [e for entry in user.log() for e in entry.events if isinstance(e, SummaryUpdated)] == []
+        assert work(user) == ""
+        assert user.verify().ok
+
+
+def test_what_is_erased_of_the_user_leaves_the_agent_that_shared_it_though_others_use_its_words(tmp_path, clock):
+    with opened(tmp_path, clock=clock) as bs:
+        coder, cook, user = bs.memory("ada", "coder"), bs.memory("ada", "cook"), bs.memory("ada")
+        learn(coder, {"newFacts": []}, thread="pie", words="What is a trombone?")
+        learn(user, section("Plays it"), thread="brass", words="I play the trombone.")
+        clock.advance(60)
+        learn(cook, section("A trombone at dinner"), thread="rye", words="Bread again.")
+        user.forget(thread_id="brass")
+        assert shared_by(cook) == []
+        assert work(cook) == ""
+        assert cook.verify().ok
