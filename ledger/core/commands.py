@@ -151,13 +151,14 @@ class SaveDocument(_Command, frozen=True):
 class ShareSummaries(_Command, frozen=True):
     """Receive the sections that commit `seq` of an agent's ledger shared with its user.
 
-    `basis` is the commit of this memory that they were made on.
+    `basis` is the commit of this memory that they were made on, `thread` the agent's thread.
     """
 
     agent: str
     seq: int
     basis: int
     summaries: tuple[NewSummary, ...]
+    thread: str | None = None
 
 
 class MoveSections(_Command, frozen=True):

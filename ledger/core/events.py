@@ -249,11 +249,16 @@ class SummaryShared(_Event, frozen=True):
 
 
 class SummariesReceived(_Event, frozen=True):
-    """The user's memory received the sections that commit `seq` of an agent's ledger shared; `basis` is theirs."""
+    """The user's memory received the sections that commit `seq` of an agent's ledger shared.
+
+    `basis` is the commit of the user's memory that they were made on, and `thread` the agent's thread that they were
+    learned from.
+    """
 
     agent: str
     seq: int
     basis: int
+    thread: str | None = None
 
 
 class SectionsMoved(_Event, frozen=True):

@@ -102,9 +102,8 @@ class ErasureTarget:
 
     def of_thread(self, commit: Commit) -> bool:
         """Whether a commit was learned from the thread to erase."""
-        # What a redaction restates belongs to no thread, and what an agent shared to a thread of the agent.
-        kind = commit.cause.kind
-        return self.thread is not None and commit.cause.thread == self.thread and kind not in ("redaction", "share")
+        # What a redaction restates belongs to no thread, whatever thread it erased.
+        return self.thread is not None and commit.cause.thread == self.thread and commit.cause.kind != "redaction"
 
     def is_received(self, commit: Commit) -> bool:
         """Whether a commit received sections from an agent's commit whose sections are erased."""

@@ -119,9 +119,11 @@ def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
             NewSummary(place=event.section, summary=event.text, at=event.at or commit.at, **event.labels)
             for event in shared
         ),
+        thread=commit.cause.thread,
     )
     cause = commit.cause
-    why = Cause(kind="share", agent=name, thread=cause.thread, model=cause.model, actor=cause.actor)
+    # The thread is one of the agent's, and a cause names threads of its own ledger.
+    why = Cause(kind="share", agent=name, model=cause.model, actor=cause.actor)
     try:
         received = users.commit(command, why)
     except ConflictError:

@@ -30,7 +30,7 @@ def receive_summaries(memory: Memory, command: ShareSummaries) -> list[LedgerEve
     """
     if memory.received.get(command.agent, 0) >= command.seq:
         raise ConflictError(f"the sections of commit {command.seq} of agent {command.agent} were received already")
-    received = SummariesReceived(command.agent, command.seq, command.basis)
+    received = SummariesReceived(command.agent, command.seq, command.basis, command.thread)
     if (barrier := memory.barrier_after(command.basis)) is None:
         return [received, *(_received(memory, candidate) for candidate in command.summaries)]
     seq, kind = barrier

@@ -242,7 +242,8 @@ def _shared(events: Sequence[Event]) -> Iterator[str]:
         yield "own sections given up"
     for event in events:
         if isinstance(event, SummariesReceived):
-            yield f"from commit {event.seq} of agent {event.agent}"
+            thread = f", thread {event.thread}" if event.thread else ""
+            yield f"from commit {event.seq} of agent {event.agent}{thread}"
 
 
 def _refused(count: int, rule: str) -> str:

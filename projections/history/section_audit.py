@@ -133,7 +133,7 @@ def _items(commit: Commit, section: str) -> Iterator[tuple[SectionHistoryItem, S
             detail,
             None if received is None else received.agent,
             None if received is None else received.seq,
-            cause.thread,
+            cause.thread if received is None else received.thread,
             cause.model,
             cause.actor,
         )

@@ -129,7 +129,12 @@ def _shared(commit: Commit) -> Command | None:
     candidates = candidates_of(commit.events, stated=True)
     sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
     return ShareSummaries(
-        at=commit.at, agent=received.agent, seq=received.seq, basis=received.basis, summaries=sections
+        at=commit.at,
+        agent=received.agent,
+        seq=received.seq,
+        basis=received.basis,
+        summaries=sections,
+        thread=received.thread,
     )
 
 

@@ -87,15 +87,15 @@ def test_the_users_commit_says_which_update_wrote_the_section(bs):
     shared = coder.log()[0]
     assert [type(event) for event in shared.events][1:] == [SummaryShared, type(shared.events[2])]
     entry = user.log()[0]
-    assert (entry.cause.kind, entry.cause.agent, entry.cause.thread) == ("share", "coder", "t1")
+    assert (entry.cause.kind, entry.cause.agent, entry.cause.thread) == ("share", "coder", None)
+    assert entry.summary == f"1 section, from commit {shared.seq} of agent coder, thread t1"
     assert entry.cause.model == shared.cause.model
     received, updated = entry.events
-    assert received == SummariesReceived("coder", shared.seq, 0)
+    assert received == SummariesReceived("coder", shared.seq, 0, "t1")
     assert isinstance(updated, SummaryUpdated)
     assert (updated.before.summary, updated.after.summary) == ("", "Writes Go")
     assert entry.at == shared.at
-    assert user.threads() == ()
-    assert [e.seq for e in user.log(thread="t1")] == [entry.seq]
+    assert user.threads() == user.status().pending == ()
 
 
 def test_the_prompt_of_an_agent_shows_the_users_sections_and_the_agents_facts(tmp_path):
@@ -267,7 +267,7 @@ memory.extract([{{"thread_id": "t1", "reply": {section("Writes Go", "Likes tea")
             assert work(user) == work(coder) == "Writes Go"
             assert [fact.content for fact in coder.facts()] == ["Likes tea"]
             (entry,) = [entry for entry in user.log() if entry.cause.kind == "share"]
-            assert entry.events[0] == SummariesReceived("coder", coder.head().seq, 0)
+            assert entry.events[0] == SummariesReceived("coder", coder.head().seq, 0, "t1")
             assert coder.status().pending == ()
             assert user.verify().ok
             assert coder.verify().ok

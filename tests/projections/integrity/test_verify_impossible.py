@@ -108,7 +108,7 @@ def summary(section: str, *events: Event, first: int = 1, last: int = 2) -> Draf
 
 
 def received(seq: int, *events: Event, basis: int = 6, agent: str = "coder") -> Draft:
-    return made("share", SummariesReceived(agent, seq, basis), *events, agent=agent, thread="t1")
+    return made("share", SummariesReceived(agent, seq, basis), *events, agent=agent)
 
 
 def appended(lines: Sequence[bytes], drafts: Iterable[Draft]) -> list[bytes]:
