@@ -15,6 +15,7 @@ from backstory.ledger.core.commit import Cause, Commit, Head, prev_of, unseal
 from backstory.ledger.core.errors import BackstoryError, ConflictError, NotFoundError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, NewSummary, SummaryShared, UpdateFailed
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.erasure.requests import ForgetShared
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
@@ -125,7 +126,8 @@ def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
     # The thread is one of the agent's, and a cause names threads of its own ledger.
     why = Cause(kind="share", agent=name, model=cause.model, actor=cause.actor)
     try:
-        received = users.commit(command, why)
+        # Dated as the agent's commit, so that the agent's past shows them together.
+        received = users.commit(command, why, at=parse_moment(commit.at))
     except ConflictError:
         # Another thread or process has delivered it meanwhile.
         return

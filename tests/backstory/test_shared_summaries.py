@@ -141,6 +141,14 @@ def test_an_agents_context_and_its_past_show_the_users_sections(bs, clock):
     assert [change.after for change in user.diff(1, user.head().seq).sections] == ["Writes Rust"]
 
 
+def test_an_agents_past_has_the_sections_that_its_own_commit_wrote(tmp_path):
+    with opened(tmp_path) as bs:
+        coder, user = bs.memory("ada", "coder"), bs.memory("ada")
+        learn(coder, section("Writes Go"))
+        assert coder.document(at=coder.head().seq).user.work_context.summary == "Writes Go"
+        assert [memory.log()[0].at for memory in (coder, user)] == [coder.log()[0].at] * 2
+
+
 def test_memory_json_of_an_agent_holds_its_own_replay(bs, tmp_path):
     coder = bs.memory("ada", "coder")
     learn(coder, section("Writes Go", "Likes tea"))
