@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import CorruptLogError, ScopeError
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
@@ -34,6 +35,8 @@ from backstory.results import ScopeSummary
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
+
+_log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 16
 _RECENT = 256
@@ -249,7 +252,7 @@ class Backstory:
         users = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
-            return self._agents_of(scope.user)
+            return list(map(self._writer, self._agents_of(scope.user)))
 
         own, services = self._writer(scope), self._services
         if not self.config.settings.shared_summaries:
@@ -257,16 +260,20 @@ class Backstory:
         self._catch_up(users or own)
         return MemoryHandle(ScopeServices(own, services, None, agents, services.actor, users=users, shares=True))
 
-    def _agents_of(self, user: str | None) -> list[Writer]:
+    def _agents_of(self, user: str | None) -> list[Scope]:
         prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
         names = {stream.removeprefix(prefix).partition("/")[0] for stream in self.store.streams(prefix)}
-        return [self._writer(Scope(user, name)) for name in sorted(names)]
+        return [Scope(user, name) for name in sorted(names)]
 
     def _catch_up(self, users: Writer) -> None:
         """Deliver what agents have shared with a user and a crash, or another process, left undelivered."""
         if users not in self._caught_up:
-            for agent in self._agents_of(users.scope.user):
-                try_to_deliver(agent)
+            for scope in self._agents_of(users.scope.user):
+                try:
+                    try_to_deliver(self._writer(scope))
+                except (BackstoryError, OSError) as error:
+                    # The user's memory can be read although this agent's cannot, which its own next use reports.
+                    _log.warning("%s: what it shared with the user is not known: %s", scope, error)
             self._caught_up.add(users)
         receive_all(users)
 

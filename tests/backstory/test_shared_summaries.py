@@ -14,7 +14,7 @@ import pytest
 from fakes import FakeClock, Gate, ScriptedModel, exchange
 
 from backstory import Backstory, MemoryHandle
-from backstory.ledger.core.errors import LockTimeoutError, NotFoundError, UsageError
+from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, NotFoundError, UsageError
 from backstory.ledger.core.events import (
     CandidateRejected,
     SectionsMoved,
@@ -235,6 +235,20 @@ def test_all_that_was_left_behind_is_delivered_in_order_by_the_next_process(tmp_
         assert work(user) == "Writes Rust"
         assert [e.seq for entry in user.log() for e in entry.events if isinstance(e, SummariesReceived)] == [3, 2]
         assert user.verify().ok
+
+
+def test_an_agent_whose_log_is_damaged_does_not_keep_the_user_from_reading(tmp_path):
+    with opened(tmp_path) as bs:
+        learn(bs.memory("ada", "coder"), section("Writes Go"))
+        learn(bs.memory("ada", "cook"), section("Bakes bread", name="topOfMind"))
+    ledger = tmp_path / "users" / "ada" / "agents" / "coder" / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b"Writes Go", b"Writes No"))
+    for index in tmp_path.rglob("index.sqlite*"):
+        index.unlink()
+    with opened(tmp_path, model=ScriptedModel()) as bs:
+        assert work(bs.memory("ada")) == work(bs.memory("ada", "cook")) == "Writes Go"
+        with pytest.raises(CorruptLogError):
+            bs.memory("ada", "coder").facts()
 
 
 def test_an_update_waits_until_what_was_shared_before_it_is_received(bs, monkeypatch):
