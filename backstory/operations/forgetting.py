@@ -68,8 +68,8 @@ def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bo
         request = ForgetShared(
             what.phrases,
             words,
-            received=frozenset((scope.agent or "", seq) for seq in what.own if other.scope.agent is None),
-            own=frozenset(seq for agent, seq in what.received if agent == other.scope.agent),
+            received=frozenset((scope.agent or "", *text) for text in what.own if other.scope.agent is None),
+            own=frozenset((seq, section) for agent, seq, section in what.received if agent == other.scope.agent),
         )
         with contextlib.suppress(NotFoundError):
             plans.append(_erase(services, other, request, dry_run=dry_run)[1])
@@ -109,13 +109,11 @@ def _known_before(services: ScopeServices, what: ForgetShared) -> frozenset[str]
     """Return the words that the user's sections had before they received what is erased: they come from elsewhere."""
     if services.users is None or not what.own:
         return frozenset()
+    first = (services.scope.agent, min(seq for seq, _ in what.own))
     texts: list[str] = []
     for commit in services.commits(services.users):
         for event in commit.events:
-            if isinstance(event, SummariesReceived) and (event.agent, event.seq) == (
-                services.scope.agent,
-                min(what.own),
-            ):
+            if isinstance(event, SummariesReceived) and (event.agent, event.seq) == first:
                 return frozenset(Words(what.words).used_in(texts))
             if isinstance(event, SummaryUpdated):
                 texts.append(event.after.summary)

@@ -48,13 +48,14 @@ class ForgetShared(msgspec.Struct, frozen=True):
     """Erase the texts of sections that hold what is erased in another memory of the same user.
 
     Only sections, refused ones and failures that may quote them are searched for `phrases` and `words`. `received` are
-    the commits, as agent and seq, whose sections a user's ledger gives up; `own` those whose sections an agent's does.
+    the texts that a user's ledger gives up, as agent, seq and section; `own` those that an agent's does, as seq and
+    section.
     """
 
     phrases: tuple[tuple[str, bool], ...] = ()
     words: frozenset[str] = frozenset()
-    received: frozenset[tuple[str, int]] = frozenset()
-    own: frozenset[int] = frozenset()
+    received: frozenset[tuple[str, int, str]] = frozenset()
+    own: frozenset[tuple[int, str]] = frozenset()
 
 
 Erasure: TypeAlias = ForgetFact | ForgetThread | ForgetMatching | ForgetEverything | ForgetExpired | ForgetShared

@@ -105,10 +105,10 @@ class ErasureTarget:
         # What a redaction restates belongs to no thread, whatever thread it erased.
         return self.thread is not None and commit.cause.thread == self.thread and commit.cause.kind != "redaction"
 
-    def is_received(self, commit: Commit) -> bool:
-        """Whether a commit received sections from an agent's commit whose sections are erased."""
+    def is_received(self, commit: Commit, section: str) -> bool:
+        """Whether a commit received the text of a section that is erased in the ledger of the agent."""
         return self.shared is not None and any(
-            isinstance(event, SummariesReceived) and (event.agent, event.seq) in self.shared.received
+            isinstance(event, SummariesReceived) and (event.agent, event.seq, section) in self.shared.received
             for event in commit.events
         )
 
@@ -138,8 +138,8 @@ class ErasureTarget:
         self, request: ForgetShared, commit: Commit, event: Event, run: tuple[str, int] | None
     ) -> bool:
         return _may_hold_section(event) and (
-            (commit.seq in request.own and isinstance(event, SummaryShared))
-            or (self.is_received(commit) and not isinstance(event, UpdateFailed))
+            (isinstance(event, SummaryShared) and (commit.seq, event.section) in request.own)
+            or self.is_received(commit, _section_in(event))
             or (run is not None and run in self.runs)
             or self.says(texts_of(event))
             or bool(self.rare_words.used_in(texts_of(event)))
@@ -157,12 +157,12 @@ class ErasureTarget:
             or any(erased == key or key.holds(erased) for erased in self.summaries.get(key.thread, ()))
         )
 
-    def may_restate(self, commit: Commit, text: str) -> bool:
+    def may_restate(self, commit: Commit, section: str, text: str) -> bool:
         """Whether a section's text may be written again."""
         return not (
             self.everything
             or self.of_thread(commit)
-            or self.is_received(commit)
+            or self.is_received(commit, section)
             or self.says((text,))
             or bool(self.rare_words.used_in((text,)))
         )
@@ -185,6 +185,15 @@ class ErasureTarget:
 def summary_in(event: Event) -> SummaryKey | None:
     """Return the key of the thread summary that an event writes; None if it writes none."""
     return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
+
+
+def _section_in(event: Event) -> str:
+    """Return the section of the document that an event writes or refuses to write; empty if it does neither."""
+    match event:
+        case SummaryUpdated(section=section) | CandidateRejected(candidate=NewSummary(place=section)):
+            return section
+        case _:
+            return ""
 
 
 def _may_hold_section(event: Event) -> bool:

@@ -104,10 +104,10 @@ class LedgerWalk:
         self.sections: dict[str, _RestatedSection] = {}
         self.shared: dict[str, _RestatedSection] = {}
         """The last text of each section of the user that this agent shared and that stays."""
-        self.own: set[int] = set()
-        """The commits that shared a text that is erased."""
-        self.received: set[tuple[str, int]] = set()
-        """The commits of agents, as agent and seq, from which an erased text was received."""
+        self.own: set[tuple[int, str]] = set()
+        """The erased texts that this agent shared, as seq and section."""
+        self.received: set[tuple[str, int, str]] = set()
+        """The erased texts that were received, as agent, the agent's seq and section."""
         self.merged = False
         """Whether a fact that others were merged into is erased."""
         self.births: dict[int, Commit] = {}
@@ -155,7 +155,7 @@ class LedgerWalk:
 
     def _take_shared(self, commit: Commit, event: SummaryShared, *, erased: bool) -> None:
         if erased:
-            self.own.add(commit.seq)
+            self.own.add((commit.seq, event.section))
         else:
             cause = commit.cause
             self.shared[event.section] = _RestatedSection(Section(event.text), cause.thread, cause.turns)
@@ -180,8 +180,10 @@ class LedgerWalk:
         elif key is not None:
             if not erased:
                 self.sections[event.section] = _RestatedSection(event.after, key.thread, key.turns)
-        elif not self._target.may_restate(commit, event.after.summary):
-            self.received.update((e.agent, e.seq) for e in commit.events if isinstance(e, SummariesReceived))
+        elif not self._target.may_restate(commit, event.section, event.after.summary):
+            self.received.update(
+                (e.agent, e.seq, event.section) for e in commit.events if isinstance(e, SummariesReceived)
+            )
         else:
             cause = commit.cause
             before = self.sections.get(event.section)

@@ -134,4 +134,5 @@ def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
     if any(isinstance(event, UpdateFailed) for event in received.events):
         # Made on sections of which something was erased since: no word of it may stay in the agent's ledger either.
         with contextlib.suppress(NotFoundError):
-            agent.forget(ForgetShared(own=frozenset({commit.seq})), actor="configuration")
+            own = frozenset((commit.seq, event.section) for event in shared)
+            agent.forget(ForgetShared(own=own), actor="configuration")

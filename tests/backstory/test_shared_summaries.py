@@ -677,3 +677,30 @@ def test_what_is_erased_of_the_user_leaves_the_agent_that_shared_it_though_other
         assert shared_by(cook) == []
         assert work(cook) == ""
         assert cook.verify().ok
+
+
+@pytest.mark.parametrize("request_", [{"thread_id": "boat"}, {"matching": "ferry"}], ids=["thread", "matching"])
+@pytest.mark.parametrize("agent", ["coder", None])
+def test_a_section_that_was_moved_is_forgotten_in_both_ledgers(tmp_path, clock, agent, request_):
+    with opened(tmp_path, clock=clock, shared_summaries=False) as bs:
+        learn(bs.memory("ada", "coder"), section("Takes the ferry"), thread="boat", words="I take the ferry.")
+        learn(bs.memory("ada", "coder"), section("Old news", name="topOfMind"), thread="news", words="Some old news.")
+    with opened(tmp_path, clock=clock) as bs:
+        coder, user = bs.memory("ada", "coder"), bs.memory("ada")
+        assert work(user) == "Takes the ferry"
+        if agent is None and "thread_id" in request_:
+            with pytest.raises(NotFoundError):
+                user.forget(**request_)
+            return
+        bs.memory("ada", agent).forget(**request_)
+        assert work(user) == work(coder) == ""
+        assert user.document().user.top_of_mind.summary == "Old news"
+        assert coder.verify().ok
+        assert user.verify().ok
+        left = bytes_below(tmp_path / "users" / "ada" / "agents") if agent else b""
+        # What the agent's own conversation says is the agent's to forget.
+        said = [t.content for t in coder.transcript("boat")] if agent is None else []
+        assert b"ferry" not in left
+        assert ("I take the ferry." in said) is (agent is None)
+    ledgers = b"".join(file.read_bytes() for file in tmp_path.rglob("ledger.jsonl"))
+    assert b"ferry" not in ledgers
