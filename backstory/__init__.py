@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from backstory.projections.history.history import Revision as Revision
     from backstory.projections.history.history import SectionChange as SectionChange
     from backstory.projections.history.preview import UndoResult as UndoResult
+    from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
+    from backstory.projections.history.section_audit import WhySection as WhySection
     from backstory.projections.integrity.stream_check import Problem as Problem
     from backstory.projections.integrity.verify import Verification as Verification
     from backstory.projections.search.results import Explanation as Explanation
@@ -132,6 +134,7 @@ projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Refusal Removed Why WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
 projections.history.preview UndoResult
+projections.history.section_audit SectionHistoryItem WhySection
 projections.integrity.stream_check Problem
 projections.integrity.verify Verification
 projections.search.results Explanation Found Hit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -15,10 +16,11 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import CorruptLogError, ScopeError
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ScopeError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
+from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
+
+_log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 16
 _RECENT = 256
@@ -87,6 +91,8 @@ class Backstory:
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._recent: Recent[Scope, Writer] = Recent(_RECENT)
         self._editions: weakref.WeakKeyDictionary[Writer, tuple[str, str]] = weakref.WeakKeyDictionary()
+        self._caught_up: weakref.WeakSet[Writer] = weakref.WeakSet()
+        """The users' writers that have received what agents shared before this process opened them."""
         self._mutex = threading.Lock()
         register(self)
 
@@ -300,13 +306,33 @@ class Backstory:
         scope = Scope.of(owner.user, owner.agent)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
-        fallback = self._writer(Scope(scope.user)) if scope.agent is not None else None
+        users = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
-            return [self._writer(one) for one in self.owners() if one.user == scope.user and one.agent is not None]
+            return list(map(self._writer, self._agents_of(scope.user)))
 
-        services = self._services
-        return MemoryHandle(ScopeServices(self._writer(scope), services, fallback, agents, services.actor))
+        own, services = self._writer(scope), self._services
+        if not self.config.settings.shared_summaries:
+            return MemoryHandle(ScopeServices(own, services, users, agents, services.actor))
+        self._catch_up(users or own)
+        return MemoryHandle(ScopeServices(own, services, None, agents, services.actor, users=users, shares=True))
+
+    def _agents_of(self, user: str | None) -> list[Scope]:
+        prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
+        names = {stream.removeprefix(prefix).partition("/")[0] for stream in self.store.streams(prefix)}
+        return [Scope(user, name) for name in sorted(names)]
+
+    def _catch_up(self, users: Writer) -> None:
+        """Deliver what agents have shared with a user and a crash, or another process, left undelivered."""
+        if users not in self._caught_up:
+            for scope in self._agents_of(users.scope.user):
+                try:
+                    try_to_deliver(self._writer(scope))
+                except (BackstoryError, OSError) as error:
+                    # The user's memory can be read although this agent's cannot, which its own next use reports.
+                    _log.warning("%s: what it shared with the user is not known: %s", scope, error)
+            self._caught_up.add(users)
+        receive_all(users)
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
         """Return a summary of every scope of the home.
@@ -395,13 +421,16 @@ class Backstory:
 
     def _writer(self, scope: Scope) -> Writer:
         """Return the one writer of a scope. It stays as long as it is in use or was asked for lately."""
+        users = None
+        if self.config.settings.shared_summaries and scope.agent is not None:
+            users = self._writer(Scope(scope.user))
         with self._mutex:
             writer = self._writers.get(scope)
             known = writer is not None
             if writer is None:
                 witness = self._services.witness
                 ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
-                writer = self._new_writer(scope, (*ours, *self._listeners))
+                writer = self._new_writer(scope, (*ours, *self._listeners), users)
                 self._writers[scope] = writer
                 self._services.projector.watch(writer)
                 if witness is not None:
@@ -431,11 +460,12 @@ class Backstory:
         self._editions[writer] = now
         if before is not None and any(map(store.was_repaired, streams, before)):
             writer.start_over()
+            self._caught_up.discard(writer)
             self._services.searches.start_over(scope)
             self._services.turns.purge(scope)
             self._services.blocks.purge(scope)
 
-    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = ()) -> Writer:
+    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = (), users: Writer | None = None) -> Writer:
         return Writer(
             self.store,
             scope,
@@ -446,6 +476,7 @@ class Backstory:
             snapshots=self._services.index(scope),
             purge=self._purge,
             heat=lambda: self._services.usage.of(scope),
+            users=users,
         )
 
     def _purge(self, scope: Scope) -> None:

@@ -45,6 +45,7 @@ from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
 from backstory.projections.history.preview import UndoResult
+from backstory.projections.history.section_audit import WhySection
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
@@ -355,9 +356,8 @@ class MemoryHandle:
         Returns:
             The document.
         """
-        writer = self._services.reading()
-        self._services.home.projector.flush_if_free(writer)
-        return document_of(writer.memory())
+        self._services.home.projector.flush_if_free(self._services.reading())
+        return document_of(self._services.memory())
 
     def facts(self) -> tuple[Fact, ...]:
         """Return the live facts.
@@ -550,6 +550,22 @@ class MemoryHandle:
         """
         reading = self._services.reading()
         return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+
+    def why_section(self, section: str) -> WhySection:
+        """Explain where the text of a section came from, down to the turns of the update that wrote it.
+
+        Args:
+            section: Its name, such as `user.workContext`; the part after the dot is enough.
+
+        Returns:
+            The text, the update that wrote it, the turns this read, and the section's history. Where agents share their
+            user's sections, each says which agent's update wrote it.
+
+        Raises:
+            UsageError: There is no such section.
+            NotFoundError: It was never written.
+        """
+        return history.section_origin(self._services, checks.text("section", section))
 
     def why_not(self, text: str) -> WhyNot:
         """Find refused candidates and removed facts that are like a text, and facts in memory that are like it.
@@ -974,6 +990,7 @@ class MemoryHandle:
     atouch = in_thread(touch)
     alog = in_thread(log)
     awhy = in_thread(why)
+    awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
     adiff = in_thread(diff)
     agraph = in_thread(graph)

@@ -67,6 +67,7 @@ class Settings(BaseModel):
     storage_class: str = ""
     event_store: str = "jsonl:"
     strict_user_scope: bool = False
+    shared_summaries: bool = False
     file_lock_timeout_seconds: float = Field(default=10, ge=1, le=120)
     transcript_retention_days: int | None = Field(default=None, ge=1, le=_LONGEST_DAYS)
 

@@ -75,6 +75,9 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
     plain = {key: value for key, value in given.items() if value is not None and key not in usual}
     _drop_deerflow_keys(plain)
     given_too: dict[str, object] = {"mode": mode}
+    if "shared_summaries" not in plain:
+        # As DeerFlow's own backend does.
+        plain["shared_summaries"] = True
     if "shutdown_flush_timeout_seconds" not in plain:
         # The host calls shutdown_flush first, with its own timeout, so closing needs little more time.
         given_too["shutdown_flush_timeout_seconds"] = _CLOSING_SECONDS

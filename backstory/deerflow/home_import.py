@@ -176,7 +176,8 @@ def _found(bs: Backstory, source: Path, scope: Scope) -> Sequence[Candidate]:
         ours = bs.home.resolve()
         if not _is_there(folder) or ours in (folder.resolve(), *folder.resolve().parents):
             return ()
-        candidates = read_home_if_any(folder, scope) or ()
+        shared = bs.config.settings.shared_summaries
+        candidates = read_home_if_any(folder, scope, users_sections=not shared) or ()
     return without_empty_sections(candidates)
 
 

@@ -37,8 +37,8 @@ class BackstoryMemoryManager(MemoryManager):
     """Memory for DeerFlow's agents, kept as a ledger in the folder `backstory` below `storage_path`.
 
     The memory that DeerFlow kept there before is imported on first use, and its files stay unchanged. Agent names are
-    not case-sensitive; without an agent it is the user's own memory. An agent has only its own facts, and shows the
-    user's summaries if it has none.
+    not case-sensitive; without an agent it is the user's own memory. An agent has only its own facts, and shares the
+    user's summaries.
 
     `add` and `add_nowait` never raise for a fault of memory: the conversation is queued. All other methods raise
     MemoryCorruptionError for a damaged log, MemoryConflictError if a retry may succeed, MemoryUnavailableError (also an

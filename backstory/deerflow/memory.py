@@ -1,4 +1,4 @@
-"""Memory handle for DeerFlow: an agent has only its own facts, and the user's summaries if it has none."""
+"""Memory handle for DeerFlow: an agent has only its own facts, and shares the summaries of its user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from backstory.ledger.core.errors import InputError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
-from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.operations.changing import import_document
 from backstory.operations.services import live_fact
@@ -42,22 +41,14 @@ class HostedMemory(MemoryHandle):
     that they find, and an agent must not change the user's.
     """
 
-    _users: Writer | None = None
-    """The user's memory, whose summaries an agent shares."""
-
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
         """Return another handle on the same memory."""
-        services = memory._services  # noqa: SLF001 one handle to another
-        hosted = cls(services.alone())
-        hosted._users = services.fallback
-        return hosted
+        return cls(memory._services.alone())  # noqa: SLF001 one handle to another
 
     def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
         """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""
-        changed = HostedMemory(self.by(actor, thread, by_model=True)._services)  # noqa: SLF001 as in `of`
-        changed._users = self._users
-        return changed
+        return HostedMemory(self.by(actor, thread, by_model=True)._services)  # noqa: SLF001 as in `of`
 
     @property
     def is_by_model(self) -> bool:
@@ -66,7 +57,7 @@ class HostedMemory(MemoryHandle):
 
     def plain(self) -> Document:
         """Return the document as plain objects."""
-        return _plain(document_of(self._shown()))
+        return _plain(document_of(self._services.memory()))
 
     def found(self, query: str, top_k: int, category: str | None) -> list[Document]:
         """Return the facts most like a query, best first, in the form of the document.
@@ -74,7 +65,7 @@ class HostedMemory(MemoryHandle):
         If search finds none, it returns facts that contain the query as a substring, by confidence, as DeerFlow's tools
         promise.
         """
-        facts = {fact.id: fact for fact in document_of(self._shown()).facts}
+        facts = {fact.id: fact for fact in document_of(self._services.memory()).facts}
         ids = [hit.id for hit in self.search(query, top_k=top_k, category=category)]
         if not ids:
             part = query.strip().casefold()
@@ -111,7 +102,7 @@ class HostedMemory(MemoryHandle):
         """
         checked = checked_document(document)
         facts = [{**fact, "confidence": _confidence(fact.get("confidence"))} for fact in checked.facts]
-        stated = {**checked.rest, **_sections(self._services.writer.memory(), checked.rest), "facts": facts}
+        stated = {**checked.rest, **_sections(self._services.memory(), checked.rest), "facts": facts}
         imported = import_document(self._services, stated, replace=True, insist=True)
         # DeerFlow's answer has no place for these.
         notes = [f"{item.place} was refused ({item.rule}): {item.detail}" for item in imported.refused]
@@ -132,10 +123,10 @@ class HostedMemory(MemoryHandle):
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
-        memory = own.memory()
+        memory = self._services.memory()
         context = blocks.block(
             own.scope,
-            self._sharing(memory),
+            memory,
             self._services.home.searches.of(own).likeness(memory, words) if words else {},
             summaries=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
@@ -146,24 +137,6 @@ class HostedMemory(MemoryHandle):
         if context.text:
             blocks.tokens.begin()
         return _without_tags(context)
-
-    def _shown(self) -> Memory:
-        return self._sharing(self._services.writer.memory())
-
-    def _sharing(self, memory: Memory) -> Memory:
-        """Return a memory with the user's sections in place of its own empty ones."""
-        if self._users is None:
-            return memory
-        users = self._users.memory()
-        shared = {
-            name: users.sections[name]
-            for name in DOCUMENT_SECTIONS
-            if name in users.sections and not memory.section(name).summary
-        }
-        if not shared:
-            return memory
-        changed_at = max(memory.changed_at, *(section.updated_at for section in shared.values()))
-        return msgspec.structs.replace(memory, sections={**memory.sections, **shared}, changed_at=changed_at)
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from backstory.ledger.core.commands import AddFact, ChangePolicy, Clear, Command, EditFact, ImportDocument, RemoveFact
+from backstory.ledger.core.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    ImportDocument,
+    RemoveFact,
+    Revert,
+    SaveDocument,
+)
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
@@ -14,14 +24,20 @@ from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
     Edit,
+    Event,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
     NewFact,
+    NewSummary,
+    SummariesReceived,
+    SummaryShared,
 )
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, safe_text
+from backstory.ledger.learning.sharing import deliver
+from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import last_content
@@ -38,18 +54,47 @@ from backstory.results import FactChange, ImportedDocument, PolicyResult, Refuse
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""
-    writer = services.writer
-    logs = services.logs(writer)
+    logs = services.logs(services.writer)
     seen = logs.last()
     command = revert_command(logs.commit(_target(seq, seen)), force=force, seen=seen)
+    if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
+        return _revert(services, command, dry_run=dry_run)
+    users = msgspec.structs.replace(services, own=services.users, users=None)
+    if not dry_run:
+        deliver(services.writer)
+    received = _revert_of_sections(users, services.scope.agent, command)
+    plan = _revert(services, command, dry_run=True)
+    theirs = None if received is None else _revert(users, received, dry_run=True)
+    if not dry_run and (force or not plan.conflicts):
+        # The user's memory first: if this is interrupted, it can be repeated.
+        if received is not None and theirs is not None and theirs.events:
+            theirs = _revert(users, received, dry_run=False)
+        plan = _revert(services, command, dry_run=False)
+    return msgspec.structs.replace(plan, users=theirs)
+
+
+def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert) -> Revert | None:
+    """Return the revert, in the user's memory, of what it received from the commit to undo; None if it did not yet."""
+    logs = users.logs(users.writer)
+    seen = logs.last()
+    for commit in logs.newest(1):
+        for event in commit.events:
+            if isinstance(event, SummariesReceived) and event.agent == agent and event.seq <= command.target:
+                known = event.seq == command.target
+                return revert_command(commit, force=command.force, seen=seen) if known else None
+    return None
+
+
+def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    writer = services.writer
     if not dry_run:
         writer.put_policy_in_force()
     memory = writer.memory()
     erased = memory.barriers.get("redaction", 0) > command.target
     plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
-    if dry_run or (plan.conflicts and not force):
+    if dry_run or (plan.conflicts and not command.force):
         return plan
-    commit = writer.commit(command, services.cause("revert", target=command.target, force=force))
+    commit = writer.commit(command, services.cause("revert", target=command.target, force=command.force))
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
@@ -120,7 +165,7 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     for writer in (*(services.agents() if all_agents else ()), services.writer):
         services.home.outbox.let_in(writer.scope)
         writer.commit(Clear(at=""), services.cause("clear"))
-    return document_of(services.writer.memory())
+    return document_of(services.memory())
 
 
 def import_document(
@@ -133,20 +178,26 @@ def import_document(
     candidates = read_import(plain, services.scope)
     if not replace:
         candidates = without_empty_sections(candidates)
+    events: list[Event] = []
+    if services.users is not None:
+        sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
+        candidates = tuple(candidate for candidate in candidates if not isinstance(candidate, NewSummary))
+        events += _import_sections(services, services.users, sections, replace=replace)
     gone = _gone(services, candidates)
     command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=gone)
     commit = services.writer.commit(command, services.cause("import", replace=replace, insist=insist))
+    events += commit.events
     return ImportedDocument.of(
-        document_of(services.writer.memory()),
+        document_of(services.memory()),
         commit.seq,
         renamed=tuple(
             RenamedFact(str(event.proposed["id"]), event.fact.id, event.detail)
-            for event in commit.events
+            for event in events
             if isinstance(event, FactAdded) and event.detail is not None
         ),
         refused=tuple(
             RefusedItem(event.candidate.place, event.rule, event.detail)
-            for event in commit.events
+            for event in events
             if isinstance(event, CandidateRejected) and event.rule != "unchanged"
         ),
     )
@@ -166,6 +217,18 @@ def _gone(services: ScopeServices, candidates: Iterable[Candidate]) -> tuple[str
         if last is not None and dedup_key(last, mode) != dedup_key(candidate.content, mode):
             found.append(candidate.id)
     return tuple(found)
+
+
+def _import_sections(
+    services: ScopeServices, users: Writer, sections: tuple[NewSummary, ...], *, replace: bool
+) -> Sequence[Event]:
+    """Import the sections of a document into the memory of the user, who shares them with the agent."""
+    if not sections:
+        return ()
+    if not replace:
+        return users.commit(ImportDocument(at="", candidates=sections), services.cause("import")).events
+    # To replace the user's memory would remove the user's facts, which the document does not list.
+    return users.commit(SaveDocument(at="", candidates=sections), services.cause("import", action="save")).events
 
 
 def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:

@@ -51,7 +51,7 @@ def context(
         return blocks.nothing()
     words = last_words(said, blocks.turns) if facts else ""
     writer = services.reading()
-    memory = writer.memory()
+    memory = services.memory()
     block = blocks.block(
         writer.scope,
         memory,

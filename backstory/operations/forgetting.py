@@ -2,24 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
 
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.content import Words
 from backstory.ledger.core.errors import NotFoundError, StoreError
-from backstory.ledger.erasure.requests import Erasure, ForgetEverything, Plan
+from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
+from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetMatching, ForgetShared, Plan
+from backstory.ledger.erasure.transcript import words_used
+from backstory.ledger.learning.sharing import try_to_deliver
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices
 from backstory.results import ErasedContent, Forgotten
 
 
 def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
-    """Erase what is asked for from the memory of one scope; see `MemoryHandle.forget`."""
+    """Erase what is asked for from the memory of one scope; see `MemoryHandle.forget`.
+
+    Where agents share their user's sections, what these say of it is erased from the user's other memories, too.
+    """
+    if not services.shares:
+        seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
+        return _forgotten([plan], seq)
+    if not dry_run:
+        _let_in(services, services.writer)
+        try_to_deliver(services.writer)
+    try:
+        first = services.writer.plan_erasure(request)
+    except NotFoundError:
+        return _forget_sections_only(services, request, dry_run=dry_run)
+    # The other memories first: if this is interrupted, this one still says what there is to erase in them.
+    plans = _erase_elsewhere(services, first.elsewhere, dry_run=dry_run)
     seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
-    return _forgotten([plan], seq)
+    if plan.elsewhere != first.elsewhere:
+        # An update was made meanwhile from what is erased now.
+        plans += _erase_elsewhere(services, plan.elsewhere, dry_run=dry_run)
+    return _forgotten([plan, *plans], seq)
+
+
+def _forget_sections_only(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
+    """Erase a text that an agent shows only in the sections of its user.
+
+    Raises:
+        NotFoundError: They do not hold it either.
+    """
+    phrases = ((request.text, True),) if isinstance(request, ForgetMatching) else ()
+    plans = _erase_elsewhere(services, ForgetShared(phrases), dry_run=dry_run) if phrases else []
+    if not plans:
+        services.writer.plan_erasure(request)
+    return _forgotten(plans, None)
+
+
+def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bool) -> list[Plan]:
+    """Erase from the sections in a user's other memories what they say of erased content."""
+    own, scope = services.writer, services.scope
+    others = [one for one in (*services.agents(), services.users) if one is not None and one is not own]
+    words = what.words - _known_before(services, what)
+    for other in others:
+        words -= words_used(words, other.memory(), functools.partial(_said, other))
+    plans: list[Plan] = []
+    for other in others:
+        request = ForgetShared(
+            what.phrases,
+            words,
+            received=frozenset((scope.agent or "", *text) for text in what.own if other.scope.agent is None),
+            own=frozenset((seq, section) for agent, seq, section in what.received if agent == other.scope.agent),
+        )
+        with contextlib.suppress(NotFoundError):
+            plans.append(_erase(services, other, request, dry_run=dry_run)[1])
+    return plans
 
 
 def forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
     """Empty all logs of a user, the agents' first, so that an interrupted call can be repeated."""
     alone = services.scope.user is None or services.scope.agent is not None
+    if services.shares and alone:
+        return forget(services, ForgetEverything(), dry_run=dry_run)
     plans: list[Plan] = []
     seq: int | None = None
     for writer in (*(() if alone else services.agents()), services.writer):
@@ -37,14 +98,40 @@ def forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
 def _erase(services: ScopeServices, writer: Writer, request: Erasure, *, dry_run: bool) -> tuple[int | None, Plan]:
     if dry_run:
         return None, writer.plan_erasure(request)
+    if not isinstance(request, ForgetShared):
+        _let_in(services, writer)
+    commit, plan = writer.forget(request, actor=services.actor)
+    services.home.projector.flush(writer)
+    return commit.seq, plan
+
+
+def _known_before(services: ScopeServices, what: ForgetShared) -> frozenset[str]:
+    """Return the words that the user's sections had before they received what is erased: they come from elsewhere."""
+    if services.users is None or not what.own:
+        return frozenset()
+    first = (services.scope.agent, min(seq for seq, _ in what.own))
+    texts: list[str] = []
+    for commit in services.commits(services.users):
+        for event in commit.events:
+            if isinstance(event, SummariesReceived) and (event.agent, event.seq) == first:
+                return frozenset(Words(what.words).used_in(texts))
+            if isinstance(event, SummaryUpdated):
+                texts.append(event.after.summary)
+    return frozenset()
+
+
+def _said(writer: Writer) -> Iterator[Commit]:
+    """Yield the commits of a transcript."""
+    stream = writer.transcript_stream
+    return read_commits(writer.store, stream, until=writer.store.durable_head(stream))
+
+
+def _let_in(services: ScopeServices, writer: Writer) -> None:
     if left := services.home.outbox.let_in(writer.scope):
         raise StoreError(
             f"{left} deliveries still wait to be recorded in the memory of {writer.scope}, and would bring back "
             "what is to be forgotten: mend what `status` shows under faults, then forget again"
         )
-    commit, plan = writer.forget(request, actor=services.actor)
-    services.home.projector.flush(writer)
-    return commit.seq, plan
 
 
 def _forgotten(plans: Sequence[Plan], seq: int | None) -> Forgotten:

@@ -12,9 +12,12 @@ from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
 from backstory.projections.history.history import LogEntry, diff, entry
 from backstory.projections.history.replay import read_moment
+from backstory.projections.history.section_audit import WhySection, why_section
+from backstory.projections.index.index import ScopeIndex
 from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
 
@@ -53,6 +56,18 @@ def log(
         if thread in (None, commit.cause.thread) and (isinstance(moment, int) or commit.at >= moment)
     )
     return tuple(map(entry, islice(found, limit)))
+
+
+def section_origin(services: ScopeServices, name: str) -> WhySection:
+    """Explain the text of a section; see `MemoryHandle.why_section`."""
+    services.memory()  # Delivers what is not received yet.
+    writer = services.users or services.reading()
+    user = services.scope.user
+
+    def logs_of(agent: str | None) -> ScopeIndex:
+        return services.logs(writer) if agent is None else services.home.index(Scope(user, agent))
+
+    return why_section(services.commits(writer), writer.memory(), name, logs_of)
 
 
 def what_if(

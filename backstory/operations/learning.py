@@ -35,6 +35,9 @@ def flush(services: ScopeServices, timeout: float) -> Flushed:
     _tidy(services)
     home.usage.flush(services.reading())
     shown = home.projector.flush(services.writer)
+    if services.users is not None:
+        # What was learned of this agent may have written the user's sections.
+        shown = home.projector.flush(services.users) and shown
     if home.witness is not None:
         home.witness.sender.flush(max(0.0, end - time.monotonic()))
     behind = f"{home.document(services.scope)} could not be written, see the log: it follows with the next commit"

@@ -21,6 +21,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention
+from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
@@ -114,6 +115,10 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """The thread in which single facts are changed, if there is one."""
     by_model: bool = False
     """Whether single facts are changed by a model's tool, and not by a person."""
+    users: Writer | None = None
+    """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
+    shares: bool = False
+    """Whether the home has `shared_summaries`."""
 
     @property
     def scope(self) -> Scope:
@@ -149,11 +154,24 @@ class ScopeServices(msgspec.Struct, frozen=True):
         return self.home.index(writer.scope)
 
     def memory(self, at: int | str | None = None) -> Memory:
-        """Return memory now, or as it was at a commit or a time."""
+        """Return memory now, or as it was at a commit or a time; an agent that shares shows its user's sections."""
         writer = self.reading()
         if at is None:
-            return writer.memory()
-        return self.logs(writer).memory_at(read_moment(at))
+            receive_all(self.users or self.own)
+            return writer.memory() if self.users is None else self._with_users_sections(writer, self.users)
+        moment = read_moment(at)
+        then = self.logs(writer).memory_at(moment)
+        if self.users is None:
+            return then
+        users = self.logs(self.users)
+        return then.with_sections_of(users.memory_at(then.at if isinstance(moment, int) else moment))
+
+    def _with_users_sections(self, agent: Writer, users: Writer) -> Memory:
+        own, theirs = agent.memory(), users.memory()
+        if not is_delivered(own, theirs, agent.scope.agent or ""):
+            try_to_deliver(agent)
+            own, theirs = agent.memory(), users.memory()
+        return own.with_sections_of(theirs)
 
     def fact_id(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
         """Return the id of a fact, live or gone, by its id or, unless it must be `whole`, a unique beginning of it.

@@ -30,6 +30,7 @@ from backstory.ledger.core.events import (
     Reinforcement,
     Removal,
     Section,
+    SummaryShared,
     SummaryUpdated,
     TurnRange,
 )
@@ -78,7 +79,8 @@ class Extract(_Command, frozen=True):
     """Merge a model's proposal, made from `thread` on the memory of commit `basis`.
 
     `shown` are the ids of the facts it saw (None: all), `stale` of those it was asked to review (None: all that are
-    due). `covered`: another update has covered the same turns.
+    due). `covered`: another update has covered the same turns. `users`: the sections shown were the user's, as of this
+    commit of the user's memory, and new ones are the user's too. `users_erased`: an erasure there came after it.
     """
 
     thread: str
@@ -87,6 +89,8 @@ class Extract(_Command, frozen=True):
     shown: tuple[str, ...] | None = None
     stale: tuple[str, ...] | None = None
     covered: bool = False
+    users: int | None = None
+    users_erased: int | None = None
 
 
 class FailUpdate(_Command, frozen=True):
@@ -152,6 +156,31 @@ class SaveDocument(_Command, frozen=True):
     candidates: tuple[Candidate, ...]
 
 
+class ShareSummaries(_Command, frozen=True):
+    """Receive the sections that commit `seq` of an agent's ledger shared with its user.
+
+    `basis` is the commit of this memory that they were made on, `thread` the agent's thread.
+    """
+
+    agent: str
+    seq: int
+    basis: int
+    summaries: tuple[NewSummary, ...]
+    thread: str | None = None
+
+
+class MoveSections(_Command, frozen=True):
+    """Empty an agent's own sections, and share those that are newer than the user's.
+
+    `users` are the user's sections at commit `basis` of the user's memory. `barred` are the names of those whose text
+    is older than a clear, an erasure or an undo there.
+    """
+
+    users: dict[str, Section]
+    basis: int
+    barred: tuple[str, ...] = ()
+
+
 class ChangePolicy(_Command, frozen=True):
     """Put a policy in force; `source` is config or manual."""
 
@@ -214,6 +243,8 @@ Command: TypeAlias = (
     | Clear
     | ImportDocument
     | SaveDocument
+    | ShareSummaries
+    | MoveSections
     | ChangePolicy
     | Revert
     | RollBack
@@ -313,6 +344,9 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
             text = event.after.summary if event.proposed is None else event.proposed
             at = event.after.updated_at if stated else None
             return NewSummary(place=place, summary=text, at=at, **event.labels)
+        case SummaryShared(place=str(place)):
+            text = event.text if event.proposed is None else event.proposed
+            return NewSummary(place=place, summary=text, **event.labels)
         case _:
             return None
 

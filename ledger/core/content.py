@@ -27,6 +27,7 @@ from backstory.ledger.core.events import (
     NewSummary,
     Reinforcement,
     Removal,
+    SummaryShared,
     SummaryUpdated,
     Turn,
     TurnRecorded,
@@ -146,6 +147,9 @@ def texts_beside_fact(event: Event) -> Iterator[str]:
         case SummaryUpdated():
             yield from (event.before.summary, event.after.summary, event.proposed or "")
             yield from event.labels.values()
+        case SummaryShared():
+            yield from (event.text, event.proposed or "")
+            yield from event.labels.values()
         case CandidateRejected():
             yield from _candidate_texts(event.candidate)
         case UpdateFailed():
@@ -205,6 +209,11 @@ class Phrases:
 
     def __bool__(self) -> bool:
         return bool(self._known)
+
+    @property
+    def all(self) -> tuple[tuple[str, bool], ...]:
+        """The texts, folded, each with whether it is found anywhere; they can be added to other phrases."""
+        return tuple(sorted(self._known))
 
     def add(self, text: str, *, anywhere: bool) -> None:
         """Add a text to find; an empty one is ignored.

@@ -239,12 +239,47 @@ class SummaryUpdated(_Event, frozen=True):
     labels: dict[str, str] = {}
 
 
+class SummaryShared(_Event, frozen=True):
+    """An agent's update wrote a section of its user, whose ledger receives the text.
+
+    `basis` is the commit of the user's memory that the model was shown; `at` the time of the text (None: the commit's);
+    `proposed` and `labels` as in SummaryUpdated.
+    """
+
+    section: str
+    text: str
+    basis: int
+    at: str | None = None
+    place: str | None = None
+    proposed: str | None = None
+    labels: dict[str, str] = {}
+
+
+class SummariesReceived(_Event, frozen=True):
+    """The user's memory received the sections that commit `seq` of an agent's ledger shared.
+
+    `basis` is the commit of the user's memory that they were made on, and `thread` the agent's thread that they were
+    learned from.
+    """
+
+    agent: str
+    seq: int
+    basis: int
+    thread: str | None = None
+
+
+class SectionsMoved(_Event, frozen=True):
+    """An agent gave up the sections of its own; `basis` is the commit of the user's memory they were compared with."""
+
+    basis: int
+
+
 class UpdateProposed(_Event, frozen=True):
     """A model answered.
 
     `basis` is the seq of the memory it was shown; `shown` the ids of the facts it saw (None: all of the basis); `stale`
     the ids it was asked to review (None: all that are due); `digest` the sha256 of its raw text and `size` the length
-    of that text in characters.
+    of that text in characters; `users` the commit of the user's memory whose sections it saw (None: the agent's own).
     """
 
     basis: int
@@ -252,6 +287,7 @@ class UpdateProposed(_Event, frozen=True):
     size: int
     shown: tuple[str, ...] | None = None
     stale: tuple[str, ...] | None = None
+    users: int | None = None
 
 
 class CandidateRejected(_Event, frozen=True):
@@ -288,10 +324,10 @@ class IdsReserved(_Event, frozen=True):
 class Redacted(_Event, frozen=True):
     """The content of an event was erased, and its fact or section left memory.
 
-    `what` is fact, section, candidate, proposal, failure or turn, or `expired`. Expired are a turn whose retention time
-    has passed, a summary made from one and a failure that may quote one; no update in flight depends on these. Of a
-    turn its thread, ordinal `n`, id, length in characters and the keyed digest of role and text are kept, so that it is
-    recognised when it is sent again. The key is stored outside the log; see docs/log-format.md.
+    `what` is fact, section, shared, candidate, proposal, failure or turn, or `expired`. Expired are a turn whose
+    retention time has passed, a summary made from one and a failure that may quote one; no update in flight depends on
+    these. Of a turn its thread, ordinal `n`, id, length in characters and the keyed digest of role and text are kept,
+    so that it is recognised when it is sent again. The key is stored outside the log; see docs/log-format.md.
     """
 
     stream: str
@@ -318,6 +354,9 @@ LedgerEvent: TypeAlias = (
     | FactRemoved
     | FactRevised
     | SummaryUpdated
+    | SummaryShared
+    | SummariesReceived
+    | SectionsMoved
     | UpdateProposed
     | CandidateRejected
     | UpdateFailed

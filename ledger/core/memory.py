@@ -21,6 +21,9 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     Redacted,
     Section,
+    SectionsMoved,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
 )
 from backstory.ledger.core.policy import Policy
@@ -34,8 +37,10 @@ class Memory(msgspec.Struct, frozen=True):
 
     `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
     is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
-    holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id in an imported
-    document named before it was made (see `fact_ids`).
+    holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id in an imported document
+    named before it was made (see `fact_ids`). Where agents share their user's sections, `shared` is the last commit of
+    an agent that shared one and `shared_before` the one before it, `moved` is whether the agent gave up its own, and
+    `received` is the last commit that the user's memory received of each agent.
     """
 
     seq: int = 0
@@ -47,6 +52,10 @@ class Memory(msgspec.Struct, frozen=True):
     configured: Policy = Policy()
     barriers: dict[str, int] = {}
     named_ahead: int = 0
+    shared: int = 0
+    shared_before: int = 0
+    moved: bool = False
+    received: dict[str, int] = {}
 
     def section(self, name: str) -> Section:
         """Return the section of this name, or an empty one."""
@@ -55,6 +64,21 @@ class Memory(msgspec.Struct, frozen=True):
     def in_order(self) -> list[Fact]:
         """Return the live facts by birth rank, oldest first, which is the order of the document."""
         return sorted(self.facts.values(), key=birth)
+
+    def barrier_after(self, basis: int) -> tuple[int, str] | None:
+        """Return the seq and kind of the last barrier after a commit; an erasure outranks the others."""
+        seq, kind = max((self.barriers.get(kind, 0), kind) for kind in BARRIERS)
+        if (erased := self.barriers.get("redaction", 0)) > basis:
+            # No word of an answer that was asked for before an erasure may be kept.
+            seq, kind = erased, "redaction"
+        return (seq, kind) if seq > basis else None
+
+    def with_sections_of(self, users: Memory) -> Memory:
+        """Return the memory with the document's sections of another one, as an agent shows its user's."""
+        sections = {name: section for name, section in self.sections.items() if name not in DOCUMENT_SECTIONS}
+        sections |= {name: users.sections[name] for name in DOCUMENT_SECTIONS if name in users.sections}
+        changed_at = max(self.changed_at, users.changed_at)
+        return msgspec.structs.replace(self, sections=sections, changed_at=changed_at)
 
 
 _EMPTY = Section()
@@ -81,6 +105,10 @@ class Fold:
         self.configured = memory.configured
         self.barriers = dict(memory.barriers)
         self.named_ahead = memory.named_ahead
+        self.shared = memory.shared
+        self.shared_before = memory.shared_before
+        self.moved = memory.moved
+        self.received = dict(memory.received)
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
@@ -118,6 +146,10 @@ class Fold:
             self.configured,
             dict(self.barriers),
             self.named_ahead,
+            self.shared,
+            self.shared_before,
+            self.moved,
+            dict(self.received),
         )
 
 
@@ -148,6 +180,24 @@ def _summary(fold: Fold, event: SummaryUpdated) -> bool:
     else:
         fold.sections[event.section] = event.after
     return event.section in DOCUMENT_SECTIONS
+
+
+def _shared(fold: Fold, event: SummaryShared) -> bool:
+    del event
+    if fold.shared != fold.seq + 1:
+        fold.shared_before, fold.shared = fold.shared, fold.seq + 1
+    return False
+
+
+def _received(fold: Fold, event: SummariesReceived) -> bool:
+    fold.received[event.agent] = event.seq
+    return False
+
+
+def _moved(fold: Fold, event: SectionsMoved) -> bool:
+    del event
+    fold.moved = True
+    return False
 
 
 def _policy(fold: Fold, event: PolicyChanged) -> bool:
@@ -183,6 +233,9 @@ _EFFECTS: dict[type, Callable[..., bool]] = {
     FactRemoved: _removed,
     FactRevised: _revised,
     SummaryUpdated: _summary,
+    SummaryShared: _shared,
+    SummariesReceived: _received,
+    SectionsMoved: _moved,
     PolicyChanged: _policy,
     IdsReserved: _ids_reserved,
     Redacted: _redacted,

@@ -8,8 +8,10 @@ erased would return in a replay, so it goes too, and with it perhaps the last us
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 
 from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.content import texts_of, turn_texts
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
     Fact,
@@ -17,6 +19,7 @@ from backstory.ledger.core.events import (
     LedgerEvent,
     Redacted,
     Section,
+    SummaryShared,
     SummaryUpdated,
     TurnRange,
     UpdateFailed,
@@ -29,6 +32,7 @@ from backstory.ledger.erasure.requests import (
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
+    ForgetShared,
     ForgetThread,
     Plan,
     Sharing,
@@ -79,7 +83,7 @@ def _sharing(walk: LedgerWalk, target: ErasureTarget, evidence: EvidenceTurns) -
     for fact in lineage.merged_into(target.facts) if walk.merged else ():
         if fact.id not in known:
             yield Sharing("fact", fact.id, fact.content)
-    for name, restated in sorted(walk.sections.items()):
+    for name, restated in sorted((walk.shared | walk.sections).items()):
         if shares_turns(restated.thread, restated.turns):
             yield Sharing("section", name, restated.section.summary)
 
@@ -190,4 +194,25 @@ def plan_erasure(
     if not walk.redacted and not turns.redacted:
         raise _nothing_found(request)
     redacted = sorted(walk.redacted, key=lambda event: (event.seq, event.index))
-    return Plan((*redacted, *turns.redacted.values()), _restated(walk, target), tuple(_sharing(walk, target, turns)))
+    return Plan(
+        (*redacted, *turns.redacted.values()),
+        _restated(walk, target),
+        tuple(_sharing(walk, target, turns)),
+        _elsewhere(walk, target, ledger, transcript),
+    )
+
+
+def _elsewhere(walk: LedgerWalk, target: ErasureTarget, ledger: Walk, transcript: Walk) -> ForgetShared:
+    """Return what the sections of the user's other memories may not say any more."""
+    phrases, words = target.phrases, target.rare_words.all
+    if target.everything:
+        # Nothing was searched for in here, because all of it goes.
+        for event in chain.from_iterable(commit.events for commit in ledger()):
+            target.seek(texts_of(event), phrases=False)
+            if isinstance(event, SummaryShared | SummaryUpdated) and summary_in(event) is None:
+                text = event.text if isinstance(event, SummaryShared) else event.after.summary
+                target.seek(filter(None, (text, event.proposed)))
+        for turn in turns_of(transcript):
+            target.seek(turn_texts(turn.turn), phrases=False)
+        words = frozenset(target.words)
+    return ForgetShared(phrases.all, words, frozenset(walk.received), frozenset(walk.own))

@@ -44,7 +44,21 @@ class ForgetExpired(msgspec.Struct, frozen=True):
     covered: Callable[[str, int], bool]
 
 
-Erasure: TypeAlias = ForgetFact | ForgetThread | ForgetMatching | ForgetEverything | ForgetExpired
+class ForgetShared(msgspec.Struct, frozen=True):
+    """Erase the texts of sections that hold what is erased in another memory of the same user.
+
+    Only sections, refused ones and failures that may quote them are searched for `phrases` and `words`. `received` are
+    the texts that a user's ledger gives up, as agent, seq and section; `own` those that an agent's does, as seq and
+    section.
+    """
+
+    phrases: tuple[tuple[str, bool], ...] = ()
+    words: frozenset[str] = frozenset()
+    received: frozenset[tuple[str, int, str]] = frozenset()
+    own: frozenset[tuple[int, str]] = frozenset()
+
+
+Erasure: TypeAlias = ForgetFact | ForgetThread | ForgetMatching | ForgetEverything | ForgetExpired | ForgetShared
 """Any request for an erasure."""
 
 Walk: TypeAlias = Callable[[], Iterable[Commit]]
@@ -66,12 +80,14 @@ class Sharing(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """The events of an erasure: one Redacted event for each erased event, then the facts and sections to restate.
 
-    `also` lists what stays although it was learned from the same turns.
+    `also` lists what stays although it was learned from the same turns. `elsewhere` is what to erase from the sections
+    in the other memories of the user, where these share them.
     """
 
     redacted: tuple[Redacted, ...]
     restated: tuple[LedgerEvent, ...] = ()
     also: tuple[Sharing, ...] = ()
+    elsewhere: ForgetShared = ForgetShared()
 
     @property
     def events(self) -> tuple[LedgerEvent, ...]:

@@ -18,6 +18,7 @@ from backstory.ledger.core.content import (
 )
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
+    DOCUMENT_SECTIONS,
     NO_THREADS,
     CandidateRejected,
     Consolidation,
@@ -25,15 +26,27 @@ from backstory.ledger.core.events import (
     Event,
     Extension,
     FactAdded,
+    NewSummary,
     Removal,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
+    Unread,
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
-from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetFact, ForgetMatching, ForgetThread, Walk
+from backstory.ledger.erasure.requests import (
+    Erasure,
+    ForgetEverything,
+    ForgetFact,
+    ForgetMatching,
+    ForgetShared,
+    ForgetThread,
+    Walk,
+)
 
 _NO_TURNS: frozenset[int] = frozenset()
 
@@ -52,6 +65,7 @@ class ErasureTarget:
         self.everything = isinstance(request, ForgetEverything)
         self.thread = request.thread if isinstance(request, ForgetThread) else None
         self.matching = isinstance(request, ForgetMatching)
+        self.shared = request if isinstance(request, ForgetShared) else None
         self.phrases = Phrases()
         self.words: set[str] = set()
         """All words of the content to erase that may identify something."""
@@ -90,12 +104,21 @@ class ErasureTarget:
         # What a redaction restates belongs to no thread, whatever thread it erased.
         return self.thread is not None and commit.cause.thread == self.thread and commit.cause.kind != "redaction"
 
+    def is_received(self, commit: Commit, section: str) -> bool:
+        """Whether a commit received the text of a section that is erased in the ledger of the agent."""
+        return self.shared is not None and any(
+            isinstance(event, SummariesReceived) and (event.agent, event.seq, section) in self.shared.received
+            for event in commit.events
+        )
+
     def stays(self, fact_id: str) -> bool:
         """Whether a fact is live and is not erased."""
         return fact_id in self.memory.facts and fact_id not in self.facts and not self.everything
 
     def includes(self, commit: Commit, event: Event, run: tuple[str, int] | None) -> bool:
         """Whether an event that holds content is to be erased; `run` is the run of a section's text."""
+        if self.shared is not None:
+            return self._includes_shared(self.shared, commit, event, run)
         return (
             self.everything
             or self.of_thread(commit)
@@ -110,6 +133,17 @@ class ErasureTarget:
             )
         )
 
+    def _includes_shared(
+        self, request: ForgetShared, commit: Commit, event: Event, run: tuple[str, int] | None
+    ) -> bool:
+        return _may_hold_section(event) and (
+            (isinstance(event, SummaryShared) and (commit.seq, event.section) in request.own)
+            or self.is_received(commit, _section_in(event))
+            or (run is not None and run in self.runs)
+            or self.says(texts_of(event))
+            or bool(self.rare_words.used_in(texts_of(event)))
+        )
+
     def _is_summary_of_target(self, event: Event) -> bool:
         """Whether an event holds a thread's summary that was made from erased turns or summaries."""
         key = summary_in(event)
@@ -122,10 +156,14 @@ class ErasureTarget:
             or any(erased == key or key.holds(erased) for erased in self.summaries.get(key.thread, ()))
         )
 
-    def may_restate(self, commit: Commit, text: str) -> bool:
+    def may_restate(self, commit: Commit, section: str, text: str) -> bool:
         """Whether a section's text may be written again."""
         return not (
-            self.everything or self.of_thread(commit) or self.says((text,)) or bool(self.rare_words.used_in((text,)))
+            self.everything
+            or self.of_thread(commit)
+            or self.is_received(commit, section)
+            or self.says((text,))
+            or bool(self.rare_words.used_in((text,)))
         )
 
     def extend(
@@ -146,6 +184,26 @@ class ErasureTarget:
 def summary_in(event: Event) -> SummaryKey | None:
     """Return the key of the thread summary that an event writes; None if it writes none."""
     return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
+
+
+def _section_in(event: Event) -> str:
+    """Return the section of the document that an event writes or refuses to write; empty if it does neither."""
+    match event:
+        case SummaryUpdated(section=section) | CandidateRejected(candidate=NewSummary(place=section)):
+            return section
+        case _:
+            return ""
+
+
+def _may_hold_section(event: Event) -> bool:
+    """Whether an event may hold the text of a section of the document."""
+    match event:
+        case SummaryUpdated(section=section):
+            return section in DOCUMENT_SECTIONS
+        case CandidateRejected(candidate=candidate):
+            return isinstance(candidate, NewSummary | Unread)
+        case _:
+            return isinstance(event, SummaryShared | UpdateFailed)
 
 
 def _facts_in(event: Event) -> tuple[str, ...]:
@@ -200,8 +258,9 @@ def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
             if summary_in(event) is not None:
                 # A thread's summary is found by its name. Its words occur in too many other texts.
                 continue
-            if of_thread and isinstance(event, SummaryUpdated):
-                target.seek(filter(None, (event.after.summary, event.proposed)))
+            if of_thread and isinstance(event, SummaryUpdated | SummaryShared):
+                text = event.text if isinstance(event, SummaryShared) else event.after.summary
+                target.seek(filter(None, (text, event.proposed)))
             elif of_thread and not isinstance(event, UpdateFailed):
                 target.seek(texts_beside_fact(event), phrases=False)
 
@@ -222,6 +281,11 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
             if not folded(text):
                 raise UsageError("the text to forget is empty: give the text to find and erase")
             target.seek((text,), anywhere=True)
+        case ForgetShared(phrases=phrases, words=words):
+            for phrase, anywhere in phrases:
+                target.phrases.add(phrase, anywhere=anywhere)
+            target.rare_words = Words(words)
+            return target
         case _:
             pass
     target.facts |= {fact.id for fact in memory.facts.values() if target.everything or target.says(fact_texts(fact))}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import chain
 
-from backstory.ledger.core.content import Words, turn_texts
+from backstory.ledger.core.content import Words, fact_texts, turn_texts
 from backstory.ledger.core.events import Redacted
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
@@ -44,6 +45,8 @@ class EvidenceTurns:
 def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: Seal | None) -> EvidenceTurns:
     """Find the turns that belong to a target, and add the words of the erased ones to it."""
     found = EvidenceTurns(seal)
+    if target.shared is not None:
+        return found
     if isinstance(target.request, ForgetFact):
         for turn in turns_of(transcript):
             for sources in target.sources.values():
@@ -70,3 +73,15 @@ def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: Evide
             used |= new
             words = Words(words.all - new)
     return used
+
+
+def words_used(words: frozenset[str], memory: Memory, transcript: Walk) -> frozenset[str]:
+    """Return those of some words that occur in a live fact of a memory or in a turn of its transcript."""
+    left = Words(words)
+    texts = chain(map(fact_texts, memory.facts.values()), (turn_texts(turn.turn) for turn in turns_of(transcript)))
+    for each in texts:
+        if not left:
+            break
+        if used := left.used_in(each):
+            left = Words(left.all - used)
+    return words - left.all

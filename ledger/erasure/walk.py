@@ -17,6 +17,8 @@ from backstory.ledger.core.events import (
     FactRevised,
     Redacted,
     Section,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
     TurnRange,
     UpdateFailed,
@@ -31,6 +33,7 @@ _WHAT: dict[type, str] = {
     FactRemoved: "fact",
     FactRevised: "fact",
     SummaryUpdated: "section",
+    SummaryShared: "shared",
     CandidateRejected: "candidate",
     UpdateFailed: "failure",
     UpdateProposed: "proposal",
@@ -99,6 +102,12 @@ class LedgerWalk:
         self.summaries: set[SummaryKey] = set()
         self.summary_sources = SummarySources()
         self.sections: dict[str, _RestatedSection] = {}
+        self.shared: dict[str, _RestatedSection] = {}
+        """The last text of each section of the user that this agent shared and that stays."""
+        self.own: set[tuple[int, str]] = set()
+        """The erased texts that this agent shared, as seq and section."""
+        self.received: set[tuple[str, int, str]] = set()
+        """The erased texts that were received, as agent, the agent's seq and section."""
         self.merged = False
         """Whether a fact that others were merged into is erased."""
         self.births: dict[int, Commit] = {}
@@ -140,7 +149,16 @@ class LedgerWalk:
             self._take_fact(event, fact, erased=erased)
         if isinstance(event, SummaryUpdated) and run is not None:
             self._take_section(commit, event, run, erased=erased)
+        if isinstance(event, SummaryShared):
+            self._take_shared(commit, event, erased=erased)
         return erased
+
+    def _take_shared(self, commit: Commit, event: SummaryShared, *, erased: bool) -> None:
+        if erased:
+            self.own.add((commit.seq, event.section))
+        else:
+            cause = commit.cause
+            self.shared[event.section] = _RestatedSection(Section(event.text), cause.thread, cause.turns)
 
     def _take_fact(self, event: Event, fact: Fact, *, erased: bool) -> None:
         target = self._target
@@ -162,7 +180,11 @@ class LedgerWalk:
         elif key is not None:
             if not erased:
                 self.sections[event.section] = _RestatedSection(event.after, key.thread, key.turns)
-        elif self._target.may_restate(commit, event.after.summary):
+        elif not self._target.may_restate(commit, event.section, event.after.summary):
+            self.received.update(
+                (e.agent, e.seq, event.section) for e in commit.events if isinstance(e, SummariesReceived)
+            )
+        else:
             cause = commit.cause
             before = self.sections.get(event.section)
             if cause.thread is None and before is not None and before.section.summary == event.after.summary:

@@ -70,8 +70,13 @@ def read_home(folder: Path, scope: Scope) -> tuple[Candidate, ...]:
     return candidates
 
 
-def read_home_if_any(folder: Path, scope: Scope) -> tuple[Candidate, ...] | None:
+def read_home_if_any(folder: Path, scope: Scope, *, users_sections: bool = True) -> tuple[Candidate, ...] | None:
     """Read a scope's part of a home as `read_home` does; None if the user or the agent has no memory of its own there.
+
+    Args:
+        folder: the root of the home, the user's folder or the agent's folder.
+        scope: whose part to read.
+        users_sections: whether an agent without summaries of its own gets the user's.
 
     Raises:
         InputError: no file of the scope can be read, or DeerFlow is writing it or was interrupted.
@@ -79,14 +84,14 @@ def read_home_if_any(folder: Path, scope: Scope) -> tuple[Candidate, ...] | None
     place = find(folder, scope, warn=False)
     if scope.agent is not None and not any(map(is_agents_own, place.agents)):
         return None
-    return _read(folder, place)
+    return _read(folder, place, users_sections=users_sections or scope.agent is None)
 
 
-def _read(folder: Path, place: Place) -> tuple[Candidate, ...] | None:
+def _read(folder: Path, place: Place, *, users_sections: bool = True) -> tuple[Candidate, ...] | None:
     if not place.whole and not place.agents:
         return None
     check_journal(place)
-    home = _Home(folder, place)
+    home = _Home(folder, place, users_sections=users_sections)
     candidates = tuple(home.candidates())
     if home.documents or home.facts:
         return candidates
@@ -99,14 +104,15 @@ def _read(folder: Path, place: Place) -> tuple[Candidate, ...] | None:
 class _Home:
     """The part of a home that belongs to one scope; paths in messages are relative to the given folder."""
 
-    def __init__(self, folder: Path, place: Place) -> None:
+    def __init__(self, folder: Path, place: Place, *, users_sections: bool) -> None:
         self._folder = folder
         self._place = place
         self._broken: list[Candidate] = []
         own = self._documents(place.agents)
         shared = self._documents(() if place.bucket is None else (place.bucket,))
         self.documents = [*own.values(), *shared.values()]
-        self._sections = next((d for d in self.documents if "user" in d or "history" in d), {})
+        stating = self.documents if users_sections else own.values()
+        self._sections = next((d for d in stating if "user" in d or "history" in d), {})
         files: dict[Path, str | None] = {}
         self.facts: list[_Item] = []
         for where, document in (own | shared if place.whole else own).items():

@@ -22,6 +22,7 @@ from backstory.ledger.extraction.model import Answer, Model, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_started, with_usage
 from backstory.ledger.learning.observing import CallStarted, Observer
+from backstory.ledger.learning.sharing import deliver, receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Coverage, is_quiet, opening
@@ -76,6 +77,7 @@ class _Task(msgspec.Struct):
         job: the portion as a job.
         turns: its turns.
         basis: the seq of the memory that the prompt shows.
+        users: the seq of the user's memory whose sections it shows; None for the sections of the scope itself.
         cause: the cause of the commit.
         question: the prompt, or None for a recorded reply.
         attempts: the calls so far, those of earlier updates included.
@@ -92,6 +94,7 @@ class _Task(msgspec.Struct):
     attempts: int
     log: str
     thread: Sequence[Turn] = ()
+    users: int | None = None
 
     @property
     def prompt(self) -> Prompt:
@@ -107,7 +110,12 @@ class _Task(msgspec.Struct):
         """Whether a commit of one of these kinds (default: any barrier) came after the memory that the prompt shows."""
         with self.writer.state(durable=False) as state:
             barriers = state.memory.barriers
-            return state.log != self.log or any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS)
+            if state.log != self.log or any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS):
+                return True
+        if self.users is None or self.writer.users is None:
+            return False
+        # Of the user's memory only an erasure overtakes the whole answer; the sections have barriers of their own.
+        return self.writer.users.memory().barriers.get("redaction", 0) > self.users
 
 
 _INTERRUPTED = Outcome(None, covered=False, failed=False)
@@ -201,6 +209,7 @@ class Updater:
         """Prepare the next portion of a job; None where there is nothing to ask."""
         from backstory.ledger.extraction.signals import load_signals
 
+        users = self._users_memory(writer)
         with writer.state() as state:
             memory, pin, log = state.memory, state.transcript.head, state.log
             thread = state.transcript.threads.get(job.thread) or Thread(job.thread)
@@ -208,6 +217,8 @@ class Updater:
             citable = thread.standing() if isinstance(model, RecordedReply) else ()
             if not turns or (not first and _can_wait(state.coverage, thread, job)):
                 return None
+        if users is not None:
+            memory = memory.with_sections_of(users)
         name = clip(str(model.name), MAX_NAME)
         builder = None if isinstance(model, RecordedReply) else self._prompt_builder(memory, job, turns[0])
         portion = turns if builder is None else builder.first_of(turns)
@@ -216,7 +227,16 @@ class Updater:
         signals = load_signals(self._patterns).seen_in(portion)
         cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals)
         question = None if builder is None else builder.question(portion, signals)
-        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, log, citable)
+        shown = None if users is None else users.seq
+        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, log, citable, shown)
+
+    def _users_memory(self, writer: Writer) -> Memory | None:
+        """Return the user's memory whose sections an agent's prompt shows, once it has received what was shared."""
+        if writer.users is None:
+            return None
+        deliver(writer)
+        receive_all(writer.users)
+        return writer.users.memory()
 
     def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
         from backstory.ledger.extraction.prompt import PromptBuilder
@@ -273,6 +293,7 @@ class Updater:
             basis=task.basis,
             shown=None if question is None else question.shown,
             stale=None if question is None else question.stale,
+            users=task.users,
         )
         cause = with_usage(task.cause, task.prompt, answer)
         commit = self._commit(task, command, msgspec.structs.replace(cause, turns=task.job.turns))
@@ -297,4 +318,7 @@ class Updater:
     def _commit(self, task: _Task, command: Command, cause: Cause) -> Commit:
         commit = task.writer.commit(command, cause, at=task.at, log=task.log)
         self.model_caller.observers.settled(task.writer.scope, task.job.turns, task.attempts, commit)
+        if task.users is not None:
+            # The update is durable, whatever becomes of its sections now.
+            try_to_deliver(task.writer, wait=True, newest=commit)
         return commit

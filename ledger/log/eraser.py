@@ -24,6 +24,7 @@ from backstory.ledger.erasure.requests import (
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
+    ForgetShared,
     ForgetThread,
     Plan,
 )
@@ -215,6 +216,8 @@ def _redaction(request: Erasure, actor: str | None) -> Cause:
             return Cause(kind="redaction", actor=actor, action="thread", thread=thread)
         case ForgetMatching():
             return Cause(kind="redaction", actor=actor, action="matching")
+        case ForgetShared():
+            return Cause(kind="redaction", actor=actor, action="shared")
         case ForgetExpired():
             return Cause(kind="redaction", actor=actor, action="expired")
         case _:

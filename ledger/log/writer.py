@@ -25,8 +25,10 @@ from backstory.ledger.core.commands import (
     Extract,
     FailUpdate,
     ImportDocument,
+    MoveSections,
     RemoveFact,
     SaveDocument,
+    ShareSummaries,
     Summarize,
 )
 from backstory.ledger.core.commit import Cause, Commit, Draft, Head
@@ -98,6 +100,7 @@ class Writer:
         snapshots: spares a replay from the first commit.
         purge: deletes read models before content is erased.
         heat: the recent use of facts, for eviction by `hybrid`.
+        users: the user's writer, if this is an agent's and its updates write the user's sections.
     """
 
     def __init__(
@@ -112,7 +115,11 @@ class Writer:
         snapshots: Snapshots | None = None,
         purge: Purge | None = None,
         heat: Usage | None = None,
+        users: Writer | None = None,
     ) -> None:
+        self.users = users
+        self.behind: set[Writer] = set()
+        """The agents whose sections this user's ledger could not receive yet; see `learning.sharing`."""
         self.store = store
         self.scope = scope
         self.clock = clock or SystemClock()
@@ -293,7 +300,7 @@ class Writer:
             # Another process has learned from these turns; none is covered twice.
             cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Extract):
-            command = msgspec.structs.replace(command, covered=covered)
+            command = msgspec.structs.replace(command, covered=covered, users_erased=self._users_erased(command))
             late = too_late(memory, command)
             # After an erasure the turns are covered all the same: no model is asked about them again.
             if covered or (late is not None and late.rule != "redaction"):
@@ -305,6 +312,13 @@ class Writer:
         if isinstance(command, Clear):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _users_erased(self, command: Extract) -> int | None:
+        """Return the commit of an erasure in the user's memory that came after the sections a model was shown."""
+        if self.users is None or command.users is None:
+            return None
+        erased = self.users.memory().barriers.get("redaction", 0)
+        return erased if erased > command.users else None
 
     def _is_covered(self, cause: Cause) -> bool:
         """Whether a turn that a commit would cover is covered already, or was restored since the model was asked."""
@@ -535,7 +549,7 @@ class Writer:
 def _may_rank(memory: Memory, command: Command) -> bool:
     """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
     match command:
-        case EditFact() | RemoveFact() | Clear() | FailUpdate() | Summarize():
+        case EditFact() | RemoveFact() | Clear() | FailUpdate() | Summarize() | ShareSummaries() | MoveSections():
             return False
         case AddFact():
             most = 1

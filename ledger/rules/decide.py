@@ -11,6 +11,7 @@ Where each command is decided:
     SaveDocument                     document_save
     Revert, RollBack                 undo
     Summarize                        core.summaries
+    ShareSummaries, MoveSections     shared_sections
     FailUpdate, Clear, ChangePolicy  here
 
 `admission` holds the threshold, duplicates and the cap for all of them; `ranking` and `review` serve it.
@@ -30,10 +31,12 @@ from backstory.ledger.core.commands import (
     Extract,
     FailUpdate,
     ImportDocument,
+    MoveSections,
     RemoveFact,
     Revert,
     RollBack,
     SaveDocument,
+    ShareSummaries,
     Summarize,
 )
 from backstory.ledger.core.errors import CapError
@@ -47,6 +50,7 @@ from backstory.ledger.rules.document_import import import_document
 from backstory.ledger.rules.document_save import save_document
 from backstory.ledger.rules.merge import merge_update
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.shared_sections import move_sections, receive_summaries
 from backstory.ledger.rules.undo import plan_rollback, revert
 
 RULES: Mapping[str, str] = MappingProxyType(
@@ -69,7 +73,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "limit": "the update has reached the limit for this kind of change",
         "gone": "the fact it confirms or extends leaves memory in the same update",
         "unchanged": "memory already says exactly this",
-        "older": "the imported section is older than the one in memory",
+        "older": "the section is older than the one in memory",
         "disabled": "the policy does not enable this kind of change",
         "basis": "a clear, forget, revert or rollback was committed after the model was asked",
         "covered": "another update covered the same turns first",
@@ -78,7 +82,7 @@ RULES: Mapping[str, str] = MappingProxyType(
 """Every rule that can refuse a candidate, and what a refusal by it means."""
 
 
-def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa: C901 one case for each command
+def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa: C901, PLR0912 one case for each command
     """Return the events that a command leads to; they belong to one commit.
 
     Args:
@@ -87,7 +91,8 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
 
     Raises:
         NotFoundError: a single fact to remove is not in memory.
-        ConflictError: an undo would overwrite later work and is not forced; or an import was made for another commit.
+        ConflictError: an undo would overwrite later work and is not forced; an import was made for another commit; or
+            sections were received or moved already.
         CapError: a new policy's `max_facts` is lower than the number of facts entered by hand.
         ConfigError: a policy has a value outside its range.
     """
@@ -108,6 +113,10 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
             return tuple(import_document(memory, command))
         case SaveDocument():
             return tuple(save_document(memory, command))
+        case ShareSummaries():
+            return tuple(receive_summaries(memory, command))
+        case MoveSections():
+            return tuple(move_sections(memory, command))
         case ChangePolicy():
             return tuple(_change_policy(memory, command))
         case Revert():

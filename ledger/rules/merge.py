@@ -26,12 +26,13 @@ from backstory.ledger.core.events import (
     Reinforcement,
     Removal,
     Section,
+    SummaryShared,
     SummaryUpdated,
     UpdateFailed,
     UpdateProposed,
 )
 from backstory.ledger.core.fact_ids import given_id
-from backstory.ledger.core.memory import BARRIERS, Memory
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import (
     Admission,
@@ -56,7 +57,9 @@ FIRST_MERGED = 10_000
 def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     """Return the events of a model's answer: one that records the answer, then one for each candidate."""
     proposal = command.proposal
-    proposed = UpdateProposed(command.basis, proposal.digest, proposal.size, command.shown, command.stale)
+    proposed = UpdateProposed(
+        command.basis, proposal.digest, proposal.size, command.shown, command.stale, command.users
+    )
     if (barrier := too_late(memory, command)) is not None:
         if barrier.rule == "redaction":
             # Neither the words of the answer nor its digest may bring back what was erased.
@@ -82,11 +85,15 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
 
 def too_late(memory: Memory, command: Extract) -> Verdict | None:
     """Return why an answer came too late to be used; None if it did not."""
-    seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
-    if (erased := memory.barriers.get("redaction", 0)) > command.basis:
-        # An erasure outranks a later barrier: no word of the answer may be kept.
-        seq, kind = erased, "redaction"
-    if seq > command.basis:
+    if command.users_erased is not None:
+        seq, kind = command.users_erased, "redaction"
+        return Verdict(
+            kind,
+            f"a redaction at commit {seq} of the user's memory came after the sections this answer "
+            f"was made on (commit {command.users})",
+        )
+    if (barrier := memory.barrier_after(command.basis)) is not None:
+        seq, kind = barrier
         return Verdict(
             kind, f"a {kind} at commit {seq} came after the memory this answer was made on (commit {command.basis})"
         )
@@ -182,11 +189,14 @@ def _changes(memory: Memory, accepted: Iterable[Candidate], command: Extract) ->
                 pass
 
 
-def _rewritten(memory: Memory, candidate: NewSummary, command: Extract) -> SummaryUpdated:
-    section, proposed = candidate.place, candidate.summary
-    text, scrubbed = scrub_uploads(proposed)
+def _rewritten(memory: Memory, candidate: NewSummary, command: Extract) -> SummaryUpdated | SummaryShared:
+    section = candidate.place
+    text, scrubbed = scrub_uploads(candidate.summary)
+    proposed, labels = candidate.summary if scrubbed else None, labels_of(candidate)
+    if command.users is not None:
+        return SummaryShared(section, text, command.users, None, section, proposed, labels)
     before, after = memory.section(section), Section(text, command.at)
-    return SummaryUpdated(section, before, after, section, proposed if scrubbed else None, labels_of(candidate))
+    return SummaryUpdated(section, before, after, section, proposed, labels)
 
 
 def _removed(fact: Fact, candidate: Removal) -> FactRemoved:

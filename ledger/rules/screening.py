@@ -122,7 +122,7 @@ class _Screening:
         text, _ = scrub_uploads(candidate.summary)
         if not text:
             return Verdict("upload", "nothing but uploads was said in it")
-        if text == self._memory.section(candidate.place).summary:
+        if self._command.users is None and text == self._memory.section(candidate.place).summary:
             return Verdict("unchanged", "the section already says exactly this")
         return None
 

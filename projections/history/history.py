@@ -21,6 +21,9 @@ from backstory.ledger.core.events import (
     Redacted,
     Reinforcement,
     Removal,
+    SectionsMoved,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
     UpdateFailed,
 )
@@ -175,6 +178,7 @@ def _summary_line(commit: Commit) -> str:
     failed = [event for event in commit.events if isinstance(event, UpdateFailed)]
     parts = _moved(commit.events)
     parts += _summaries(event for event in commit.events if isinstance(event, SummaryUpdated))
+    parts += _shared(commit.events)
     if rules:
         parts.append("refused " + ", ".join(_refused(n, rule) for rule, n in sorted(rules.items())))
     if commit.seq > 1:
@@ -230,6 +234,18 @@ def _summaries(updated: Iterable[SummaryUpdated]) -> Iterator[str]:
         yield f"+{_counted(added, 'thread summary', 'thread summaries')}"
     if removed:
         yield f"-{_counted(removed, 'thread summary', 'thread summaries')}"
+
+
+def _shared(events: Sequence[Event]) -> Iterator[str]:
+    """Describe what an agent shared with its user, or a user's memory received from an agent."""
+    if shared := sum(isinstance(event, SummaryShared) for event in events):
+        yield f"{_counted(shared, 'section', 'sections')} shared with the user"
+    if any(isinstance(event, SectionsMoved) for event in events):
+        yield "own sections given up"
+    for event in events:
+        if isinstance(event, SummariesReceived):
+            thread = f", thread {event.thread}" if event.thread else ""
+            yield f"from commit {event.seq} of agent {event.agent}{thread}"
 
 
 def _refused(count: int, rule: str) -> str:

@@ -14,13 +14,17 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.undo import Note, Undo, plan_revert, plan_rollback
 
 
-class UndoResult(msgspec.Struct, frozen=True):
-    """The result of an undo or of its preview; `commit` is None where nothing was written."""
+class UndoResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of an undo or of its preview; `commit` is None where nothing was written.
+
+    `users` is the undo in the user's memory of the sections that an agent's commit shared with it, if it did.
+    """
 
     commit: int | None
     events: tuple[LedgerEvent, ...]
     superseded: tuple[Note, ...]
     conflicts: tuple[Note, ...]
+    users: UndoResult | None = None
 
     @classmethod
     def of(cls, plan: Undo, commit: int | None = None) -> UndoResult:

@@ -35,6 +35,9 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     Redacted,
     Section,
+    SectionsMoved,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
     UpdateFailed,
     UpdateProposed,
@@ -56,7 +59,8 @@ _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
         kind: frozenset({Erased, *events})
         for kind, events in {
             "genesis": (PolicyChanged,),
-            "extraction": (*_UNDO, UpdateProposed, CandidateRejected, UpdateFailed),
+            "extraction": (*_UNDO, SummaryShared, UpdateProposed, CandidateRejected, UpdateFailed),
+            "share": (SummaryUpdated, SummaryShared, SectionsMoved, SummariesReceived, CandidateRejected, UpdateFailed),
             "summary": (SummaryUpdated, UpdateFailed),
             "manual": (FactAdded, FactRemoved, FactRevised, CandidateRejected, UpdateFailed),
             "import": (*_UNDO, CandidateRejected, IdsReserved),
@@ -290,7 +294,7 @@ class LedgerCheck:
         if commit.cause.kind != "extraction":
             return None
         proposed = next((event for event in commit.events if isinstance(event, UpdateProposed)), None)
-        changes = not holds.isdisjoint(_UNDO)
+        changes = not holds.isdisjoint({*_UNDO, SummaryShared})
         if proposed is None:
             return "changes memory without an answer of a model" if changes and Erased not in holds else None
         if not 0 <= proposed.basis < commit.seq:
@@ -406,7 +410,7 @@ class LedgerCheck:
         name, kind = event.section, commit.cause.kind
         if name not in self._unknown_sections and event.before != self.fold.sections.get(name, _EMPTY):
             return f"rewrites section {name} from a text that was not in it"
-        if kind in ("extraction", "import") and name not in DOCUMENT_SECTIONS:
+        if kind in ("extraction", "import", "share") and name not in DOCUMENT_SECTIONS:
             return f"writes section {name}, which the document does not have"
         if kind == "clear" and event.after != _EMPTY:
             return f"writes section {name}, and a clear empties them"
@@ -440,6 +444,13 @@ class LedgerCheck:
             known = any(e.before == event.after for e in updates)
         return None if known else f"restores a text of {name} that commit {commit.cause.target} does not have"
 
+    def _check_received(self, commit: Commit, event: SummariesReceived) -> str | None:
+        if event.seq <= self.fold.received.get(event.agent, 0):
+            return f"receives sections of commit {event.seq} of agent {event.agent} a second time"
+        if not 0 <= event.basis < commit.seq:
+            return f"receives sections made on commit {event.basis}, which is no earlier commit"
+        return None
+
     def _check_policy(self, commit: Commit, event: PolicyChanged) -> str | None:
         if commit.cause.kind == "genesis":
             return None if event.before is None else "names a policy before it"
@@ -461,6 +472,7 @@ _CHECKS: Mapping[type, Callable[..., str | None]] = MappingProxyType(
         FactRemoved: LedgerCheck._check_removal,  # noqa: SLF001
         FactRevised: LedgerCheck._check_revision,  # noqa: SLF001
         SummaryUpdated: LedgerCheck._check_summary,  # noqa: SLF001
+        SummariesReceived: LedgerCheck._check_received,  # noqa: SLF001
         PolicyChanged: LedgerCheck._check_policy,  # noqa: SLF001
         Redacted: LedgerCheck._check_redaction,  # noqa: SLF001
     }

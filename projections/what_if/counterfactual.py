@@ -20,6 +20,7 @@ from backstory.ledger.core.commands import (
     Revert,
     RollBack,
     SaveDocument,
+    ShareSummaries,
     candidates_of,
 )
 from backstory.ledger.core.commit import Commit
@@ -33,7 +34,10 @@ from backstory.ledger.core.events import (
     FactRemoved,
     FactRevised,
     NewFact,
+    NewSummary,
     PolicyChanged,
+    SummariesReceived,
+    UpdateFailed,
     UpdateProposed,
 )
 from backstory.ledger.core.fact_ids import commit_named
@@ -74,6 +78,8 @@ class _History:
                 return ChangePolicy(at=at, policy=policy, source=changed.source)
             case "extraction":
                 return _extraction(commit)
+            case "share":
+                return _shared(commit)
             case "manual":
                 return _manual(commit)
             case "import":
@@ -129,6 +135,24 @@ def _extraction(commit: Commit) -> Command | None:
         shown=proposed.shown,
         stale=proposed.stale,
         covered=covered,
+        users=proposed.users,
+    )
+
+
+def _shared(commit: Commit) -> Command | None:
+    received = next((event for event in commit.events if isinstance(event, SummariesReceived)), None)
+    if received is None or any(isinstance(event, UpdateFailed) for event in commit.events):
+        # What an agent moved is decided by the user's memory, and of what came too late nothing was kept.
+        return None
+    candidates = candidates_of(commit.events, stated=True)
+    sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
+    return ShareSummaries(
+        at=commit.at,
+        agent=received.agent,
+        seq=received.seq,
+        basis=received.basis,
+        summaries=sections,
+        thread=received.thread,
     )
 
 

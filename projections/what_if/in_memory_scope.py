@@ -33,6 +33,7 @@ class InMemoryScope(Writer):
         turns: the turns to ask about.
         alignment: keeps the numbers of facts.
         citable: other turns of the thread that may be cited.
+        users: the user's memory whose sections the prompt shows; None for those of the scope itself.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class InMemoryScope(Writer):
         alignment: Alignment,
         *,
         citable: Sequence[Turn] = (),
+        users: Memory | None = None,
     ) -> None:
         super().__init__(writer.store, writer.scope, clock=writer.clock)
         self._recorded = recorded
         self._alignment = alignment
+        self._users = users
         self._fold = Fold(memory)
         self._coverage = Coverage()
         self._transcript = _transcript_of(recorded.cause.thread or "", turns, citable)
@@ -58,7 +61,9 @@ class InMemoryScope(Writer):
     def state(self, *, durable: bool = True) -> Iterator[State]:
         """Yield the memory so far, and the turns that stood when the recorded update was made."""
         del durable
-        yield State(self._fold.memory(), self._coverage, self._transcript)
+        memory = self._fold.memory()
+        shown = memory if self._users is None else memory.with_sections_of(self._users)
+        yield State(shown, self._coverage, self._transcript)
 
     def commit(self, command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
         """Decide a command and apply its events; the returned commit belongs to no chain."""
@@ -67,7 +72,8 @@ class InMemoryScope(Writer):
         if isinstance(command, Extract):
             candidates = self._alignment.align(command.proposal.candidates)
             proposal = msgspec.structs.replace(command.proposal, candidates=candidates)
-            command = msgspec.structs.replace(command, proposal=proposal)
+            users = None if self._users is None else self._users.seq
+            command = msgspec.structs.replace(command, proposal=proposal, users=users)
         command = msgspec.structs.replace(command, at=moment, heat=self._recorded.cause.heat)
         events = decide(self._fold.memory(), command)
         for event in events:

@@ -21,11 +21,13 @@ from backstory.ledger.core.events import (
     TurnRestored,
     TurnSuperseded,
     UpdateFailed,
+    UpdateProposed,
 )
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Updater
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.what_if.alignment import Alignment
@@ -138,6 +140,29 @@ Models = Callable[[str], Model | None]
 """Returns the model to ask about an update of a thread, or None to keep the recorded answer."""
 
 
+class _UsersMemory:
+    """The memory of the user whose sections an agent shares, as it was at the agent's updates, in their order."""
+
+    def __init__(self, users: Writer) -> None:
+        self._fold = Fold(Memory())
+        self._commits = read_commits(users.store, users.ledger, until=users.store.durable_head(users.ledger))
+        self._next = next(self._commits, None)
+
+    def before(self, update: Commit) -> Memory | None:
+        """Return the memory whose sections an update was shown; None if it was shown the agent's own.
+
+        Of a failed one it is the memory before its time.
+        """
+        proposed = next((event for event in update.events if isinstance(event, UpdateProposed)), None)
+        basis = None if proposed is None else proposed.users
+        if proposed is not None and basis is None:
+            return None
+        while (one := self._next) is not None and (one.at < update.at if basis is None else one.seq <= basis):
+            self._fold.advance(one.seq, one.at, one.cause.kind, one.events)
+            self._next = next(self._commits, None)
+        return self._fold.memory()
+
+
 class _CountsBuilder:
     """Counts while a reextraction runs."""
 
@@ -179,6 +204,7 @@ class _Run:
         self._then, self._now = _CountsBuilder(), _CountsBuilder()
         self._erased: list[int] = []
         self._unanswered: list[int] = []
+        self._users = None if ledger.writer.users is None else _UsersMemory(ledger.writer.users)
 
     def run(self, progress: Callable[[int], None] | None) -> Rerun:
         complete = True
@@ -231,7 +257,8 @@ class _Run:
         memory, thread = self._history.memory, commit.cause.thread or ""
         alignment = Alignment(candidates_of(commit.events))
         citable = self._citable(commit.cause) if isinstance(model, RecordedReply) else ()
-        in_memory = InMemoryScope(self._ledger.writer, memory, commit, turns, alignment, citable=citable)
+        users = None if self._users is None else self._users.before(commit)
+        in_memory = InMemoryScope(self._ledger.writer, memory, commit, turns, alignment, citable=citable, users=users)
         # `attempts=1`: the updater must not leave the last turns for a later update.
         job = Job(thread, TurnRange(turns[0].n, turns[-1].n), attempts=1, asked_at=commit.at)
         for outcome in self._updater.run(in_memory, job, model):

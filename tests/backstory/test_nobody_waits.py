@@ -62,6 +62,7 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "verify": lambda memory: (memory.verify().ok, memory.verify().commits),
     "what_if": lambda memory: memory.what_if(max_facts=10),
     "why": lambda memory: memory.why(memory.facts()[0].id),
+    "why_section": lambda memory: memory.why_section("user.workContext"),
     "why_not": lambda memory: memory.why_not("tea"),
 }
 """Every name of a handle that reads, and a call of it."""
@@ -111,6 +112,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.record("t", exchange("tea"))
         memory.extract([RecordedReply("t", reply("Likes tea"))])
         memory.add_fact("Lives in Oslo")
+        memory.import_document({"user": {"workContext": {"summary": "Bakes bread"}}})
         memory.record("pending", exchange("rye"))
     return home
 

@@ -67,3 +67,36 @@ def test_without_summaries_the_answer_is_as_it_ever_was(cli: Cli) -> None:
     assert cli.json("extract", "--replies", answer) == {"updates": 1, "failed": 0, "commits": [2]}
     (nothing,) = cli.json("extract", "--all", "--replies", answer)
     assert list(nothing) == ["user", "agent", "updates", "failed", "commits"]
+
+
+@pytest.fixture
+def shared(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A section of the user that an agent's update wrote."""
+    monkeypatch.setenv("BACKSTORY_SHARED_SUMMARIES", "true")
+    words = (said("code", "m1", "user", "I write Go."), said("code", "m2", "assistant", "Noted."))
+    cli.run("--user", "ada", "--agent", "coder", "record", cli.file("said.jsonl", *words))
+    written = {"user": {"workContext": {"summary": "Writes Go", "shouldUpdate": True}}}
+    replies = cli.file("replies.jsonl", {"thread_id": "code", "reply": written})
+    cli.run("--user", "ada", "--agent", "coder", "extract", "--replies", replies)
+    return cli
+
+
+@pytest.mark.parametrize("agent", [(), ("--agent", "coder"), ("--agent", "cook")])
+def test_why_shows_which_agents_update_wrote_a_section(shared: Cli, agent: tuple[str, ...]) -> None:
+    page = shared.run("--user", "ada", *agent, "why", "user.workContext").stdout
+    assert "user.workContext: Writes Go" in page
+    assert "commit 2 of agent coder, thread code, recorded" in page
+    assert "| I write Go." in page
+    found = shared.json("--user", "ada", *agent, "why", "workContext")
+    assert (found["section"], found["written"]["agent"], found["written"]["seq"]) == ("user.workContext", "coder", 2)
+    assert "never written" in shared.error("--user", "ada", *agent, "why", "topOfMind", code=1)
+
+
+def test_the_log_and_a_revert_say_what_the_users_memory_shares(shared: Cli) -> None:
+    assert "from commit 2 of agent coder, thread code" in shared.run("--user", "ada", "log").stdout
+    coder = ("--user", "ada", "--agent", "coder")
+    assert "1 section shared with the user" in shared.run(*coder, "log").stdout
+    page = shared.run(*coder, "revert", "HEAD").stdout
+    assert "- Writes Go" in page
+    assert "commit 3 of the user's memory" in page
+    assert "user.workContext: empty" in shared.run("--user", "ada", "why", "user.workContext").stdout

@@ -218,7 +218,7 @@ def test_where_there_is_nothing_the_disk_is_looked_at_once(bs, tmp_path, monkeyp
     import backstory.deerflow.home_import as module
 
     looked = []
-    monkeypatch.setattr(module, "read_home_if_any", lambda *args: looked.append(args))
+    monkeypatch.setattr(module, "read_home_if_any", lambda *args, **_: looked.append(args))
     (tmp_path / "none").mkdir()
     for _ in range(3):
         assert import_once(bs, tmp_path / "none", None, None) is False

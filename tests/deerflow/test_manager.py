@@ -201,18 +201,6 @@ def test_a_section_that_an_import_empties_was_written_at_no_time(host):
         assert without_times(document) == EMPTY
 
 
-def test_what_an_agents_import_leaves_out_is_emptied_of_the_agents_own_alone(host):
-    manager = host.manager()
-    manager.import_memory({"user": {"workContext": {"summary": "Builds bridges"}}, "facts": []}, user_id="ada")
-    own = {"user": {"topOfMind": {"summary": "The ferry"}}, "facts": []}
-    manager.import_memory(own, user_id="ada", agent_name="coder")
-    document = manager.import_memory({"user": {}, "facts": []}, user_id="ada", agent_name="coder")
-    assert document["user"]["topOfMind"]["summary"] == ""
-    assert document["user"]["workContext"]["summary"] == "Builds bridges"
-    (commit, *_) = manager._hosting.home.memory("ada", "coder").log()
-    assert [type(event).__name__ for event in commit.events] == ["SummaryUpdated"]
-
-
 def test_an_agent_shows_the_users_summaries_beside_its_own_facts(host):
     manager = host.manager(ChatModel(learning(**WORK)))
     manager.add("t1", talk(), user_id="ada")
@@ -224,16 +212,6 @@ def test_an_agent_shows_the_users_summaries_beside_its_own_facts(host):
     told = manager.get_context("ada", agent_name="coder")
     assert "Builds bridges" in told
     assert "Writes Go" in told
-
-
-def test_an_agents_own_summary_hides_the_users_of_that_name_alone(host):
-    manager = host.manager()
-    both = {"user": {"workContext": {"summary": "Builds bridges"}, "topOfMind": {"summary": "The ferry"}}}
-    manager.import_memory(both, user_id="ada")
-    manager.import_memory({"user": {"workContext": {"summary": "Writes Go"}}}, user_id="ada", agent_name="coder")
-    sections = manager.get_memory(user_id="ada", agent_name="coder")["user"]
-    assert sections["workContext"]["summary"] == "Writes Go"
-    assert sections["topOfMind"]["summary"] == "The ferry"
 
 
 def test_what_was_said_last_in_a_thread_says_which_facts_bear_on_it(host):

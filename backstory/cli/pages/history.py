@@ -15,6 +15,7 @@ from backstory.ledger.rules.undo import Note
 from backstory.projections.history.audit import HistoryItem, Why, WhyNot
 from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.history.preview import UndoResult
+from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
 from backstory.results import Reextracted, WhatIf
@@ -93,6 +94,32 @@ def why_page(page: Page, why: Why) -> None:
         page.line((f"Removed with commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` undoes that.")
     else:
         page.line(("It is in memory now.", "bold green"))
+
+
+def why_section_page(page: Page, why: WhySection) -> None:
+    """Print the origin of a section's text."""
+    page.line((why.section, "cyan"), f": {why.text}" if why.text else ": empty")
+    if why.written is not None:
+        page.line(
+            ("Written ", "bold"), f"with commit {why.written.seq}, {moment(why.written.at)}: {_writer(why.written)}."
+        )
+    if why.evidence:
+        page.line(("The update read these turns", "bold"), ":")
+    for words in why.evidence:
+        page.line((f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
+        page.quote(words.content, indent=2)
+    page.line(("History", "bold"), ":")
+    columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("who"), Column("", folds=True))
+    rows = ((str(item.seq), moment(item.at), _writer(item), item.detail or "emptied") for item in why.history)
+    page.table(columns, rows, indent=2)
+
+
+def _writer(item: SectionHistoryItem) -> str:
+    """Name the update that a change of a section belongs to."""
+    parts = [item.cause if item.agent is None else f"commit {item.agent_seq} of agent {item.agent}"]
+    parts += [f"thread {item.thread}"] if item.thread else []
+    parts += [name for name in (item.model, item.actor) if name]
+    return ", ".join(parts)
 
 
 def _heading(*, cited: bool, merged: bool) -> str:
@@ -196,6 +223,14 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
         page.line((f"left alone: {_noted(note)}", "dim"))
     for note in result.conflicts:
         page.line((f"conflict: {_noted(note)}", "red"))
+    if result.users is not None and (result.users.events or result.users.superseded):
+        page.line("In the user's memory, which agents share:")
+        for event in result.users.events:
+            _event_line(page, event)
+        for note in result.users.superseded:
+            page.line((f"left alone: {_noted(note)}", "dim"))
+        if result.users.commit is not None:
+            page.line(f"That is commit {result.users.commit} of the user's memory.")
     if result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
     elif dry_run:

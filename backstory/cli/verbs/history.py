@@ -120,17 +120,26 @@ def _follow(
 def why(
     ctx: typer.Context,
     *,
-    fact_id: Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")],
+    fact_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="FACT_ID", help="The id of a fact, or a unique prefix of it, or a section such as user.workContext."
+        ),
+    ],
 ) -> None:
-    """Show where a fact came from, including facts that were removed.
+    """Show where a fact came from, including facts that were removed, or who wrote a section.
 
     Example: backstory why fact_2_0
     """
-    from backstory.cli.pages.history import why_page
+    from backstory.cli.pages.history import why_page, why_section_page
+    from backstory.projections.history.section_audit import section_named
 
     session = session_of(ctx)
     with session.memory() as memory:
-        session.answer(memory.why(fact_id), why_page)
+        if section_named(fact_id) is None:
+            session.answer(memory.why(fact_id), why_page)
+        else:
+            session.answer(memory.why_section(fact_id), why_section_page)
 
 
 def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:

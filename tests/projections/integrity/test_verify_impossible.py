@@ -27,6 +27,9 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     Redacted,
     Section,
+    SectionsMoved,
+    SummariesReceived,
+    SummaryShared,
     SummaryUpdated,
     TurnRange,
     TurnRestored,
@@ -104,6 +107,10 @@ def summary(section: str, *events: Event, first: int = 1, last: int = 2) -> Draf
     return made("summary", put, *events, thread="t1", level=1, summarized=TurnRange(first, last))
 
 
+def received(seq: int, *events: Event, basis: int = 6, agent: str = "coder") -> Draft:
+    return made("share", SummariesReceived(agent, seq, basis), *events, agent=agent)
+
+
 def appended(lines: Sequence[bytes], drafts: Iterable[Draft]) -> list[bytes]:
     """Seal drafts behind lines, each with the hash that is right there."""
     chained = list(lines)
@@ -116,6 +123,9 @@ def appended(lines: Sequence[bytes], drafts: Iterable[Draft]) -> list[bytes]:
 
 HONEST: dict[str, list[Draft]] = {
     "an update": [learned(added(NEW), added(OTHER))],
+    "sections of an agent": [received(7, basis=6), received(9, basis=7, agent="cook"), received(8, basis=7)],
+    "sections that are shared": [learned(SummaryShared(WORK, "Ada works.", 3, None, WORK))],
+    "sections that are moved": [made("share", SectionsMoved(3), SummaryShared(WORK, "Ada works.", 3), action="move")],
     "a removal": [learned(FactRemoved(OSLO, "model", "factsToRemove/0"))],
     "a fact by hand": [made("manual", FactAdded(fact(7, 0, "sings", "manual", by_hand=True), "facts/0"), action="add")],
     "a tool's fact": [made("manual", added(NEW), action="add", thread="t1", by_model=True)],
@@ -311,6 +321,18 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     "covered turns given up": (
         [made("manual", UpdateFailed("discarded", ""), action="discard", thread="t1", turns=TurnRange(1, 2))],
         "covered already",
+    ),
+    "sections that were received before": ([received(7), received(7, basis=7)], "a second time"),
+    "sections older than the last received": ([received(7), received(6, basis=7)], "a second time"),
+    "sections made on a later commit": ([received(7, basis=7)], "no earlier commit"),
+    "a thread's summary from an agent": (
+        [received(7, SummaryUpdated("thread/1/1-2/t1", EMPTY, TOLD, "thread/1/1-2/t1"))],
+        "which the document does not have",
+    ),
+    "a fact from an agent": ([received(7, added(NEW))], "holds a FactAdded"),
+    "a section shared without an answer": (
+        [made("extraction", SummaryShared(WORK, "Ada works.", 3), thread="t1")],
+        "without an answer of a model",
     ),
     "turns that were never recorded": ([covering(3, 4)], "turn 4 of thread t1, of which 2 were recorded"),
     "turns of no thread": ([covering(1, 1, "t9")], "turn 1 of thread t9, of which 0"),

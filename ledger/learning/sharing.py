@@ -1,0 +1,138 @@
+"""Delivery of the sections that an agent's updates write to the ledger of the user, in a home with `shared_summaries`.
+
+The agent's ledger is written first. What a crash or a lock keeps from the user's ledger is delivered before the next
+read or update of one of the two. The user's ledger notes each commit it has received, so none is received twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from backstory.ledger.core.commands import MoveSections, ShareSummaries
+from backstory.ledger.core.commit import Cause, Commit, Head, prev_of, unseal
+from backstory.ledger.core.errors import BackstoryError, ConflictError, NotFoundError
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, NewSummary, SummaryShared, UpdateFailed
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import parse_moment
+from backstory.ledger.erasure.requests import ForgetShared
+from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+
+def is_delivered(own: Memory, users: Memory, agent: str) -> bool:
+    """Whether the user's memory has received all that an agent's memory shares, and the agent has no own sections."""
+    drifted = not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS)
+    return not drifted and own.shared <= users.received.get(agent, 0)
+
+
+def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -> None:
+    """Deliver what the user's ledger has not received from an agent; sections of its own are moved first, once.
+
+    Args:
+        agent: the agent's writer; one that shares nothing is left alone.
+        wait: whether to wait for locks that others hold.
+        newest: the agent's newest commit, if it is at hand; it need not be read again then.
+
+    Raises:
+        StoreError, LockTimeoutError, CorruptLogError: one of the ledgers cannot be used.
+    """
+    users, name = agent.users, agent.scope.agent
+    if users is None or name is None:
+        return
+    own = agent.memory()
+    if is_delivered(own, users.memory(), name):
+        users.behind.discard(agent)
+        return
+    # Until it is delivered, so that whoever reads the user's memory meanwhile tries again.
+    users.behind.add(agent)
+    if not wait:
+        for stream in (agent.transcript_stream, agent.ledger, users.transcript_stream, users.ledger):
+            with agent.store.locked(stream, wait=False):
+                pass
+    if not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS):
+        _move_sections(agent, users)
+    for commit in _undelivered(agent, users, name, newest):
+        _hand_over(agent, users, name, commit)
+    users.behind.discard(agent)
+
+
+def try_to_deliver(agent: Writer, *, wait: bool = False, newest: Commit | None = None) -> None:
+    """Deliver as `deliver` does; a failure is logged, and the next use tries again."""
+    again = agent.users is not None and agent in agent.users.behind
+    try:
+        deliver(agent, wait=wait, newest=newest)
+    except (BackstoryError, OSError) as error:
+        level = logging.DEBUG if again else logging.WARNING
+        _log.log(level, "%s: its sections will reach the user's memory with the next use: %s", agent.scope, error)
+
+
+def receive_all(users: Writer) -> None:
+    """Try again to deliver what a user's ledger could not receive in this process."""
+    for agent in tuple(users.behind):
+        try_to_deliver(agent)
+
+
+def _move_sections(agent: Writer, users: Writer) -> None:
+    own, theirs = agent.memory(), users.memory()
+    last = max(theirs.barriers.values(), default=0)
+    barrier = next((commit.at for commit in read_commits(users.store, users.ledger) if commit.seq == last), "")
+    command = MoveSections(
+        at="",
+        users={name: theirs.sections[name] for name in DOCUMENT_SECTIONS if name in theirs.sections},
+        basis=theirs.seq,
+        barred=tuple(name for name in DOCUMENT_SECTIONS if own.section(name).updated_at <= barrier),
+    )
+    with contextlib.suppress(ConflictError):
+        # Refused where another process has done it meanwhile.
+        agent.commit(command, Cause(kind="share", actor="configuration", action="move"))
+
+
+def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None) -> Iterator[Commit]:
+    own, received = agent.memory(), users.memory().received.get(name, 0)
+    if newest is not None and newest.seq == own.shared and own.shared_before <= received:
+        # The usual case: nothing else is left, and the ledger need not be searched for it.
+        yield newest
+        return
+    last = agent.store.durable_head(agent.ledger)
+    head: Head | None = None
+    for record in agent.store.read(agent.ledger, received):
+        before = Head(received, prev_of(record.line)) if head is None else head
+        if before.seq >= last.seq:
+            return
+        commit = unseal(record.line, before, stream=agent.ledger, byte=record.byte)
+        head = commit.head
+        if any(isinstance(event, SummaryShared) for event in commit.events):
+            yield commit
+
+
+def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
+    shared = [event for event in commit.events if isinstance(event, SummaryShared)]
+    command = ShareSummaries(
+        at="",
+        agent=name,
+        seq=commit.seq,
+        basis=min(event.basis for event in shared),
+        summaries=tuple(
+            NewSummary(place=event.section, summary=event.text, at=event.at or commit.at, **event.labels)
+            for event in shared
+        ),
+        thread=commit.cause.thread,
+    )
+    cause = commit.cause
+    # The thread is one of the agent's, and a cause names threads of its own ledger.
+    why = Cause(kind="share", agent=name, model=cause.model, actor=cause.actor)
+    try:
+        # Dated as the agent's commit, so that the agent's past shows them together.
+        received = users.commit(command, why, at=parse_moment(commit.at))
+    except ConflictError:
+        # Another thread or process has delivered it meanwhile.
+        return
+    if any(isinstance(event, UpdateFailed) for event in received.events):
+        # Made on sections of which something was erased since: no word of it may stay in the agent's ledger either.
+        with contextlib.suppress(NotFoundError):
+            own = frozenset((commit.seq, event.section) for event in shared)
+            agent.forget(ForgetShared(own=own), actor="configuration")
