@@ -45,7 +45,9 @@ def missing(bs: Backstory, scope: Scope) -> str | None:
     names = (other.agent for other in _in_folder(bs, f"{user.folder}/agents".lstrip("/")))
     found = _nearest(scope.agent, names, lambda name: _is_known(bs, Scope(scope.user, name)))
     owner = "the global memory" if scope.user is None else str(user)
-    reads = "an agent without a memory of its own reads its user's"
+    reads = "it shows its user's sections"
+    if not bs.config.settings.shared_summaries:
+        reads = "an agent without a memory of its own reads its user's"
     return f"{owner} has no agent {scope.agent!r}{_hint('agent', scope.agent, found)}; {reads}"
 
 

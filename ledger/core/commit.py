@@ -41,14 +41,14 @@ EMPTY = Head(0, _NO_HASH)
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """Why a commit exists.
 
-    `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction, share; in a
-    transcript, record, withdrawal or restore. `turns` are the turns of `thread` that this commit covers; a clear covers
-    all up to `transcript`, the transcript's head when the update was made. `summarized` are turns that need no summary
-    of this `level` any more (1: made from turns; higher: from summaries of the level below); that does not cover them.
-    `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `insist`, `by_model`, `action`,
-    `fact` and `heat` (by fact id) are the fields of the command that the events do not hold, so that it can be decided
-    again. `agent` is also the agent that shared what a `share` received. `origin` is where an import was read from. A
-    cause never holds content.
+    `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction, share;
+    in a transcript, record, withdrawal or restore. `turns` are the turns of `thread` that this commit covers; a clear
+    covers all up to `transcript`, the transcript's head when the update was made. `summarized` are turns that need no
+    summary of this `level` any more (1: made from turns; higher: from summaries of the level below); that does not
+    cover them. `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `insist`, `by_model`,
+    `action`, `fact` and `heat` (by fact id) are the fields of the command that the events do not hold, so that it can
+    be decided again. `agent` is also the agent that shared what a `share` received. `origin` is where an import was
+    read from. A cause never holds content.
     """
 
     kind: str

@@ -121,8 +121,8 @@ def test_summaries_of_threads_stay_with_the_agent_and_without_the_setting_nothin
 
 
 def test_the_global_memory_shares_with_its_agents_too(bs):
-    learn(bs.memory(None, "coder"), section("Writes Go"))
-    assert work(bs.memory()) == "Writes Go"
+    learn(bs.memory(None, "coder", scope="global"), section("Writes Go"))
+    assert work(bs.memory(scope="global")) == "Writes Go"
     assert work(bs.memory("ada")) == ""
 
 

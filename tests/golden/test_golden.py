@@ -36,6 +36,9 @@ from backstory.ledger.core.events import (
     IdsReserved,
     NewFact,
     PolicyChanged,
+    SectionsMoved,
+    SummariesReceived,
+    SummaryShared,
     TurnRestored,
 )
 from backstory.ledger.core.memory import Fold, Memory
@@ -132,7 +135,7 @@ def rules(tmp_path: Path) -> list[Commit]:
     return list(read_commits(JsonlStore(tmp_path), "users/bo/ledger"))
 
 
-LATER = {IdsReserved, TurnRestored}
+LATER = {IdsReserved, SectionsMoved, SummariesReceived, SummaryShared, TurnRestored}
 """Events that came after the files were made, which are never made anew."""
 
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from agents import Scripted, agent, run, said
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import Scripted, agent, run, said
 
 from backstory import Backstory
 from backstory.langchain import pictures

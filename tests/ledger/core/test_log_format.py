@@ -280,7 +280,7 @@ def test_the_page_names_the_envelope_in_its_order() -> None:
 
 def test_the_page_names_every_category_and_kind() -> None:
     assert all(f"`{category}`" in TEXT for category in CATEGORIES)
-    kinds = re.search(r"`kind`: (.*?); in a transcript,\s+(\w+), (\w+) or (\w+)\.", Cause.__doc__ or "", re.DOTALL)
+    kinds = re.search(r"`kind`: (.*?);\s+in a transcript,\s+(\w+), (\w+) or (\w+)\.", Cause.__doc__ or "", re.DOTALL)
     assert kinds is not None
     row = next(line for line in TEXT.splitlines() if line.startswith("| `kind` | text | | in a ledger"))
     assert re.findall(r"`(\w+)`", row)[1:] == [*re.split(r",\s+", kinds[1]), *kinds.groups()[1:]]
