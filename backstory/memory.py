@@ -836,10 +836,9 @@ class MemoryHandle:
         """Return the policy.
 
         Returns:
-            The policy in force, and the configured one.
+            The policy in force, and the configured one; before the first commit those that it will record.
         """
-        memory = self._services.writer.memory()
-        return PolicyResult(memory.policy, memory.configured)
+        return self._services.policy()
 
     def set_policy(self, /, **changes: PolicyValue) -> PolicyResult:
         """Change the policy. Facts that it does not allow leave memory in the same commit.

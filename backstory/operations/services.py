@@ -35,6 +35,7 @@ from backstory.projections.history.replay import read_moment
 from backstory.projections.index.index import Indexes, ScopeIndex
 from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnLogs
+from backstory.results import PolicyResult
 
 if TYPE_CHECKING:
     from backstory.outbox.outbox import Outbox
@@ -172,6 +173,14 @@ class ScopeServices(msgspec.Struct, frozen=True):
             try_to_deliver(agent)
             own, theirs = agent.memory(), users.memory()
         return own.with_sections_of(theirs)
+
+    def policy(self) -> PolicyResult:
+        """Return the policy in force and the configured one; before the first commit those that it will record."""
+        memory = self.writer.memory()
+        if memory.seq == 0:
+            first = self.own.first_policy()
+            return PolicyResult(first, first)
+        return PolicyResult(memory.policy, memory.configured)
 
     def fact_id(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
         """Return the id of a fact, live or gone, by its id or, unless it must be `whole`, a unique beginning of it.

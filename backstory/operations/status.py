@@ -34,6 +34,7 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         waiting = backlog.waiting(home.timing)
         memory, head, turns = view.memory, view.head, view.transcript.turn_count
         threads = len(view.transcript.threads)
+    max_facts = (memory.policy if memory.seq else writer.first_policy()).max_facts
     return Status(
         seq=head.seq,
         hash=head.hash,
@@ -53,8 +54,8 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         user=scope.user,
         agent=scope.agent,
         faults=faults,
-        max_facts=memory.policy.max_facts,
-        evicted=tuple(_evicted(services)) if len(memory.facts) >= memory.policy.max_facts else (),
+        max_facts=max_facts,
+        evicted=tuple(_evicted(services)) if len(memory.facts) >= max_facts else (),
     )
 
 

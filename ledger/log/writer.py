@@ -269,6 +269,14 @@ class Writer:
         self._write(self._ledger_queue, queue_policy)
         self._announce()
 
+    def first_policy(self) -> Policy:
+        """Return the policy that the first commit puts in force.
+
+        Raises:
+            ConfigError: a configured value is outside its range.
+        """
+        return check_policy(msgspec.structs.replace(Policy(), **self._configured))
+
     def _queue_command(self, command: Command, cause: Cause, moment: str, log: str | None) -> PendingCommit:
         if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None or log is not None:
             # The commit covers turns, so these have to be durable before it.
@@ -351,8 +359,7 @@ class Writer:
         moment = moment or spell_moment(self.clock.now())
         memory, head = self._state.memory, self._state.head
         if memory.seq == 0:
-            policy = check_policy(msgspec.structs.replace(Policy(), **self._configured))
-            command = ChangePolicy(at=moment, policy=policy, source="config")
+            command = ChangePolicy(at=moment, policy=self.first_policy(), source="config")
             cause = Cause(kind="genesis", user=self.scope.user, agent=self.scope.agent)
             return self._queue_and_fold(head, cause, moment, decide(memory, command))
         if memory.configured is self._as_configured:

@@ -316,6 +316,18 @@ def test_a_policy_that_cannot_be_leaves_an_empty_home_empty(tmp_path):
         assert bs.memory(scope="global").head().seq == 0
 
 
+def test_a_memory_without_commits_shows_the_policy_that_its_first_commit_records(tmp_path):
+    with open_home(tmp_path / "new", max_facts=12, fact_confidence_threshold=0.55) as bs:
+        memory = bs.memory("ada")
+        before = memory.policy()
+        assert (before.policy.max_facts, before.configured.fact_confidence_threshold) == (12, 0.55)
+        assert memory.status().max_facts == 12
+        assert memory.head().seq == 0
+        memory.add_fact("likes tea")
+        after = memory.policy()
+        assert (after.policy, after.configured) == (before.policy, before.configured)
+
+
 def test_opening_is_lazy_and_leaves_no_trace(tmp_path):
     with Backstory.open(tmp_path / "new", background=False) as bs:
         assert bs.memory("ada").facts() == ()
