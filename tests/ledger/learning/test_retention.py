@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,23 @@ def test_an_expiry_is_no_barrier_either_where_what_it_said_again_was_erased_late
         fold = Fold(Memory())
         fold.advance(7, "2026-03-01T12:00:00.000000Z", "redaction", events)
         assert fold.barriers == {}
+
+
+def test_a_summary_goes_with_its_last_turn_although_the_earlier_ones_still_wait(tmp_path: Path) -> None:
+    clock, summed = FakeClock(), json.dumps({"summary": "They spoke of secret plans"})
+    model = ScriptedModel(ModelRejectedError("no"), reply("Likes tea"), summed, reply("Runs"))
+    with open_home(tmp_path, model, clock=clock, transcript_retention_days=30, summary_min_turns=3) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("trains"))
+        memory.extract()
+        clock.advance(60)
+        memory.record("t", [{"role": "user", "content": "I like tea."}], mode="append")
+        memory.extract()
+        assert [(one.first, one.last) for one in memory.summaries("t")] == [(1, 3)]
+        clock.advance(31 * DAY)
+        memory.record("u", exchange("running"))
+        memory.extract()
+        assert said(memory, "t") == ["I like trains.", "trains it is."]
+        assert memory.summaries("t") == ()
+        assert memory.verify().ok
+    assert b"secret plans" not in bytes_of(tmp_path)
