@@ -26,7 +26,7 @@ from backstory.ledger.core.commands import (
     RollBack,
 )
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.content import folded, words_in
+from backstory.ledger.core.content import fact_texts, folded, words_in
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import ConflictError, NotFoundError, UsageError
 from backstory.ledger.core.events import (
@@ -931,9 +931,9 @@ def said_of(event: Event) -> list[str]:
         case TurnRecorded(turn=turn):
             return [turn.content]
         case FactAdded(fact=fact) | FactRemoved(fact=fact):
-            return [fact.content]
+            return [*fact_texts(fact)]
         case _ if hasattr(event, "change"):
-            return [event.before.content, event.after.content]
+            return [*fact_texts(event.before), *fact_texts(event.after)]
     return []
 
 
