@@ -124,9 +124,9 @@ class ParkedThread(msgspec.Struct, frozen=True):
 class FaultCount(msgspec.Struct, frozen=True):
     """A count of one kind of fault of memory.
 
-    `doing` is the operation that failed (record, inject, search, embed, tool, extract, witness), `kind` the class of
-    the error, `first` and `last` are times in ISO 8601. `detail` is the message of the last one, unless it could hold
-    content.
+    `doing` is the operation that failed (record, withdraw, inject, search, embed, tool, extract, import, load, save,
+    witness), `kind` the class of the error, `first` and `last` are times in ISO 8601. `detail` is the message of the
+    last one, unless it could hold content.
     """
 
     doing: str
