@@ -353,7 +353,7 @@ class Backstory:
     def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
         """Remove a user altogether: the user's memory and those of the user's agents, their folder and the name.
 
-        Of `MemoryHandle.forget` a log with redactions stays, as proof. Of this a mark without a name stays. Handles on
+        `MemoryHandle.forget` leaves a log with redactions, as proof; this leaves only a mark without a name. Handles on
         these memories, also in other processes, see them empty; what they record later begins a new log. What other
         users said about this one stays: `forget(matching=…)` erases it. An interrupted call is completed by the next.
 

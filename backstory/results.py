@@ -82,9 +82,15 @@ class ImportedDocument(Document, frozen=True):
     def of(
         cls, document: Document, commit: int, renamed: tuple[RenamedFact, ...], refused: tuple[RefusedItem, ...]
     ) -> ImportedDocument:
-        """Return a document with what is said of its import."""
+        """Return a document with the result of its import."""
         d = document
         return cls(d.version, d.last_updated, d.user, d.history, d.facts, commit, renamed, refused)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each fact whose id was not kept, then one for each refused item."""
+        renamed = (f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in self.renamed)
+        return (*renamed, *(f"{item.place} was refused ({item.rule}): {item.detail}" for item in self.refused))
 
     @property
     def document(self) -> Document:
@@ -118,9 +124,9 @@ class ParkedThread(msgspec.Struct, frozen=True):
 class FaultCount(msgspec.Struct, frozen=True):
     """A count of one kind of fault of memory.
 
-    `doing` is the operation that failed (record, inject, search, embed, tool, extract, witness), `kind` the class of
-    the error, `first` and `last` are times in ISO 8601. `detail` is the message of the last one, unless it could hold
-    content.
+    `doing` is the operation that failed (record, withdraw, inject, search, embed, tool, extract, import, load, save,
+    witness), `kind` the class of the error, `first` and `last` are times in ISO 8601. `detail` is the message of the
+    last one, unless it could hold content.
     """
 
     doing: str
@@ -177,7 +183,7 @@ class ThreadSummary(msgspec.Struct, frozen=True):
 
 
 class FactChange(msgspec.Struct, frozen=True):
-    """The commit of a change by hand, and the fact after it, or as it was when removed.
+    """The commit of a change of one fact, and the fact after it, or as it was when removed.
 
     `evicted` are the facts from models that the cap evicted to make room for it.
     """

@@ -1,4 +1,4 @@
-r"""A chat service on FastAPI with a memory: one home for the whole app, and the memory of whoever is logged in.
+r"""A chat service on FastAPI with a memory: one home for the whole app, and a memory for each user.
 
     pip install backstory fastapi uvicorn
     uvicorn --app-dir examples fastapi_app:app

@@ -25,7 +25,7 @@ class Verb(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the verb's own parameters and the hidden global options."""
-        return [*with_plain_flags(super().get_params(ctx)), *_late_options(ctx.find_root().command)]
+        return _with_late_options(super().get_params(ctx), ctx)
 
 
 class VerbGroup(TyperGroup):
@@ -33,7 +33,11 @@ class VerbGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the group's own parameters and the hidden global options."""
-        return [*with_plain_flags(super().get_params(ctx)), *_late_options(ctx.find_root().command)]
+        return _with_late_options(super().get_params(ctx), ctx)
+
+
+def _with_late_options(own: list[Any], ctx: Any) -> list[Any]:
+    return [*with_plain_flags(own), *_late_options(ctx.find_root().command)]
 
 
 def with_plain_flags(params: list[Any]) -> list[Any]:

@@ -68,7 +68,7 @@ def _has_user(bs: Backstory, user: str) -> bool:
 
 
 def _in_folder(bs: Backstory, folder: str) -> Iterator[Scope]:
-    """Yield the scopes that the names in a folder of the home stand for; a name that was cut short tells none."""
+    """Yield the scopes that the names in a folder of the home stand for; a shortened name stands for none."""
     with suppress(OSError), os.scandir(bs.home / folder) as entries:
         for entry in entries:
             scope = Scope.in_folder(f"{folder}/{entry.name}")

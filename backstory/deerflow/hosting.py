@@ -19,6 +19,7 @@ from backstory.deerflow.model_port import choose_model
 from backstory.deerflow.model_record import describe_model
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
+from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
 from backstory.ledger.core.events import Event
@@ -112,8 +113,8 @@ class Hosting:
         DeerFlow does not say which. A tool is called in a run of a graph, or names its agent; the gateway and the
         embedded client, which serve people, do neither.
         """
-        memory, run = self.memory(scope), _current_run()
-        if run is None and scope.agent is None:
+        memory, run = self.memory(scope), present_config()
+        if not run and scope.agent is None:
             return memory
         return memory.by_agent(f"agent:{scope.agent or _LEAD_AGENT}", _thread_of(run))
 
@@ -294,18 +295,8 @@ def scope_named(user: str | None, agent: str | None) -> Scope:
     return Scope.of(user, None if name in (None, "", _DEFAULT_AGENT) else name.lower())
 
 
-def _current_run() -> Mapping[str, object] | None:
-    """Return the configuration of the graph's run that this is called in; None outside of one."""
-    try:
-        from langgraph.config import get_config
-
-        return dict(get_config())
-    except (ImportError, RuntimeError):
-        return None
-
-
-def _thread_of(run: Mapping[str, object] | None) -> str | None:
-    configurable = None if run is None else run.get("configurable")
+def _thread_of(run: Mapping[str, object]) -> str | None:
+    configurable = run.get("configurable")
     thread = configurable.get("thread_id") if isinstance(configurable, Mapping) else None
     return None if thread in (None, "") else bounded_name(str(thread))
 

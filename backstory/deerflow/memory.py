@@ -105,12 +105,10 @@ class HostedMemory(MemoryHandle):
         stated = {**checked.rest, **_sections(self._services.memory(), checked.rest), "facts": facts}
         imported = import_document(self._services, stated, replace=True, insist=True)
         # DeerFlow's answer has no place for these.
-        notes = [f"{item.place} was refused ({item.rule}): {item.detail}" for item in imported.refused]
-        notes += [f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in imported.renamed]
-        if notes:
+        if notes := imported.notes:
             more = f"; and {len(notes) - _NOTES} more" if len(notes) > _NOTES else ""
-            told = "; ".join(notes[:_NOTES])
-            _log.warning("%s: commit %d imported a memory; %s%s", self.scope, imported.commit, told, more)
+            shown = "; ".join(notes[:_NOTES])
+            _log.warning("%s: commit %d imported a memory; %s%s", self.scope, imported.commit, shown, more)
 
     def body(self, thread: str | None, *, facts: bool) -> str:
         """Return the context block without its tags, which DeerFlow adds itself.

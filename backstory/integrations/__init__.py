@@ -1,4 +1,4 @@
-"""What the integrations share: whose memory a run uses, threads for blocking calls, closing, the block in a prompt.
+"""Parts of all integrations: whose memory a run uses, threads for blocking calls, closing, the block in a prompt.
 
-It needs no other package. It may import everything but the integrations and the command line.
+They need no other package, and may import everything but the integrations themselves and the command line.
 """

@@ -1,4 +1,4 @@
-"""Closing of a home that a middleware opened: on request, after the middleware is garbage collected, or at exit."""
+"""Closing of a home that an integration opened: on request, after its garbage collection, or at exit."""
 
 from __future__ import annotations
 

@@ -14,6 +14,16 @@ _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
 
 
+def present_config() -> Mapping[str, object]:
+    """Return the config of the run of LangGraph that this is called in; empty outside of one."""
+    try:
+        from langgraph.config import get_config
+
+        return dict(get_config())
+    except (ImportError, RuntimeError):
+        return {}
+
+
 def check_scope(scope: object, *, strict: bool) -> None:
     """Check whose memories an integration may use.
 

@@ -12,9 +12,10 @@ from langchain.agents.middleware.types import ContextT
 from langgraph.runtime import Runtime
 
 from backstory.home import Backstory
+from backstory.integrations.identity import present_config
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import RunState, RunUpdate, part_of
-from backstory.langchain.run_memory import RunMemory, present_config
+from backstory.langchain.run_memory import RunMemory
 from backstory.langchain.system_message import with_block
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.scope import MemoryScope, Scope

@@ -1,4 +1,4 @@
-"""Run state: what the middleware keeps about a run in the agent's state, to survive interrupts and restarts.
+"""Run state: what middleware and nodes keep about a run in the state of a graph, to survive interrupts and restarts.
 
 It is private to the graph: it is no part of the input, of the answer or of a prompt.
 """
@@ -23,7 +23,7 @@ Plain: TypeAlias = "dict[str, dict[str, object]]"
 
 
 class RunState(AgentState[object]):
-    """The state of an agent, with the run of each middleware by its name."""
+    """The state of an agent, with the run of each middleware, or of the nodes, by its name."""
 
     backstory_runs: NotRequired[Annotated[Plain, PrivateStateAttr]]
 
@@ -62,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
         return {key: user for user, ids in self.owners.items() for key in ids}
 
     def put(self, state: RunState, name: str) -> RunUpdate:
-        """Return the state update that keeps this run under the name of its middleware."""
+        """Return the state update that keeps this run under the name of its owner."""
         return {"backstory_runs": {**state.get("backstory_runs", {}), name: msgspec.to_builtins(self)}}
 
     @classmethod

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.config import get_config
 
 from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
-from backstory.integrations.identity import Identity, check_scope
+from backstory.integrations.identity import Identity, check_scope, present_config
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.ledger.core.errors import UsageError
@@ -176,11 +175,3 @@ class RunMemory:
             self._closing.now()
         else:
             self.fail_safe.flush(self.backstory.config.settings.shutdown_flush_timeout_seconds)
-
-
-def present_config() -> Mapping[str, object]:
-    """Return the config of the present run; empty outside of a graph."""
-    try:
-        return dict(get_config())
-    except RuntimeError:
-        return {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.log.backlog import count_turns
-from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns import TurnView
@@ -49,8 +49,7 @@ def summaries(writer: Writer, thread: str) -> tuple[ThreadSummaryText, ...]:
 def superseded(writer: Writer, thread: str) -> tuple[SupersededTurn, ...]:
     """Return the turns of a thread that no longer stand and can be restored."""
     must_know(writer, thread)
-    store, stream = writer.store, writer.transcript_stream
-    return superseded_turns(read_commits(store, stream, until=store.durable_head(stream)), thread)
+    return superseded_turns(read_durable_commits(writer.store, writer.transcript_stream), thread)
 
 
 def restore(services: ScopeServices, thread: str, turns: Sequence[str | int] | None) -> Restored:

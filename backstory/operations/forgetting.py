@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import Words
 from backstory.ledger.core.errors import NotFoundError, StoreError
 from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
 from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetMatching, ForgetShared, Plan
 from backstory.ledger.erasure.transcript import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
-from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices
 from backstory.results import ErasedContent, Forgotten
@@ -62,7 +61,7 @@ def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bo
     others = [one for one in (*services.agents(), services.users) if one is not None and one is not own]
     words = what.words - _known_before(services, what)
     for other in others:
-        words -= words_used(words, other.memory(), functools.partial(_said, other))
+        words -= words_used(words, other.memory(), partial(read_durable_commits, other.store, other.transcript_stream))
     plans: list[Plan] = []
     for other in others:
         request = ForgetShared(
@@ -118,12 +117,6 @@ def _known_before(services: ScopeServices, what: ForgetShared) -> frozenset[str]
             if isinstance(event, SummaryUpdated):
                 texts.append(event.after.summary)
     return frozenset()
-
-
-def _said(writer: Writer) -> Iterator[Commit]:
-    """Yield the commits of a transcript."""
-    stream = writer.transcript_stream
-    return read_commits(writer.store, stream, until=writer.store.durable_head(stream))
 
 
 def _let_in(services: ScopeServices, writer: Writer) -> None:

@@ -24,7 +24,7 @@ from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import Faults
@@ -148,7 +148,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
 
     def commits(self, writer: Writer) -> Iterator[Commit]:
         """Yield all durable commits, oldest first, for operations that have to walk them."""
-        return read_commits(writer.store, writer.ledger, until=writer.store.durable_head(writer.ledger))
+        return read_durable_commits(writer.store, writer.ledger)
 
     def logs(self, writer: Writer) -> ScopeIndex:
         """Return the index of a scope's logs, which answers without walking them."""

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import msgspec
 import orjson
@@ -26,6 +26,8 @@ FORMAT = 1
 """The version that is written; `_UPCASTS` converts older ones."""
 
 _NO_HASH = "0" * 64
+
+_E = TypeVar("_E", bound=Event)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -99,6 +101,10 @@ class Commit(msgspec.Struct, frozen=True):
     def head(self) -> Head:
         """Where the stream stands after this commit."""
         return Head(self.seq, self.hash)
+
+    def first(self, kind: type[_E]) -> _E | None:
+        """Return the first event of a type; None if the commit has none."""
+        return next((event for event in self.events if isinstance(event, kind)), None)
 
 
 class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
@@ -220,6 +226,14 @@ def head_of(line: bytes) -> Head:
     """
     ends = _decode_ends(line)
     return Head(ends.seq, ends.hash)
+
+
+def hash_of(line: bytes) -> str:
+    """Read a line's hash without checking it; "" where the line is damaged, which its reader finds out."""
+    try:
+        return head_of(line).hash
+    except UNREADABLE:
+        return ""
 
 
 def prev_of(line: bytes) -> str:

@@ -210,8 +210,7 @@ def _elsewhere(walk: LedgerWalk, target: ErasureTarget, ledger: Walk, transcript
         for event in chain.from_iterable(commit.events for commit in ledger()):
             target.seek(texts_of(event), phrases=False)
             if isinstance(event, SummaryShared | SummaryUpdated) and summary_in(event) is None:
-                text = event.text if isinstance(event, SummaryShared) else event.after.summary
-                target.seek(filter(None, (text, event.proposed)))
+                target.seek_section(event)
         for turn in turns_of(transcript):
             target.seek(turn_texts(turn.turn), phrases=False)
         words = frozenset(target.words)

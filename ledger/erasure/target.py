@@ -95,6 +95,11 @@ class ErasureTarget:
             if phrases:
                 self.phrases.add(text, anywhere=anywhere)
 
+    def seek_section(self, event: SummaryUpdated | SummaryShared) -> None:
+        """Add the text of a section that an event wrote or shared."""
+        text = event.text if isinstance(event, SummaryShared) else event.after.summary
+        self.seek(filter(None, (text, event.proposed)))
+
     def says(self, texts: Iterable[str]) -> bool:
         """Whether one of the texts holds one of the phrases."""
         return self.phrases.occur_in(texts)
@@ -259,8 +264,7 @@ def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
                 # A thread's summary is found by its name. Its words occur in too many other texts.
                 continue
             if of_thread and isinstance(event, SummaryUpdated | SummaryShared):
-                text = event.text if isinstance(event, SummaryShared) else event.after.summary
-                target.seek(filter(None, (text, event.proposed)))
+                target.seek_section(event)
             elif of_thread and not isinstance(event, UpdateFailed):
                 target.seek(texts_beside_fact(event), phrases=False)
 

@@ -238,7 +238,8 @@ class Producer:
         if thread is None:
             return None
         key, now = (writer.scope, name), self._clock.now()
-        dues = list(dues_of(thread, state.coverage.pending(thread), self._timing, now))
+        runs = state.coverage.pending(thread)
+        dues = [due.no_later(self._timing, now) for due in dues_of(thread, runs, self._timing)]
         if immediate and not all(due.for_answer for due in dues):
             dues.append(Due(now))
         due, again = min(dues, default=None), retry_at(state.coverage, thread, now)

@@ -25,8 +25,11 @@ _log = logging.getLogger(__name__)
 
 def is_delivered(own: Memory, users: Memory, agent: str) -> bool:
     """Whether the user's memory has received all that an agent's memory shares, and the agent has no own sections."""
-    drifted = not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS)
-    return not drifted and own.shared <= users.received.get(agent, 0)
+    return not _has_own_sections(own) and own.shared <= users.received.get(agent, 0)
+
+
+def _has_own_sections(own: Memory) -> bool:
+    return not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS)
 
 
 def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -> None:
@@ -47,13 +50,13 @@ def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -
     if is_delivered(own, users.memory(), name):
         users.behind.discard(agent)
         return
-    # Until it is delivered, so that whoever reads the user's memory meanwhile tries again.
+    # Until it is delivered, every read of the user's memory tries again.
     users.behind.add(agent)
     if not wait:
         for stream in (agent.transcript_stream, agent.ledger, users.transcript_stream, users.ledger):
             with agent.store.locked(stream, wait=False):
                 pass
-    if not own.moved and not own.sections.keys().isdisjoint(DOCUMENT_SECTIONS):
+    if _has_own_sections(own):
         _move_sections(agent, users)
     for commit in _undelivered(agent, users, name, newest):
         _hand_over(agent, users, name, commit)

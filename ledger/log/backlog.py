@@ -23,7 +23,7 @@ class WaitingThread(msgspec.Struct, frozen=True):
     thread: str
     turns: int
     due: Due | None
-    """As `due_at` without a clock; None if nothing is ever worth an update by itself."""
+    """As `due_of`, by the times in the transcript alone."""
     parked: tuple[tuple[Parked, int], ...]
 
 

@@ -24,6 +24,11 @@ def read_commits(
         yield commit
 
 
+def read_durable_commits(store: EventStore, stream: str) -> Iterator[Commit]:
+    """Yield the commits up to the durable head; see `read_commits`."""
+    return read_commits(store, stream, until=store.durable_head(stream))
+
+
 def read_commits_and_ends(
     store: EventStore, stream: str, after: Head, byte: int | None, until: Head | None = None
 ) -> Iterator[tuple[Commit, int]]:

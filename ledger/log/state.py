@@ -7,9 +7,8 @@ commits say, so a state that meets one starts again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of
+from backstory.ledger.core.commit import EMPTY, Commit, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
@@ -120,9 +119,7 @@ class ScopeState:
     def _note_first(self, stream: str, head: Head) -> None:
         """Note which log this is, where it was not read from its first commit."""
         if head.seq and stream not in self.firsts:
-            record = next(self._store.read(stream), None)
-            with suppress(*UNREADABLE):
-                self.firsts[stream] = "" if record is None else head_of(record.line).hash
+            self.firsts[stream] = next((hash_of(record.line) for record in self._store.read(stream)), "")
 
     def _refresh_ledger(self) -> None:
         self._go_on()

@@ -34,6 +34,7 @@ from backstory.ledger.core.sanitize import MAX_NAME
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.lengths import too_long
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.screening import threshold_verdict
 
 GONE = "its id was not kept: another fact had it, which is gone"
 
@@ -153,12 +154,9 @@ def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False)
         case NewFact() if not candidate.content:
             return Verdict("empty", "the fact has no text")
         case NewFact() if not (candidate.by_hand or insist):
-            threshold = memory.policy.fact_confidence_threshold
-            if candidate.confidence < threshold:
-                return Verdict(
-                    "threshold", f"confidence {candidate.confidence:g} is under the threshold of {threshold:g}"
-                )
-    return None
+            return threshold_verdict(candidate.confidence, memory.policy)
+        case _:
+            return None
 
 
 class ImportedIds:

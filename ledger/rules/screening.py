@@ -45,7 +45,7 @@ def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verd
 
 def screen_fact(content: str, confidence: float, policy: Policy) -> Verdict | None:
     """Return why a model's fact is refused on its own; None if it is not."""
-    return _empty_verdict(content) or _threshold_verdict(confidence, policy)
+    return _empty_verdict(content) or threshold_verdict(confidence, policy)
 
 
 def merged_confidence(candidate: Consolidation, sources: Sequence[Fact]) -> float:
@@ -185,7 +185,7 @@ class _Screening:
             dedup_key(candidate.content, self._policy.dedup_key)
         }:
             return Verdict("unchanged", "it says what its sources say")
-        return _threshold_verdict(merged_confidence(candidate, facts), self._policy)
+        return threshold_verdict(merged_confidence(candidate, facts), self._policy)
 
     # Candidates against each other.
 
@@ -251,7 +251,8 @@ def _has_no_words(text: str) -> bool:
     return not any(map(str.isalnum, text))
 
 
-def _threshold_verdict(confidence: float, policy: Policy) -> Verdict | None:
+def threshold_verdict(confidence: float, policy: Policy) -> Verdict | None:
+    """Return the refusal of a fact that is less sure than the threshold; None if it is sure enough."""
     threshold = policy.fact_confidence_threshold
     if confidence < threshold:
         return Verdict("threshold", f"confidence {confidence:g} is under the threshold of {threshold:g}")

@@ -78,30 +78,17 @@ def first_unanswered(thread: Thread, run: TurnRange) -> int | None:
     return opening(thread, TurnRange(done + 1, run.last)) if done < run.last else None
 
 
-def due_at(coverage: Coverage, thread: Thread, timing: Timing, now: datetime | None = None) -> Due | None:
-    """When the thread is due; None where nothing in it is ever worth an update by itself.
+def due_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Due | None:
+    """When the pending runs of a thread are due; None where nothing in them is ever worth an update by itself."""
+    return min(dues_of(thread, runs, timing), default=None)
 
-    With `now` it is no later than the debounce, or the wait for an answer, from then: a clock that was set back puts
-    nothing off for a year.
+
+def dues_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Iterator[Due]:
+    """When each part of some pending runs is due: what is answered, and words that no answer follows.
 
     An acknowledgement left over from long ago does not start the longest wait, or the words after it, however fresh,
     would have no debounce.
     """
-    return due_of(thread, coverage.pending(thread), timing, now)
-
-
-def due_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> Due | None:
-    """The same for pending runs that are known already."""
-    return min(dues_of(thread, runs, timing, now), default=None)
-
-
-def dues_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing, now: datetime | None = None) -> Iterator[Due]:
-    """When each part of some pending runs is due: what is answered, and words that no answer follows."""
-    for due in _dues(thread, runs, timing):
-        yield due if now is None else due.no_later(timing, now)
-
-
-def _dues(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Iterator[Due]:
     for run in runs:
         opened, unanswered, last = opening(thread, run), first_unanswered(thread, run), _recorded(thread, run.last)
         if last is None:

@@ -214,7 +214,7 @@ class _Building:
 
 def _update(commit: Commit) -> UpdateNode:
     refused = Counter(event.rule for event in commit.events if isinstance(event, CandidateRejected))
-    failed = next((event.reason for event in commit.events if isinstance(event, UpdateFailed)), None)
+    failed = commit.first(UpdateFailed)
     cause = commit.cause
     return UpdateNode(
         id=f"update:{commit.seq}",
@@ -225,7 +225,7 @@ def _update(commit: Commit) -> UpdateNode:
         by=cause.model or cause.actor or "",
         summary=entry(commit).summary,
         refused=dict(sorted(refused.items())),
-        failed=failed,
+        failed=None if failed is None else failed.reason,
     )
 
 

@@ -9,7 +9,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.commits import read_commits, read_durable_commits
 from backstory.ledger.log.store import EventStore
 
 _LONGEST_SEQ = 18
@@ -92,7 +92,7 @@ def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int]
         CorruptLogError: a line is damaged.
     """
     fold = Fold(Memory())
-    for commit in read_commits(store, stream, until=store.durable_head(stream)):
+    for commit in read_durable_commits(store, stream):
         if commit.seq == 1 and (commit.cause.user, commit.cause.agent) != (scope.user, scope.agent):
             return None
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)

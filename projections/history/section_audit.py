@@ -112,7 +112,7 @@ def why_section(
 
 
 def _items(commit: Commit, section: str) -> Iterator[tuple[SectionHistoryItem, Section | None]]:
-    received = next((event for event in commit.events if isinstance(event, SummariesReceived)), None)
+    received = commit.first(SummariesReceived)
     for event in commit.events:
         after: Section | None = None
         match event:

@@ -86,9 +86,8 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
     gone = [path.relative_to(home).as_posix() for path in left_by_removals(home) if _is_stale(path, clock)]
     left += gone
     half = "left by a killed process; the next write of the file replaces it, or delete it"
-    half = (
-        "left by a removal of a user that was killed; run `forget --whole-user` again, or delete it" if gone else half
-    )
+    if gone:
+        half = "left by a removal of a user that was killed; run `forget --whole-user` again, or delete it"
     busy = "held by another process for long, so writers time out; end that process if it hangs"
     return [
         Check("readable", not unread, some(unread) or "every folder and log can be read"),

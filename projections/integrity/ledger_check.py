@@ -293,7 +293,7 @@ class LedgerCheck:
         """Check an update against the memory that the model was shown."""
         if commit.cause.kind != "extraction":
             return None
-        proposed = next((event for event in commit.events if isinstance(event, UpdateProposed)), None)
+        proposed = commit.first(UpdateProposed)
         changes = not holds.isdisjoint({*_UNDO, SummaryShared})
         if proposed is None:
             return "changes memory without an answer of a model" if changes and Erased not in holds else None

@@ -123,7 +123,7 @@ def _gone(commit: Commit) -> Iterator[str]:
 
 
 def _extraction(commit: Commit) -> Command | None:
-    proposed = next((event for event in commit.events if isinstance(event, UpdateProposed)), None)
+    proposed = commit.first(UpdateProposed)
     if proposed is None:
         return None
     covered = any(isinstance(event, CandidateRejected) and event.rule == "covered" for event in commit.events)
@@ -140,7 +140,7 @@ def _extraction(commit: Commit) -> Command | None:
 
 
 def _shared(commit: Commit) -> Command | None:
-    received = next((event for event in commit.events if isinstance(event, SummariesReceived)), None)
+    received = commit.first(SummariesReceived)
     if received is None or any(isinstance(event, UpdateFailed) for event in commit.events):
         # What an agent moved is decided by the user's memory, and of what came too late nothing was kept.
         return None

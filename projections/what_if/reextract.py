@@ -27,7 +27,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Updater
-from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.what_if.alignment import Alignment
@@ -145,7 +145,7 @@ class _UsersMemory:
 
     def __init__(self, users: Writer) -> None:
         self._fold = Fold(Memory())
-        self._commits = read_commits(users.store, users.ledger, until=users.store.durable_head(users.ledger))
+        self._commits = read_durable_commits(users.store, users.ledger)
         self._next = next(self._commits, None)
 
     def before(self, update: Commit) -> Memory | None:
@@ -153,7 +153,7 @@ class _UsersMemory:
 
         Of a failed one it is the memory before its time.
         """
-        proposed = next((event for event in update.events if isinstance(event, UpdateProposed)), None)
+        proposed = update.first(UpdateProposed)
         basis = None if proposed is None else proposed.users
         if proposed is not None and basis is None:
             return None
@@ -226,7 +226,7 @@ class _Run:
         cause = commit.cause
         if cause.kind != "extraction" or self._thread not in (None, cause.thread):
             return self._history.decide(commit)
-        failure = next((event for event in commit.events if isinstance(event, UpdateFailed)), None)
+        failure = commit.first(UpdateFailed)
         turns = cause.turns if failure is None else failure.turns
         stood = None if turns is None or is_torn(commit) else self._ledger.turns.turns(cause, turns)
         # Without turns and without a failure the answer came too late: that commit is decided again below.

@@ -174,12 +174,10 @@ def import_(
         page.line(f"{counted(len(document.facts), 'fact')} in memory now")
 
     session.answer(imported.document, show)
-    notes = [f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in imported.renamed]
-    notes += [f"{item.place} was refused ({item.rule}): {item.detail}" for item in imported.refused]
-    for note in notes[:_NOTES]:
+    for note in imported.notes[:_NOTES]:
         session.note(note)
-    if len(notes) > _NOTES:
-        session.note(f"and {len(notes) - _NOTES} more; `backstory --json log --limit 1` lists them all")
+    if len(imported.notes) > _NOTES:
+        session.note(f"and {len(imported.notes) - _NOTES} more; `backstory --json log --limit 1` lists them all")
 
 
 def export(ctx: typer.Context) -> None:

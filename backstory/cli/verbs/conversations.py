@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +12,16 @@ from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.inputs import Conversation
-    from backstory.cli.pages.answers import RecordedScope
+    from backstory.cli.pages.answers import RecordAnswer
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.ledger.extraction.recorded import RecordedReply
     from backstory.ledger.threads.turn_dedup import Mode
     from backstory.memory import MemoryHandle
-    from backstory.results import Extracted, PendingThread
+    from backstory.results import Extracted, ParkedThread, PendingThread
+
+    _Work = tuple[MemoryHandle, str, Sequence[dict[str, object]]]
+    """A memory, a thread and its messages."""
 
 _Replies = Annotated[
     str | None,
@@ -27,7 +30,6 @@ _Replies = Annotated[
     ),
 ]
 _All = Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")]
-
 
 _MOST_NAMED = 10
 """How many other users an error lists."""
@@ -68,7 +70,6 @@ def record(
     Example: backstory --user ada record chat.jsonl
     """
     from backstory.cli.inputs import read_conversation
-    from backstory.cli.pages.answers import RecordAnswer, RecordedScope
     from backstory.cli.pages.tables import recorded_lines
     from backstory.ledger.core.errors import InputError, UsageError
 
@@ -87,31 +88,37 @@ def record(
         _must_be_of_one_scope(session, file, found)
     for broken in found.broken:
         session.note(f"skipped: {broken}")
-    scopes: dict[Scope, RecordedScope] = {}
-    backlog = False
     with session.opened() as bs:
         if any(group.scope.user == session.scope.user for group in found.groups):
             session.note_missing(bs, session.scope, creates=True)
         work = [(bs.memory_of(group.scope), group.thread, messages) for group, messages in found.groups.items()]
-        done, total = 0, sum(len(messages) for _, _, messages in work)
-        with (
-            session.when_interrupted(lambda: _recorded(done, total, mode)),
-            progress("recording", total, least=2_000) as step,
-        ):
-            for memory, name, messages in work:
-                scope = memory.scope
-                known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
-                result = memory.record(name, messages, mode=mode)
-                scopes[scope] = known.and_also(result)
-                backlog = backlog or result.backlog
-                done += len(messages)
-                step(done)
-        answer = RecordAnswer.of(scopes.values(), backlog=backlog)
+        answer = _record_all(session, work, mode)
         waiting = [] if session.as_json or not answer.turns else _waiting_for_an_answer(work)
     session.answer(answer, lambda page, recorded: recorded_lines(page, recorded, waiting))
 
 
-def _waiting_for_an_answer(work: Sequence[tuple[MemoryHandle, str, object]]) -> list[PendingThread]:
+def _record_all(session: Session, work: Sequence[_Work], mode: Mode) -> RecordAnswer:
+    """Record thread by thread, and sum up what was recorded in each scope."""
+    from backstory.cli.pages.answers import RecordAnswer, RecordedScope
+
+    scopes: dict[Scope, RecordedScope] = {}
+    backlog, done, total = False, 0, sum(len(messages) for _, _, messages in work)
+    with (
+        session.when_interrupted(lambda: _recorded(done, total, mode)),
+        progress("recording", total, least=2_000) as step,
+    ):
+        for memory, thread, messages in work:
+            scope = memory.scope
+            known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
+            result = memory.record(thread, messages, mode=mode)
+            scopes[scope] = known.and_also(result)
+            backlog = backlog or result.backlog
+            done += len(messages)
+            step(done)
+    return RecordAnswer.of(scopes.values(), backlog=backlog)
+
+
+def _waiting_for_an_answer(work: Sequence[_Work]) -> list[PendingThread]:
     threads: dict[Scope, set[str]] = {}
     for memory, thread, _ in work:
         threads.setdefault(memory.scope, set()).add(thread)
@@ -163,14 +170,13 @@ def extract(
     Example: backstory extract --replies answers.jsonl --clock turns
     """
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.cli.interrupts import stays_pending
     from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.tables import extracted_lines, extracted_table, nothing_extracted
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
     backdate = clock is CommitClock.turns
-    with session.opened() as bs, session.when_interrupted(lambda: stays_pending(_asked(session, bs, every), thread)):
+    with session.opened() as bs, session.when_interrupted(lambda: _still_pending(session, bs, thread, every=every)):
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
             session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
@@ -190,8 +196,21 @@ def extract(
         raise typer.Exit(1)
 
 
-def _asked(session: Session, bs: Backstory, every: bool) -> Iterator[MemoryHandle]:
-    return map(bs.memory_of, bs.owners() if every else [session.scope])
+def _still_pending(session: Session, bs: Backstory, thread: str | None, *, every: bool) -> str:
+    memories = map(bs.memory_of, bs.owners() if every else [session.scope])
+    return _stays([one for memory in memories for one in memory.status().pending], thread, "pending", "extract")
+
+
+def _stays(waiting: Sequence[PendingThread | ParkedThread], thread: str | None, how: str, verb: str) -> str:
+    """Count what an interrupted verb leaves undone, in one thread or in all."""
+    from backstory.cli.pages.labels import counted
+
+    found = [one for one in waiting if thread in (None, one.thread)]
+    if not found:
+        return f"nothing stays {how}"
+    stay = "stays" if len(found) == 1 else "stay"
+    turns = counted(sum(one.turns for one in found), "turn")
+    return f"{counted(len(found), 'thread')} with {turns} {stay} {how}; run `backstory {verb}` again"
 
 
 def _extract_all(
@@ -239,12 +258,14 @@ def retry(
 ) -> None:
     """Retry parked updates. Exit 1 if one fails again."""
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.cli.interrupts import stays_parked
     from backstory.cli.pages.tables import extracted_lines
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
-    with session.memory() as memory, session.when_interrupted(lambda: stays_parked(memory, thread)):
+    with (
+        session.memory() as memory,
+        session.when_interrupted(lambda: _stays(memory.status().parked, thread, "parked", "retry")),
+    ):
         result = memory.retry(thread, replies=answers)
     session.answer(result, lambda page, retried: extracted_lines(page, retried, none="nothing was retried"))
     if result.failed:

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, hash_of, head_of, inspect, prev_of
 from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record
@@ -400,7 +400,7 @@ class JsonlStore:
                 yield record
             now = self.head(stream).seq
             if not first and now:
-                first = next((_first_hash(record.line) for record in self.read(stream)), "")
+                first = next((hash_of(record.line) for record in self.read(stream)), "")
             if now < seq and not self.is_removed(first):
                 raise CorruptLogError(
                     f"{stream} was read up to {seq} and now ends at {now}: its tail was cut off; "
@@ -541,14 +541,6 @@ def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
             # Another thread may be noting something, too; then it is that one's turn.
             known.pop(next(iter(known)), None)
     known[stream] = what
-
-
-def _first_hash(line: bytes) -> str:
-    """Return the hash that a first line states; "" where it is damaged, which its reader finds out."""
-    try:
-        return head_of(line).hash
-    except UNREADABLE:
-        return ""
 
 
 def _spelled_note(head: Head) -> bytes:

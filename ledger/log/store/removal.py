@@ -1,7 +1,7 @@
 """Removal of a folder of streams: it is moved out of the way at once, marked, and then deleted.
 
 A process that has read a log cannot tell a removed log from a lost one by itself. So `HOME/removed/<hash>.json` marks
-each removed log, by the hash of its first commit. A hash is salted: a mark names nobody, and holds only the time and
+each removed log, by the hash of its first commit. A hash is salted: a mark names no user, and holds only the time and
 the last head. A crash leaves a folder `HOME/removed/<random>.gone` behind, which the next removal deletes.
 """
 

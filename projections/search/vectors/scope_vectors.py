@@ -167,7 +167,7 @@ class Vectors:
         return vector if vector.any() else None
 
     def _check_size(self, size: int, other: Callable[[], int]) -> None:
-        """Tell a fault of the embedder from another model under its name, which makes all vectors of another size.
+        """Raise for a fault of the embedder, not for another model under its name, whose vectors all have another size.
 
         Args:
             size: of a vector that it made just now.

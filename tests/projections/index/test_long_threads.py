@@ -32,7 +32,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.coverage import Coverage
-from backstory.ledger.threads.due import Timing, due_at, ready_runs, retry_at, telling_runs
+from backstory.ledger.threads.due import Timing, due_of, ready_runs, retry_at, telling_runs
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Column, Trace
 from backstory.projections.index.index import ScopeIndex
@@ -153,7 +153,7 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
     return {
         "count": lambda: count,
         "pending": lambda: coverage.pending(thread),
-        "due": lambda: due_at(coverage, thread, Timing(), now.now()),
+        "due": lambda: due_of(thread, coverage.pending(thread), Timing()),
         "ready runs": lambda: ready_runs(coverage, thread, Timing(), now.now()),
         "telling runs": lambda: telling_runs(coverage, thread),
         "retry": lambda: retry_at(coverage, thread, now.now()),
@@ -475,7 +475,7 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
     streams.record(2)
     streams.cover(6000, 6001)
     assert streams.pending() == [(6002, 6003)]
-    due = due_at(streams.coverage, streams.thread(), Timing())
+    due = due_of(streams.thread(), streams.coverage.pending(streams.thread()), Timing())
     assert due is not None
     assert due.for_answer
     assert looked[0] < 20
