@@ -163,7 +163,7 @@ def refusal_table(page: Page, found: WhyNot, text: str) -> None:
         Column("content", folds=True),
         Column("detail", "dim", folds=True),
     )
-    page.table(columns, ((str(r.seq), r.rule, r.content, r.detail) for r in found))
+    page.table(columns, ((str(r.seq), r.rule, r.content, in_seconds(r.detail)) for r in found))
 
 
 def remembered(found: WhyNot, text: str) -> Sequence[tuple[str, Fact]]:
