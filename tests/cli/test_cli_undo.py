@@ -36,6 +36,12 @@ def test_revert_asks_for_a_number_or_head_and_for_no_time(story: Cli, target: st
     assert "time" not in error
 
 
+def test_an_undo_without_a_difference_says_so(story: Cli) -> None:
+    for words in (("--dry-run",), ()):
+        assert story.run("rollback", "3", *words).stdout.startswith("No difference: memory is so already.\n")
+    assert "No difference" not in story.run("rollback", "2", "--dry-run").stdout
+
+
 @pytest.mark.parametrize("target", ["HEAD", "head"])
 def test_a_rollback_to_head_names_the_revert(story: Cli, target: str) -> None:
     error = story.error("rollback", target, code=2)

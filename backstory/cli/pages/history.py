@@ -231,6 +231,8 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
             page.line((f"left alone: {_noted(note)}", "dim"))
         if result.users.commit is not None:
             page.line(f"That is commit {result.users.commit} of the user's memory.")
+    if not (result.events or result.superseded or result.conflicts or result.users):
+        page.line("No difference: memory is so already.")
     if result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
     elif dry_run:
