@@ -102,7 +102,7 @@ def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoRe
     """Bring back an earlier moment; see `MemoryHandle.rollback`."""
     writer = services.writer
     seen = writer.memory().seq
-    if isinstance(to, str) and _is_head(to):
+    if _is_head(to):
         raise UsageError(
             "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
         )
@@ -267,8 +267,8 @@ def _commit(services: ScopeServices, command: Command, cause: Cause) -> Commit:
     return commit
 
 
-def _is_head(text: str) -> bool:
-    return text.strip().upper() == "HEAD"
+def _is_head(text: int | str) -> bool:
+    return str(text).strip().upper() == "HEAD"
 
 
 def _target(seq: int | str, last: int) -> int:
@@ -280,7 +280,7 @@ def _target(seq: int | str, last: int) -> int:
                 "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
             )
         return last
-    if seq.strip().isdecimal() and isinstance(number := read_moment(seq), int):
+    if str(seq).strip().isdecimal() and isinstance(number := read_moment(seq), int):
         return number
     raise UsageError(f"the commit to undo must be a number, or HEAD for the last one, got {seq!r}: see `log`")
 
