@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from backstory import checks
 from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
@@ -286,7 +287,7 @@ def _target(seq: int | str, last: int) -> int:
 
 
 def _text(content: str) -> str:
-    text = safe_text(content.strip())
+    text = safe_text(checks.text("content", content).strip())
     if not text:
         raise UsageError("the fact is empty: give it a text")
     if len(text) > MAX_FACT:
