@@ -578,7 +578,7 @@ class MemoryHandle:
             in memory.
         """
         writer = self._services.reading()
-        return why_not(self._services.commits(writer), writer.memory(), text)
+        return why_not(self._services.commits(writer), writer.memory(), checks.text("text", text))
 
     def diff(self, a: int | str, b: int | str) -> Diff:
         """Compare memory at two moments.

@@ -80,6 +80,10 @@ class BackstorySession:
                 "an OpenAIConversationsSession cannot be wrapped, since the SDK treats it by its class: call "
                 "memory.record(…) after the run, or use another session"
             )
+        if not hasattr(session, "session_id"):
+            raise UsageError(
+                f'session must be a session of the SDK, such as SQLiteSession("thread-1"), got {type(session).__name__}'
+            )
         check_scope(scope, strict=home.config.settings.strict_user_scope)
         user = id_text("user_id", user_id)
         if scope == "user" and user is None:

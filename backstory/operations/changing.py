@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from backstory import checks
 from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
@@ -102,6 +103,10 @@ def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoRe
     """Bring back an earlier moment; see `MemoryHandle.rollback`."""
     writer = services.writer
     seen = writer.memory().seq
+    if _is_head(to):
+        raise UsageError(
+            "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
+        )
     then = services.logs(writer).memory_at(read_moment(to))
     command = rollback_command(then, then.seq, seen=seen)
     if not dry_run:
@@ -263,23 +268,26 @@ def _commit(services: ScopeServices, command: Command, cause: Cause) -> Commit:
     return commit
 
 
+def _is_head(text: int | str) -> bool:
+    return str(text).strip().upper() == "HEAD"
+
+
 def _target(seq: int | str, last: int) -> int:
     if isinstance(seq, int):
         return seq
-    if seq.strip().upper() == "HEAD":
+    if _is_head(seq):
         if last <= 1:
             raise NotFoundError(
                 "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
             )
         return last
-    moment = read_moment(seq)
-    if isinstance(moment, int):
-        return moment
-    raise UsageError(f"{seq!r} is a time, and no commit: give its number, or HEAD")
+    if str(seq).strip().isdecimal() and isinstance(number := read_moment(seq), int):
+        return number
+    raise UsageError(f"the commit to undo must be a number, or HEAD for the last one, got {seq!r}: see `log`")
 
 
 def _text(content: str) -> str:
-    text = safe_text(content.strip())
+    text = safe_text(checks.text("content", content).strip())
     if not text:
         raise UsageError("the fact is empty: give it a text")
     if len(text) > MAX_FACT:

@@ -121,6 +121,7 @@ def answer(
                 on_skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
         if progress is not None:
             progress(number)
+    _settle_faults(services, outcomes)
     _tidy(services)
     return _extracted(outcomes)
 
@@ -142,6 +143,7 @@ def retry(services: ScopeServices, thread: str | None, replies: Sequence[Recorde
                 if (name, parked) in _parked(writer, name):
                     job = Job(name, parked.turns, attempts=parked.attempts)
                     outcomes += home.updater.run(writer, job, model)
+    _settle_faults(services, outcomes)
     return _extracted(outcomes)
 
 
@@ -160,7 +162,14 @@ def discard(services: ScopeServices, thread: str) -> Extracted:
         command = FailUpdate(at="", reason="discarded", detail=item.detail, attempts=item.attempts, basis=seen)
         cause = services.cause("manual", action="discard", thread=thread, turns=item.turns)
         commits.append(writer.commit(command, cause, log=log).seq)
+    _settle_faults(services, commits)
     return Extracted(len(commits), 0, tuple(commits))
+
+
+def _settle_faults(services: ScopeServices, done: Sequence[object]) -> None:
+    """Clear the failures of the model that recorded replies or a discard made good: nothing of them is left."""
+    if done and not _parked(services.writer, None):
+        services.home.faults.made_good(services.scope, "extract")
 
 
 def _tidy(services: ScopeServices) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory import checks
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
@@ -189,7 +190,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             NotFoundError: There is and was no such fact. A complete id never counts as a beginning.
             UsageError: Several ids begin so.
         """
-        exactly = whole or _COMPLETE_ID.fullmatch(fact_id) is not None
+        exactly = whole or _COMPLETE_ID.fullmatch(checks.text("fact_id", fact_id)) is not None
         try:
             found = self.logs(writer).find_fact(fact_id)
         except UsageError:

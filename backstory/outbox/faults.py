@@ -312,7 +312,7 @@ class ModelFaults(Observer):
         elif ended.error != "interrupted":
             kind = ended.error_type or ended.error
             failed = f"the model {ended.call.model} {_what_failed(ended)}"
-            said = f"{failed}; its turns stay pending on disk, and `retry` tries again"
+            said = f"{failed}; its turns are kept on disk, and `retry` tries again"
             self._faults.count(scope, "extract", kind, said, log=kind not in self._logged)
             self._logged.add(kind)
 

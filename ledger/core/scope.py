@@ -82,7 +82,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
         user, agent = name_text("user id", user), name_text("agent name", agent)
         if user is not None:
             if not user:
-                raise ScopeError("the user id is empty: leave it out for the global memory, or give one")
+                raise ScopeError("the user id is empty: give one, or ask for the global memory, which has none")
             if len(user) > _MAX_USER:
                 raise ScopeError(f"the user id must have at most {_MAX_USER} characters, got {len(user)}")
             try:

@@ -24,18 +24,17 @@ def read_moment(text: str | int) -> Moment:
     Raises:
         UsageError: it is neither.
     """
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool):
         if text < 0:
             raise UsageError(f"a commit number must be 0 (the empty memory) or more, got {text}")
         return text
-    if text.strip().isdecimal() and len(text) <= _LONGEST_SEQ:
-        return int(text)
-    moment = parse_moment(text)
-    if moment is None:
-        raise UsageError(
-            f"a moment must be a commit number or an ISO 8601 time like 2026-03-12T10:30:00Z, got {text!r}"
-        )
-    return spell_moment(moment)
+    if isinstance(text, str):
+        if text.strip().isdecimal() and len(text) <= _LONGEST_SEQ:
+            return int(text)
+        moment = parse_moment(text)
+        if moment is not None:
+            return spell_moment(moment)
+    raise UsageError(f"a moment must be a commit number or an ISO 8601 time like 2026-03-12T10:30:00Z, got {text!r}")
 
 
 def fold(commits: Iterable[Commit]) -> Memory:

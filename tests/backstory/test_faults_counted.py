@@ -25,6 +25,7 @@ from backstory.ledger.core.errors import (
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import as_reply
 from backstory.ledger.learning.observing import CallEnded, CallStarted
 from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.store.files import refused
@@ -568,6 +569,31 @@ def test_status_clears_what_the_model_made_good(tmp_path: Path, clock: FakeClock
         assert [fault.doing for fault in bs.memory("bob").status().faults] == ["extract"]
     # What this process had counted before and not written yet does not come back.
     assert set(counted(kept_in(tmp_path, clock))) == {("record", "StoreError")}
+
+
+@pytest.mark.parametrize("how", ["retry", "discard"])
+def test_status_clears_what_recorded_replies_or_a_discard_made_good(tmp_path: Path, how: str) -> None:
+    with open_home(tmp_path, ScriptedModel(ModelUnavailableError("no"), repeat=True), max_attempts=1) as bs:
+        memory = bs.memory("ada")
+        for thread in ("t1", "t2"):
+            memory.record(thread, exchange("tea"))
+        memory.extract()
+        bs.faults.count(ADA, "record", "StoreError")
+        for thread, left in (("t1", {"extract", "record"}), ("t2", {"record"})):
+            if how == "retry":
+                memory.retry(thread, replies=[as_reply({"thread_id": thread, "reply": {"newFacts": []}})])
+            else:
+                memory.discard(thread)
+            assert {fault.doing for fault in memory.status().faults} == left
+
+
+def test_status_keeps_the_failure_while_recorded_replies_fail(tmp_path: Path) -> None:
+    with open_home(tmp_path, ScriptedModel(ModelUnavailableError("no"), repeat=True), max_attempts=1) as bs:
+        memory = bs.memory("ada")
+        memory.record("t1", exchange("tea"))
+        memory.extract()
+        memory.retry(replies=[as_reply({"thread_id": "t1", "reply": "no JSON"})])
+        assert [fault.doing for fault in memory.status().faults] == ["extract"]
 
 
 def test_a_model_that_answers_writes_nothing_where_nothing_failed(tmp_path: Path) -> None:

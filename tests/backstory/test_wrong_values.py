@@ -51,9 +51,19 @@ def calls(name: str, values: tuple[object, ...], told: str, key: str | None = No
 NO_TEXT = (5, b"t1", 1.5, [], {})
 NO_COUNT = ("3", 1.5, math.nan, True, b"1", [], -1, HUGE, ENDLESS)
 NO_TIME = (5.5, b"2026", True, [], "soon", "", "2026-13-01", math.nan)
+NO_MOMENT = (1.5, b"1", True, [], "soon", "", math.nan, datetime(2026, 3, 1, tzinfo=UTC))
 NO_MESSAGES = (5, 1.5, b"hello", {"role": "user", "content": "hi"}, {}, SimpleNamespace(role="user", content="hi"))
 
 HANDLE: list[Call] = [
+    *calls("document", NO_MOMENT, "a moment must be a commit number or an ISO 8601 time"),
+    *calls("rollback", (None, *NO_MOMENT), "a moment must be a commit number or an ISO 8601 time"),
+    *calls("diff", NO_MOMENT, "a moment must be a commit number or an ISO 8601 time", "b", 1),
+    *calls("revert", (None, 1.5, b"1", [], "soon", ""), "the commit to undo must be a number, or HEAD"),
+    *calls("why", (None, *NO_TEXT), "fact_id must be a string, got"),
+    *calls("log", NO_TEXT, "fact_id must be a string, got", "fact"),
+    *calls("why_not", (None, *NO_TEXT), "text must be a string, got"),
+    *calls("add_fact", (None, *NO_TEXT), "content must be a string, got"),
+    *calls("edit_fact", NO_TEXT, "content must be a string, got", "content", "fact_2_0"),
     *calls("search", (None, *NO_TEXT), "query must be a string, got"),
     *calls("search", (*NO_COUNT, 0), "top_k must be a whole number", "top_k", "tea"),
     *calls("search", NO_TEXT, "thread must be a string, got", "thread", "tea"),

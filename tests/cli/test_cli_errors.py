@@ -183,7 +183,9 @@ def test_a_corrupt_log_is_3_but_verify_answers(story: Cli) -> None:
     found = story.json("verify", code=1)
     assert not found["ok"]
     assert {(p["kind"], p["line"]) for p in found["problems"]} == {("altered", 2)}
-    assert "NOT ok" in story.run("verify", code=1).stdout
+    shown = story.run("verify", code=1).stdout
+    assert "NOT ok" in shown
+    assert shown.endswith("`doctor` says how to mend each.\n")
 
 
 @pytest.mark.slow

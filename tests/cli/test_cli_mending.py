@@ -113,3 +113,5 @@ def test_a_head_that_was_pinned_is_missed_after_a_cut(story: Cli) -> None:
     assert story.json("verify")["ok"]
     problem = story.json("verify", "--expect-head", pinned, code=1)["problems"][0]
     assert (problem["kind"], problem["line"], problem["byte"]) == ("head_not_found", 0, 0)
+    # `doctor` knows no pinned head.
+    assert "doctor" not in story.run("verify", "--expect-head", pinned, code=1).stdout

@@ -84,6 +84,7 @@ def test_verify_all_goes_on_behind_damage(home: Cli) -> None:
     assert set(results[0]) == {"user", "agent", "ok", "commits", "turns", "problems"}
     shown = home.run("verify", "--all", code=1).stdout
     assert shown.count("NOT ok") == 1
+    assert shown.endswith("`doctor` says how to mend each.\n")
     assert "users/ada/ledger" in shown
 
 

@@ -34,6 +34,15 @@ def test_a_page_tells_times_to_the_second(story: Cli, words: tuple[str, ...]) ->
     assert "T" not in {shown[found.start() - 1] for found in re.finditer(r"\d\d:\d\d:\d\d", shown)}
 
 
+def test_why_not_tells_the_time_of_an_evicted_fact_to_the_second(story: Cli) -> None:
+    story.run("policy", "--set", "max_facts=10")
+    for number in range(9):
+        story.run("fact", "add", f"User owns book {number}")
+    shown = story.run("why-not", "User writes Rust").stdout
+    assert "cap" in shown
+    assert not FRACTION.search(shown), shown
+
+
 def test_json_keeps_the_whole_time(story: Cli) -> None:
     assert all(FRACTION.search(one["at"]) for one in story.json("log"))
     assert FRACTION.search(story.json("turns", "t1")[0]["at"])

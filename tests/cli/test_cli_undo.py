@@ -27,3 +27,23 @@ def test_revert_takes_head_and_rollback_a_time_in_both_spellings(story: Cli) -> 
     time = story.json("log")[1]["at"]
     assert story.json("rollback", time, "--dry-run") == story.json("rollback", "--to", time, "--dry-run")
     assert story.json("rollback", time)["commit"] == 4
+
+
+@pytest.mark.parametrize("target", ["abc", "HEAD~1", "2026-01-01", "1" * 30])
+def test_revert_asks_for_a_number_or_head_and_for_no_time(story: Cli, target: str) -> None:
+    error = story.error("revert", target, code=2)
+    assert f"the commit to undo must be a number, or HEAD for the last one, got {target!r}" in error
+    assert "time" not in error
+
+
+def test_an_undo_without_a_difference_says_so(story: Cli) -> None:
+    for words in (("--dry-run",), ()):
+        assert story.run("rollback", "3", *words).stdout.startswith("No difference: memory is so already.\n")
+    assert "No difference" not in story.run("rollback", "2", "--dry-run").stdout
+
+
+@pytest.mark.parametrize("target", ["HEAD", "head"])
+def test_a_rollback_to_head_names_the_revert(story: Cli, target: str) -> None:
+    error = story.error("rollback", target, code=2)
+    assert "HEAD is the present" in error
+    assert "`revert HEAD`" in error

@@ -236,7 +236,7 @@ def test_retry_asks_the_model_of_the_host(host, monkeypatch, caplog):
     monkeypatch.setenv("MY_KEY", KEY)
     with MisbehavingServer(completion(learning("Likes tea")), repeat=True) as server:
         parked(host, BaseChatOpenAI(openai_api_key=SecretStr(KEY), openai_api_base=server.base_url))
-        assert "the model served answered with status 500; its turns stay pending on disk, and `retry`" in caplog.text
+        assert "the model served answered with status 500; its turns are kept on disk, and `retry`" in caplog.text
         cli = line(host)
         (fault,) = cli.json("--user", "ada", "status")["faults"]
         assert "answered with status 500" in fault["detail"]

@@ -314,6 +314,8 @@ def test_a_session_without_a_user_or_of_a_wrong_kind_is_refused(bs, tmp_path):
         BackstorySession(kept, bs, user_id="ada", scope="everyone")
     with pytest.raises(UsageError, match="home must be an open Backstory, got str"):
         BackstorySession(kept, "a folder", user_id="ada")
+    with pytest.raises(UsageError, match=r"session must be a session of the SDK, .*, got str"):
+        BackstorySession("t", bs, user_id="ada")
     with pytest.raises(UsageError, match="max_tokens"):
         BackstorySession(kept, bs, user_id="ada", max_tokens=0)
     client = AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:9/v1")

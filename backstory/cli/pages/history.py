@@ -163,7 +163,7 @@ def refusal_table(page: Page, found: WhyNot, text: str) -> None:
         Column("content", folds=True),
         Column("detail", "dim", folds=True),
     )
-    page.table(columns, ((str(r.seq), r.rule, r.content, r.detail) for r in found))
+    page.table(columns, ((str(r.seq), r.rule, r.content, in_seconds(r.detail)) for r in found))
 
 
 def remembered(found: WhyNot, text: str) -> Sequence[tuple[str, Fact]]:
@@ -231,6 +231,8 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
             page.line((f"left alone: {_noted(note)}", "dim"))
         if result.users.commit is not None:
             page.line(f"That is commit {result.users.commit} of the user's memory.")
+    if not (result.events or result.superseded or result.conflicts or result.users):
+        page.line("No difference: memory is so already.")
     if result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
     elif dry_run:
@@ -283,8 +285,14 @@ def verification_lines(page: Page, result: Verification) -> None:
         )
     else:
         page.line(("NOT ok", "bold red"), f": {counted(len(result.problems), 'finding')} in {checked}")
-    page.table(_PROBLEMS, _problem_rows(result.problems))
+    _problem_table(page, result.problems)
     _notes(page, result.notes)
+
+
+def _problem_table(page: Page, problems: Sequence[Problem]) -> None:
+    page.table(_PROBLEMS, _problem_rows(problems))
+    if any(problem.kind != "head_not_found" for problem in problems):
+        page.line(("`doctor` says how to mend each.", "dim"))
 
 
 def _notes(page: Page, notes: Iterable[str]) -> None:
@@ -305,6 +313,6 @@ def verification_table(page: Page, results: Sequence[tuple[Scope, Verification]]
         columns,
         (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), s.user or "-", s.agent or "-") for s, r in results),
     )
-    page.table(_PROBLEMS, (row for _, r in results for row in _problem_rows(r.problems)))
+    _problem_table(page, [problem for _, r in results for problem in r.problems])
     # Each scope has the same note about a witness that cannot be read.
     _notes(page, dict.fromkeys(note for _, r in results for note in r.notes))

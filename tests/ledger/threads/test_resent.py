@@ -71,6 +71,7 @@ def after(*deliveries: str) -> Conversation:
         pytest.param(["ab", "", "abcd"], "abcd", id="nothing"),
         pytest.param(["abcd", "abcd"], "abcd", id="the same whole again"),
         pytest.param(["osys", "osys"], "osys", id="the same whole again, with nothing of substance"),
+        pytest.param(["a", "a"], "a", id="the same whole again, one message"),
         # Only what is new
         pytest.param(["ab", "cd", "ef"], "abcdef", id="pairs"),
         pytest.param(["a", "b", "c", "d"], "abcd", id="one by one"),
