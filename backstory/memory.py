@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
@@ -321,7 +322,7 @@ class MemoryHandle:
             no model, the time was over, an update failed, another process works on it, or memory.json cannot be
             written.
         """
-        return learning.flush(self._services, timeout)
+        return learning.flush(self._services, checks.number("timeout", timeout, 0, math.inf))
 
     def status(self) -> Status:
         """Return where the memory stands: its head, what is pending or parked, and recent faults.
@@ -533,7 +534,9 @@ class MemoryHandle:
             NotFoundError: There is and was no such fact.
             UsageError: `since` is neither a commit's number nor a time.
         """
-        return history.log(self._services, limit=limit, fact=fact, thread=thread, since=since)
+        most = None if limit is None else checks.whole("limit", limit, 0)
+        named = None if thread is None else checks.text("thread", thread)
+        return history.log(self._services, limit=most, fact=fact, thread=named, since=since)
 
     def why(self, fact_id: str) -> Why:
         """Explain where a fact came from, down to the turns it was learned from.
@@ -898,11 +901,12 @@ class MemoryHandle:
             return forgetting.forget_everything(services, dry_run=dry_run)
         request: Erasure
         if fact_id is not None:
-            request = ForgetFact(services.fact_id(services.writer, fact_id, whole=True), with_evidence)
+            named = services.fact_id(services.writer, checks.text("fact_id", fact_id), whole=True)
+            request = ForgetFact(named, with_evidence)
         elif thread_id is not None:
-            request = ForgetThread(safe_text(thread_id))
+            request = ForgetThread(safe_text(checks.text("thread_id", thread_id)))
         else:
-            request = ForgetMatching(safe_text(matching or ""))
+            request = ForgetMatching(safe_text(checks.text("matching", matching)))
         return forgetting.forget(services, request, dry_run=dry_run)
 
     # Verifying.

@@ -226,7 +226,9 @@ def must_know(writer: Writer, thread: str) -> None:
 
     Raises:
         NotFoundError: There is no such thread.
+        UsageError: It is no text.
     """
+    checks.text("thread", thread)
     with writer.reader.state() as state:
         if thread not in state.transcript.threads:
             raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
