@@ -464,13 +464,18 @@ def test_an_undo_that_was_planned_before_brings_nothing_back(
     assert traces(tmp_path) == []
 
 
+def unlike(folder: Path) -> Backstory:
+    """Open a home whose logs do not begin alike, as they would with the salts and the clock of a test."""
+    return Backstory.open(folder, background=False)
+
+
 def test_a_removal_while_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IndexFile, "_small", lambda _: False)
-    with open_home(tmp_path) as bs:
+    with unlike(tmp_path) as bs:
         for number in range(3):
             bs.memory(SECRET).add_fact(f"Likes tea number {number}")
         bs.memory(SECRET).search("tea")
-    with open_home(tmp_path) as bs, open_home(tmp_path) as other:
+    with unlike(tmp_path) as bs, unlike(tmp_path) as other:
         whole = ScopeIndex.origin
 
         def late(index: ScopeIndex) -> object:
@@ -485,7 +490,7 @@ def test_a_removal_while_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_removal_between_a_commit_and_its_announcement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_home(tmp_path) as bs, open_home(tmp_path) as other:
+    with unlike(tmp_path) as bs, unlike(tmp_path) as other:
         memory = bs.memory(SECRET)
         memory.add_fact("Likes tea")
         memory.add_fact("Likes rye")
