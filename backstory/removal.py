@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableError
@@ -42,7 +43,7 @@ def forget_user(
     scopes = _scopes_of(store, user)
     folder = home / user.folder
     files = [path for path in folder.rglob("*") if not path.is_dir()]
-    size = sum(path.lstat().st_size for path in files)
+    size = sum(map(_size, files))
     counts = tuple(_counts(memory(scope)) for scope in scopes)
     witness = None if services.witness is None else services.witness.destination.name
     found = RemovedUser(str(user.user), counts, len(files), size, witness=witness)
@@ -90,6 +91,13 @@ def _counts(memory: MemoryHandle) -> RemovedScope:
     except UnavailableError:
         return RemovedScope(scope.user, scope.agent)
     return RemovedScope(scope.user, scope.agent, status.seq, status.facts, status.turns)
+
+
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        # A lease of another thread may have ended.
+        return path.lstat().st_size
+    return 0
 
 
 def _unknown(user: Scope, home: Path) -> NotFoundError:

@@ -81,6 +81,8 @@ def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert
     for commit in logs.newest(1):
         for event in commit.events:
             if isinstance(event, SummariesReceived) and event.agent == agent and event.seq <= command.target:
+                if event.cut and event.seq == command.target:
+                    continue
                 known = event.seq == command.target
                 return revert_command(commit, force=command.force, seen=seen) if known else None
     return None

@@ -29,6 +29,7 @@ def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgo
     if not dry_run:
         _let_in(services, services.writer)
         try_to_deliver(services.writer)
+    received = _received(services)
     try:
         first = services.writer.plan_erasure(request)
     except NotFoundError:
@@ -36,10 +37,17 @@ def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgo
     # The other memories first: if this is interrupted, this one still says what there is to erase in them.
     plans = _erase_elsewhere(services, first.elsewhere, dry_run=dry_run)
     seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
-    if plan.elsewhere != first.elsewhere:
-        # An update was made meanwhile from what is erased now.
+    if plan.elsewhere != first.elsewhere or _received(services) != received:
+        # An update was made meanwhile from what is erased now, or one that was is with the user only now.
         plans += _erase_elsewhere(services, plan.elsewhere, dry_run=dry_run)
     return _forgotten([plan, *plans], seq)
+
+
+def _received(services: ScopeServices) -> int:
+    """Return the last commit that the user's memory has received of this agent."""
+    if services.users is None:
+        return 0
+    return services.users.memory().received.get(services.scope.agent or "", 0)
 
 
 def _forget_sections_only(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
@@ -52,6 +60,10 @@ def _forget_sections_only(services: ScopeServices, request: Erasure, *, dry_run:
     plans = _erase_elsewhere(services, ForgetShared(phrases), dry_run=dry_run) if phrases else []
     if not plans:
         services.writer.plan_erasure(request)
+    with contextlib.suppress(NotFoundError):
+        # The user may have received it from one of the agents before it was erased there.
+        seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
+        return _forgotten([plan, *plans], seq)
     return _forgotten(plans, None)
 
 

@@ -159,7 +159,8 @@ class SaveDocument(_Command, frozen=True):
 class ShareSummaries(_Command, frozen=True):
     """Receive the sections that commit `seq` of an agent's ledger shared with its user.
 
-    `basis` is the commit of this memory that they were made on, `thread` the agent's thread.
+    `basis` is the commit of this memory that they were made on, `thread` the agent's thread. With `cut` nothing is
+    received: the agent's ledger ends at `seq` now, after a repair, and its next commit gets a number that was used.
     """
 
     agent: str
@@ -167,6 +168,7 @@ class ShareSummaries(_Command, frozen=True):
     basis: int
     summaries: tuple[NewSummary, ...]
     thread: str | None = None
+    cut: bool = False
 
 
 class MoveSections(_Command, frozen=True):

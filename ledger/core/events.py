@@ -259,13 +259,15 @@ class SummariesReceived(_Event, frozen=True):
     """The user's memory received the sections that commit `seq` of an agent's ledger shared.
 
     `basis` is the commit of the user's memory that they were made on, and `thread` the agent's thread that they were
-    learned from.
+    learned from. With `cut` nothing was received: a repair has cut the agent's ledger off after `seq`, and what comes
+    behind is received anew.
     """
 
     agent: str
     seq: int
     basis: int
     thread: str | None = None
+    cut: bool = False
 
 
 class SectionsMoved(_Event, frozen=True):

@@ -10,10 +10,12 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
+import msgspec
+
 from backstory.ledger.core.commands import MoveSections, ShareSummaries
 from backstory.ledger.core.commit import Cause, Commit, Head, prev_of, unseal
 from backstory.ledger.core.errors import BackstoryError, ConflictError, NotFoundError
-from backstory.ledger.core.events import DOCUMENT_SECTIONS, NewSummary, SummaryShared, UpdateFailed
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Event, NewSummary, SummaryShared, UpdateFailed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.erasure.requests import ForgetShared
@@ -25,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 def is_delivered(own: Memory, users: Memory, agent: str) -> bool:
     """Whether the user's memory has received all that an agent's memory shares, and the agent has no own sections."""
-    return not _has_own_sections(own) and own.shared <= users.received.get(agent, 0)
+    # What was received of commits that are gone was cut off the agent's ledger by a repair.
+    return not _has_own_sections(own) and own.shared <= users.received.get(agent, 0) <= own.seq
 
 
 def _has_own_sections(own: Memory) -> bool:
@@ -52,10 +55,11 @@ def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -
         return
     # Until it is delivered, every read of the user's memory tries again.
     users.behind.add(agent)
-    if not wait:
-        for stream in (agent.transcript_stream, agent.ledger, users.transcript_stream, users.ledger):
-            with agent.store.locked(stream, wait=False):
-                pass
+    # Waited for before the first lock is held: nobody has to wait for the agent's ledger because the user's is locked.
+    for stream in (agent.transcript_stream, agent.ledger, users.transcript_stream, users.ledger):
+        with agent.store.locked(stream, wait=wait):
+            pass
+    _note_cut(agent, users, name)
     if _has_own_sections(own):
         _move_sections(agent, users)
     for commit in _undelivered(agent, users, name, newest):
@@ -77,6 +81,17 @@ def receive_all(users: Writer) -> None:
     """Try again to deliver what a user's ledger could not receive in this process."""
     for agent in tuple(users.behind):
         try_to_deliver(agent)
+
+
+def _note_cut(agent: Writer, users: Writer, name: str) -> None:
+    """Note in the user's ledger that the agent's was cut off, or what the agent shares next would count as received."""
+    if users.memory().received.get(name, 0) <= agent.memory().seq:
+        return
+    # No other process can be ahead of what this one knows of the agent's ledger.
+    with agent.store.locked(agent.ledger), contextlib.suppress(ConflictError):
+        seq = agent.store.head(agent.ledger).seq
+        command = ShareSummaries(at="", agent=name, seq=seq, basis=0, summaries=(), cut=True)
+        users.commit(command, Cause(kind="share", agent=name, actor="configuration"))
 
 
 def _move_sections(agent: Writer, users: Writer) -> None:
@@ -108,34 +123,78 @@ def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None)
             return
         commit = unseal(record.line, before, stream=agent.ledger, byte=record.byte)
         head = commit.head
-        if any(isinstance(event, SummaryShared) for event in commit.events):
+        if _shared_by(commit):
             yield commit
 
 
 def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
-    shared = [event for event in commit.events if isinstance(event, SummaryShared)]
+    if _is_overtaken(users, commit):
+        # Given up first: after a crash nobody would look for it again once it counts as received.
+        _give_up(agent, commit)
+        _receive(users, name, msgspec.structs.replace(commit, events=tuple(map(_without_text, commit.events))))
+        return
+    # An erasure of the agent, or its removal, comes before this or after it, and then finds the text with the user.
+    with agent.store.locked(agent.ledger):
+        standing = _read_again(agent, commit)
+        received = None if standing is None else _receive(users, name, standing)
+    if received is not None and any(isinstance(event, UpdateFailed) for event in received.events):
+        _give_up(agent, commit)
+
+
+def _is_overtaken(users: Writer, commit: Commit) -> bool:
+    """Whether a commit was made on sections of the user of which something was erased since."""
+    barrier = users.memory().barrier_after(_basis(commit))
+    return barrier is not None and barrier[1] == "redaction"
+
+
+def _give_up(agent: Writer, commit: Commit) -> None:
+    """Erase the texts that a commit shared: no word of what was made on erased sections may stay with the agent."""
+    own = frozenset((commit.seq, event.section) for event in _shared_by(commit))
+    with contextlib.suppress(NotFoundError):
+        agent.forget(ForgetShared(own=own), actor="configuration")
+
+
+def _without_text(event: Event) -> Event:
+    return SummaryShared(event.section, "", event.basis) if isinstance(event, SummaryShared) else event
+
+
+def _read_again(agent: Writer, commit: Commit) -> Commit | None:
+    """Return a commit as it stands; None if nothing that it shared does. The agent's ledger is locked."""
+    if agent.store.head(agent.ledger) == commit.head:
+        return commit
+    record = next(agent.store.read(agent.ledger, commit.seq - 1), None)
+    if record is None or prev_of(record.line) != commit.prev:
+        return None
+    standing = unseal(record.line, Head(commit.seq - 1, commit.prev), stream=agent.ledger, byte=record.byte)
+    return standing if _shared_by(standing) else None
+
+
+def _shared_by(commit: Commit) -> list[SummaryShared]:
+    return [event for event in commit.events if isinstance(event, SummaryShared)]
+
+
+def _basis(commit: Commit) -> int:
+    return min(event.basis for event in _shared_by(commit))
+
+
+def _receive(users: Writer, name: str, commit: Commit) -> Commit | None:
+    """Commit in the user's ledger what a commit of an agent shared; None if another process was first."""
     command = ShareSummaries(
         at="",
         agent=name,
         seq=commit.seq,
-        basis=min(event.basis for event in shared),
+        # A repair may have cut the user's ledger off before it.
+        basis=min(_basis(commit), users.memory().seq),
         summaries=tuple(
             NewSummary(place=event.section, summary=event.text, at=event.at or commit.at, **event.labels)
-            for event in shared
+            for event in _shared_by(commit)
         ),
         thread=commit.cause.thread,
     )
-    cause = commit.cause
     # The thread is one of the agent's, and a cause names threads of its own ledger.
-    why = Cause(kind="share", agent=name, model=cause.model, actor=cause.actor)
+    why = Cause(kind="share", agent=name, model=commit.cause.model, actor=commit.cause.actor)
     try:
         # Dated as the agent's commit, so that the agent's past shows them together.
-        received = users.commit(command, why, at=parse_moment(commit.at))
+        return users.commit(command, why, at=parse_moment(commit.at))
     except ConflictError:
-        # Another thread or process has delivered it meanwhile.
-        return
-    if any(isinstance(event, UpdateFailed) for event in received.events):
-        # Made on sections of which something was erased since: no word of it may stay in the agent's ledger either.
-        with contextlib.suppress(NotFoundError):
-            own = frozenset((commit.seq, event.section) for event in shared)
-            agent.forget(ForgetShared(own=own), actor="configuration")
+        return None

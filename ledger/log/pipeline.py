@@ -22,14 +22,18 @@ from backstory.ledger.log.store import EventStore
 
 
 class _Decided:
-    """A commit of this process that may not be durable yet; `before` and `after` are its memories once it is folded."""
+    """A commit of this process that may not be durable yet; `before` and `after` are its memories once it is folded.
 
-    __slots__ = ("after", "before", "folded", "pending")
+    `first` is the hash of its log's first commit.
+    """
+
+    __slots__ = ("after", "before", "first", "folded", "pending")
 
     def __init__(self, pending: PendingCommit) -> None:
         self.pending = pending
         self.folded = False
         self.before = self.after = Memory()
+        self.first = ""
 
 
 class StreamQueue:
@@ -71,8 +75,8 @@ class CommitPipeline:
         self.ledger = StreamQueue(store, self.state.ledger)
         self.transcript = StreamQueue(store, self.state.transcript_stream)
         self.unannounced: deque[tuple[Commit, Memory, Memory]] = deque()
-        self.newest: tuple[Memory, Head] | None = None
-        """The memory after the newest of them, for the reader."""
+        self.newest: tuple[Memory, Head, str] | None = None
+        """The memory after the newest of them, its head and the hash of its log's first commit, for the reader."""
         self._salts = salts
         self._met_erasure = met_erasure
         self._beginning = self.state.beginnings
@@ -132,7 +136,7 @@ class CommitPipeline:
                 self._fold(queue, each)
             if queue is self.ledger:
                 self.unannounced.append((each.pending.commit, each.before, each.after))
-                self.newest = each.after, each.pending.commit.head
+                self.newest = each.after, each.pending.commit.head, each.first
         failed = [each for each in queue.decided if each.pending.error is not None]
         if failed:
             queue.decided = deque(each for each in queue.decided if each.pending.error is None)
@@ -160,6 +164,8 @@ class CommitPipeline:
             each.before = self.state.memory
             self.state.take(each.pending.commit)
             each.after = self.state.memory
+            # Now: after a removal the state begins anew, with another log, before this is known to be durable.
+            each.first = self.state.firsts.get(queue.stream, "")
         each.folded = True
 
     def add(self, queue: StreamQueue, after: Head, draft: Draft) -> PendingCommit:

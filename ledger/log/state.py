@@ -60,7 +60,10 @@ class ScopeState:
     def _go_on(self) -> None:
         """Begin at the newest snapshot, once; not in the constructor, because reading a snapshot may wait."""
         if not self._begun and self._snapshots is not None:
-            self._begin(self._snapshots.origin())
+            before, origin, after = self._firsts(), self._snapshots.origin(), self._firsts()
+            # After a removal in between, nobody knows of which log it is.
+            self._begin(origin if before == after else None)
+            self.firsts = {} if self._origin is None else after
         self._begun = True
 
     def _begin(self, origin: Origin | None) -> None:
@@ -116,14 +119,15 @@ class ScopeState:
         """Whether the logs that were read were removed since, by `EventStore.remove`."""
         return any(self._store.is_removed(first) for first in self.firsts.values())
 
-    def _note_first(self, stream: str, head: Head) -> None:
-        """Note which log this is, where it was not read from its first commit."""
-        if head.seq and stream not in self.firsts:
-            self.firsts[stream] = next((hash_of(record.line) for record in self._store.read(stream)), "")
+    def _firsts(self) -> dict[str, str]:
+        return {stream: self._first_of(stream) for stream in (self.ledger, self.transcript_stream)}
+
+    def _first_of(self, stream: str) -> str:
+        """Return the hash of a stream's first commit; "" where there is none, or a damaged one."""
+        return next((hash_of(record.line) for record in self._store.read(stream)), "")
 
     def _refresh_ledger(self) -> None:
         self._go_on()
-        self._note_first(self.ledger, self.head)
         known, now = self.head, self._settled(self.ledger, self.head)
         if now == known:
             return
@@ -195,7 +199,6 @@ class ScopeState:
 
     def _refresh_transcript(self) -> None:
         self._go_on()
-        self._note_first(self.transcript_stream, self.transcript.head)
         stream, known = self.transcript_stream, self.transcript.head
         now = self._settled(stream, known)
         if now == known:

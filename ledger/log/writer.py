@@ -390,7 +390,7 @@ class Writer:
             self._pipeline.drop_settled(self._ledger_queue)
             newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
-                self.reader.publish(*newest, self._state.firsts.get(self.ledger, ""))
+                self.reader.publish(*newest)
         if not self._listeners:
             self._pipeline.unannounced.clear()
             return

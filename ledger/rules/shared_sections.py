@@ -26,8 +26,12 @@ def receive_summaries(memory: Memory, command: ShareSummaries) -> list[LedgerEve
     """Return the events with which a user's memory receives an agent's sections.
 
     Raises:
-        ConflictError: this commit of the agent was received before.
+        ConflictError: this commit of the agent was received before, or nothing after it where its ledger was cut.
     """
+    if command.cut:
+        if memory.received.get(command.agent, 0) <= command.seq:
+            raise ConflictError(f"of agent {command.agent} nothing was received after commit {command.seq}")
+        return [SummariesReceived(command.agent, command.seq, memory.seq, cut=True)]
     if memory.received.get(command.agent, 0) >= command.seq:
         raise ConflictError(f"the sections of commit {command.seq} of agent {command.agent} were received already")
     received = SummariesReceived(command.agent, command.seq, command.basis, command.thread)

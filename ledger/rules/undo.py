@@ -226,6 +226,9 @@ def _difference(
 def _check_erasures(memory: Memory, command: Revert | RollBack) -> None:
     if command.seen is not None and memory.barriers.get("redaction", 0) > command.seen:
         raise ConflictError("content was erased while the undo was planned; nothing was written, try again")
+    if command.seen is not None and memory.seq < command.seen:
+        # It would bring back what was removed.
+        raise ConflictError("memory was removed while the undo was planned; nothing was written, try again")
 
 
 def plan_revert(memory: Memory, command: Revert) -> Undo:

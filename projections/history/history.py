@@ -243,7 +243,9 @@ def _shared(events: Sequence[Event]) -> Iterator[str]:
     if any(isinstance(event, SectionsMoved) for event in events):
         yield "own sections given up"
     for event in events:
-        if isinstance(event, SummariesReceived):
+        if isinstance(event, SummariesReceived) and event.cut:
+            yield f"ledger of agent {event.agent} was cut off after commit {event.seq}"
+        elif isinstance(event, SummariesReceived):
             thread = f", thread {event.thread}" if event.thread else ""
             yield f"from commit {event.seq} of agent {event.agent}{thread}"
 

@@ -445,7 +445,10 @@ class LedgerCheck:
         return None if known else f"restores a text of {name} that commit {commit.cause.target} does not have"
 
     def _check_received(self, commit: Commit, event: SummariesReceived) -> str | None:
-        if event.seq <= self.fold.received.get(event.agent, 0):
+        received = self.fold.received.get(event.agent, 0)
+        if event.cut:
+            return None if event.seq < received else f"cuts agent {event.agent} off after all that was received of it"
+        if event.seq <= received:
             return f"receives sections of commit {event.seq} of agent {event.agent} a second time"
         if not 0 <= event.basis < commit.seq:
             return f"receives sections made on commit {event.basis}, which is no earlier commit"

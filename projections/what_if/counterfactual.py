@@ -141,7 +141,7 @@ def _extraction(commit: Commit) -> Command | None:
 
 def _shared(commit: Commit) -> Command | None:
     received = commit.first(SummariesReceived)
-    if received is None or any(isinstance(event, UpdateFailed) for event in commit.events):
+    if received is None or received.cut or any(isinstance(event, UpdateFailed) for event in commit.events):
         # What an agent moved is decided by the user's memory, and of what came too late nothing was kept.
         return None
     candidates = candidates_of(commit.events, stated=True)

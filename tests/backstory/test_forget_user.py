@@ -14,13 +14,25 @@ import pytest
 from fakes import PATIENCE, ScriptedModel, exchange, open_home, reply
 
 from backstory.home import Backstory
-from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, NotFoundError, ScopeError, StoreError
+from backstory.ledger.core.errors import (
+    ConflictError,
+    CorruptLogError,
+    LockTimeoutError,
+    NotFoundError,
+    ScopeError,
+    StoreError,
+)
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store import removal
+from backstory.ledger.log.store.locks import FileLocks
+from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
+from backstory.operations import changing
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.projections.index.index import ScopeIndex
+from backstory.projections.index.index_file import IndexFile
 
 SECRET = "secretive"  # noqa: S105 a name
 """The name of the user, which must be nowhere afterwards."""
@@ -423,3 +435,106 @@ def test_a_user_whose_name_is_no_folder_name(tmp_path: Path) -> None:
         bs.forget_user("ada")
         assert [scope.user for scope in bs.scopes()] == ["ad", "ada-2"]
     assert not [path for path in tmp_path.rglob("*") if path.name == "ada"]
+
+
+def without(bs: Backstory) -> None:
+    """Remove the user, of whom something is learned anew at once."""
+    bs.forget_user(SECRET)
+    bs.memory(SECRET).add_fact("Swims")
+
+
+@pytest.mark.parametrize("undo", ["revert", "rollback"])
+def test_an_undo_that_was_planned_before_brings_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undo: str
+) -> None:
+    with open_home(tmp_path) as bs, open_home(tmp_path) as other:
+        memory = bs.memory(SECRET)
+        memory.add_fact("Likes tea")
+        memory.remove_fact(memory.facts()[0].id)
+        whole = getattr(changing, f"preview_{undo}")
+
+        def late(*args: object) -> object:
+            plan = whole(*args)
+            without(other)
+            return plan
+
+        monkeypatch.setattr(changing, f"preview_{undo}", late)
+        with pytest.raises(ConflictError, match="removed"):
+            memory.revert() if undo == "revert" else memory.rollback(2)
+        assert [fact.content for fact in memory.facts()] == ["Swims"]
+        assert memory.verify().ok
+        other.forget_user(SECRET)
+    assert traces(tmp_path) == []
+
+
+def unlike(folder: Path) -> Backstory:
+    """Open a home whose logs do not begin alike, as they would with the salts and the clock of a test."""
+    return Backstory.open(folder, background=False)
+
+
+def test_a_removal_while_a_snapshot_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IndexFile, "_small", lambda _: False)
+    with unlike(tmp_path) as bs:
+        for number in range(3):
+            bs.memory(SECRET).add_fact(f"Likes tea number {number}")
+        bs.memory(SECRET).search("tea")
+    with unlike(tmp_path) as bs, unlike(tmp_path) as other:
+        whole = ScopeIndex.origin
+
+        def late(index: ScopeIndex) -> object:
+            monkeypatch.setattr(ScopeIndex, "origin", whole)
+            origin = whole(index)
+            assert origin is not None
+            without(other)
+            return origin
+
+        monkeypatch.setattr(ScopeIndex, "origin", late)
+        assert [fact.content for fact in bs.memory(SECRET).facts()] == ["Swims"]
+
+
+def test_a_removal_between_a_commit_and_its_announcement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with unlike(tmp_path) as bs, unlike(tmp_path) as other:
+        memory = bs.memory(SECRET)
+        memory.add_fact("Likes tea")
+        memory.add_fact("Likes rye")
+        whole = Writer._announce
+
+        def late(writer: Writer) -> None:
+            monkeypatch.setattr(Writer, "_announce", whole)
+            without(other)
+            with writer.state() as state:
+                assert len(state.memory.facts) == 1
+            whole(writer)
+
+        monkeypatch.setattr(Writer, "_announce", late)
+        memory.add_fact("Likes cocoa")
+        assert [fact.content for fact in memory.facts()] == ["Swims"]
+
+
+def test_the_locks_of_the_agents_are_taken_before_those_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of a delivery to the user's ledger, or the two would wait for each other."""
+    with open_home(tmp_path) as bs:
+        fill(bs)
+        bs.memory(SECRET, "coder").record("t", exchange("tea"))
+        taken: list[str] = []
+        whole = FileLocks.held
+
+        def held(locks: FileLocks, path: str, *, wait: bool = True) -> object:
+            taken.append(str(Path(path).relative_to(tmp_path / "users" / SECRET)))
+            return whole(locks, path, wait=wait)
+
+        whole_mark = removal.Removals._mark
+
+        def mark(*args: object) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr(FileLocks, "held", held)
+                whole_mark(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(removal.Removals, "_mark", mark)
+            patch.setattr(removal.Removals, "_sweep", lambda _: False)
+            bs.forget_user(SECRET)
+        agents = ["agents/coder/transcript.lock", "agents/coder/ledger.lock"]
+        assert taken == [*agents, "transcript.lock", "ledger.lock"]

@@ -25,7 +25,7 @@ _FOLDER = "removed"
 _GONE = ".gone"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LOCK_ORDER = ("transcript", "ledger")
-"""An erasure takes its two locks in this order."""
+"""An erasure takes its two locks in this order. A delivery from an agent takes the agent's before its user's."""
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
@@ -86,7 +86,8 @@ class Removals:
 
     def _mark(self, path: Path, held: ExitStack) -> None:
         """Lock the logs in a folder, and mark each."""
-        logs = [log for kind in _LOCK_ORDER for log in sorted(path.rglob(f"{kind}.jsonl"))]
+        folders = sorted({log.parent for log in path.rglob("*.jsonl")}, key=lambda folder: (-len(folder.parts), folder))
+        logs = [log for folder in folders for kind in _LOCK_ORDER if (log := folder / f"{kind}.jsonl").exists()]
         for log in logs:
             held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
         for log in logs:

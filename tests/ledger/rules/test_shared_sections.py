@@ -19,7 +19,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.memory import Fold, Memory, evolve
 from backstory.ledger.rules.decide import decide
 
 WORK, MIND = "user.workContext", "user.topOfMind"
@@ -127,3 +127,14 @@ def test_a_barred_and_an_equal_section_are_only_emptied():
 def test_sections_are_moved_once():
     with pytest.raises(ConflictError, match="moved already"):
         decide(memory(moved=True), move())
+
+
+def test_where_an_agents_ledger_was_cut_its_commits_are_received_anew_from_there():
+    known = memory(received={"coder": 7})
+    cut = ShareSummaries(at=LATE, agent="coder", seq=4, basis=0, summaries=(), cut=True)
+    (noted,) = decide(known, cut)
+    assert noted == SummariesReceived("coder", 4, 5, cut=True)
+    assert evolve(known, noted).received == {"coder": 4}
+    for seq in (7, 8):
+        with pytest.raises(ConflictError, match="after commit"):
+            decide(known, msgspec.structs.replace(cut, seq=seq))

@@ -107,8 +107,8 @@ def summary(section: str, *events: Event, first: int = 1, last: int = 2) -> Draf
     return made("summary", put, *events, thread="t1", level=1, summarized=TurnRange(first, last))
 
 
-def received(seq: int, *events: Event, basis: int = 6, agent: str = "coder") -> Draft:
-    return made("share", SummariesReceived(agent, seq, basis), *events, agent=agent)
+def received(seq: int, *events: Event, basis: int = 6, agent: str = "coder", cut: bool = False) -> Draft:
+    return made("share", SummariesReceived(agent, seq, basis, cut=cut), *events, agent=agent)
 
 
 def appended(lines: Sequence[bytes], drafts: Iterable[Draft]) -> list[bytes]:
@@ -123,6 +123,7 @@ def appended(lines: Sequence[bytes], drafts: Iterable[Draft]) -> list[bytes]:
 
 HONEST: dict[str, list[Draft]] = {
     "an update": [learned(added(NEW), added(OTHER))],
+    "an agent that was cut off": [received(7), received(3, basis=7, cut=True), received(4, basis=8)],
     "sections of an agent": [received(7, basis=6), received(9, basis=7, agent="cook"), received(8, basis=7)],
     "sections that are shared": [learned(SummaryShared(WORK, "Ada works.", 3, None, WORK))],
     "sections that are moved": [made("share", SectionsMoved(3), SummaryShared(WORK, "Ada works.", 3), action="move")],
@@ -324,6 +325,10 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     ),
     "sections that were received before": ([received(7), received(7, basis=7)], "a second time"),
     "sections older than the last received": ([received(7), received(6, basis=7)], "a second time"),
+    "an agent cut off behind what was received": (
+        [received(7), received(7, basis=7, cut=True)],
+        "cuts agent coder off",
+    ),
     "sections made on a later commit": ([received(7, basis=7)], "no earlier commit"),
     "a thread's summary from an agent": (
         [received(7, SummaryUpdated("thread/1/1-2/t1", EMPTY, TOLD, "thread/1/1-2/t1"))],
