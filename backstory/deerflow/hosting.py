@@ -49,7 +49,6 @@ class Hosting:
         self._configured = configured
         self._hooks = hooks
         self._deerflow = configured.deerflow
-        self._keep_hidden = None if hooks.keep_hidden is None else _guarded(hooks.keep_hidden)
         self._traces = Traces(hooks)
         self._mutex = ForkLock()
         self._closed = False
@@ -160,8 +159,11 @@ class Hosting:
         self._import(scope)
         start, delivery = self._delivered.start(scope, thread, messages, self._log_of(scope))
         rest = messages[start:] if start else messages
-        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=self._keep_hidden)
-        if recorded is not None:
+        unjudged: list[Exception] = []
+        hook = self._hooks.keep_hidden
+        keep_hidden = None if hook is None else _guarded(hook, unjudged.append)
+        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=keep_hidden)
+        if recorded is not None and not unjudged:
             self._delivered.note(scope, thread, delivery)
 
     def _log_of(self, scope: Scope) -> LogFile | None:
@@ -319,12 +321,13 @@ def _thread_of(run: Mapping[str, object] | None) -> str | None:
     return None if thread in (None, "") else bounded_name(str(thread))
 
 
-def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
+def _guarded(keep_hidden: KeepHidden, on_error: Callable[[Exception], None]) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
         try:
             return bool(keep_hidden(additional))
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
+        except Exception as error:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
+            on_error(error)
             return False
 
     return kept
