@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sizes import examples
@@ -21,10 +23,13 @@ from backstory.ledger.core.commands import (
     SaveDocument,
 )
 from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import RefusedError
 from backstory.ledger.core.events import (
+    Candidate,
     Edit,
     LedgerEvent,
+    NewFact,
     Removal,
 )
 from backstory.ledger.core.memory import Memory
@@ -54,6 +59,17 @@ class History(Story):
         self.waits.append(self.waited)
         self.memories.append(self.memory)
         return events
+
+    def gone(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+        """The ids that a document states and that other facts had which are gone, as an import is told them."""
+        last = {fact.id: fact.content for memory in self.memories for fact in memory.facts.values()}
+        mode = self.memory.policy.dedup_key
+        return tuple(
+            one.id
+            for one in candidates
+            if isinstance(one, NewFact) and one.id in last and one.id not in self.memory.facts
+            if dedup_key(last[one.id], mode) != dedup_key(one.content, mode)
+        )
 
 
 actors = st.sampled_from([(False, None), (True, None), (True, "t1")])
@@ -132,7 +148,8 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
         case "import" | "replace":
             candidates, insist = draw(documents(memory)), draw(st.booleans())
             replace = step == "replace"
-            command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, heat=heat)
+            gone = history.gone(candidates)
+            command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=gone, heat=heat)
             events = history.ask(command, "import", replace=replace, insist=insist)
             history.proposed[history.memory.seq] = command.candidates
             return events

@@ -148,6 +148,13 @@ def heats(memory: Memory) -> st.SearchStrategy[dict[str, Access]]:
     return st.dictionaries(st.sampled_from(sorted(memory.facts)), uses, max_size=3)
 
 
+def _stated_ids(memory: Memory) -> list[str]:
+    """Ids of live facts, of facts that are gone or never were, and of commits before, at and after the next one."""
+    seq = memory.seq
+    ahead = [f"fact_{n}_{place}" for n in (max(1, seq - 1), seq + 1, seq + 2) for place in (0, 1, "0_2", "1_2")]
+    return [*memory.facts, "fact_ab", "fact_900_0", *ahead, "f" * 513]
+
+
 @st.composite
 def documents(draw: st.DrawFn, memory: Memory) -> tuple[Candidate, ...]:
     """A document to import: some of it is what is there, some of it says where it came from."""
@@ -161,7 +168,7 @@ def documents(draw: st.DrawFn, memory: Memory) -> tuple[Candidate, ...]:
                 category=fact.category,
                 confidence=fact.confidence,
                 expected_valid_days=fact.expected_valid_days,
-                id=draw(st.none() | st.sampled_from([*memory.facts, "fact_ab", "fact_900_0"])),
+                id=draw(st.none() | st.sampled_from(_stated_ids(memory))),
                 at=draw(st.sampled_from([None, "2025-01-01T00:00:00.000000Z"])),
                 source=draw(st.sampled_from([None, "t9", "manual"])),
                 by_hand=draw(st.booleans()),

@@ -92,7 +92,8 @@ def load_settings(
         as_hosted: Whether to begin with the settings of the host file in the home.
 
     Raises:
-        ConfigError: The file cannot be read, a key is unknown, or a value is out of range.
+        ConfigError: The file cannot be read, a key is unknown, a value is out of range, or the host keeps its memory at
+            an address that is not known here.
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
@@ -130,6 +131,11 @@ def load_settings(
 
 def _hosted(loaded: Loaded, host: HostFile, values: Mapping[str, object], env: Mapping[str, str]) -> Loaded:
     """Put the settings of a host file below those of the caller; a model replaces the host's as a whole."""
+    if "event_store" in host.withheld and loaded.origin["event_store"] == "default":
+        raise ConfigError(
+            f"{host.host} keeps this memory in an event_store whose address holds a password and is not copied here: "
+            "give it with --store URL or BACKSTORY_EVENT_STORE"
+        )
     known = {key: stated for key, stated in host.settings.items() if key in Settings.model_fields}
     below: dict[str, object] = {key: stated.value for key, stated in known.items()}
     origin = {**loaded.origin}

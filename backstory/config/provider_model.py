@@ -65,7 +65,8 @@ def make_chat_model(foreign: ForeignModel) -> object:
 def missing_package(provider: str) -> str | None:
     """Return the package that LangChain needs for a provider and that is not installed; None if nothing is missing."""
     package = f"langchain_{provider}"
-    return next((name.replace("_", "-") for name in ("langchain", package) if find_spec(name) is None), None)
+    missing = (name for name in ("langchain", package) if not name.isidentifier() or find_spec(name) is None)
+    return next((name.replace("_", "-") for name in missing), None)
 
 
 class ProviderModel:

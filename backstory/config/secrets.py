@@ -6,12 +6,16 @@ import re
 
 from backstory.witness.destinations import COMMAND
 
-_PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
-_SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]*(?:pass|pwd|secret|token|key)[^=&#\s]*)=[^&#\s]*", re.IGNORECASE)
+# A password may hold a slash, which a port does not.
+_PASSWORD = re.compile(r"(?<=://)(?:[^/\s]*|[^/:\s]*:(?!\d+/)[^@\s]*)@")
+_SECRET_PARAMETER = re.compile(
+    r"(?<=[?&;#])([^=&;#\s]*(?:pass|pwd|secret|token|key|auth|cred|sig|code|bearer|jwt|%)[^=&;#\s]*)=[^&;#\s]*",
+    re.IGNORECASE,
+)
 
 
 def masked(value: object) -> object:
-    """Hide API keys, and in a URL the user name, the password and each parameter named like a secret."""
+    """Hide API keys, and in a URL the user name, the password and each parameter named like a secret or in escapes."""
     if isinstance(value, dict):
         return {key: "…" if key == "api_key" and inner else masked(inner) for key, inner in value.items()}
     if not isinstance(value, str):

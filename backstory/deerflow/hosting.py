@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +25,11 @@ from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import Scope, name_text
+from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
 from backstory.ledger.messages import KeepHidden
 from backstory.maintenance import repair_scope
 from backstory.operations.recording import consider_warned
-from backstory.outbox.delivered import Delivered
+from backstory.outbox.delivered import Delivered, LogFile
 from backstory.outbox.fail_safe import FailSafeMemory
 
 _log = logging.getLogger(__name__)
@@ -49,7 +50,6 @@ class Hosting:
         self._configured = configured
         self._hooks = hooks
         self._deerflow = configured.deerflow
-        self._keep_hidden = None if hooks.keep_hidden is None else _guarded(hooks.keep_hidden)
         self._traces = Traces(hooks)
         self._mutex = ForkLock()
         self._closed = False
@@ -158,11 +158,22 @@ class Hosting:
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
         self._import(scope)
-        start, digests = self._delivered.start(scope, thread, messages)
+        start, delivery = self._delivered.start(scope, thread, messages, self._log_of(scope))
         rest = messages[start:] if start else messages
-        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=self._keep_hidden)
-        if recorded is not None:
-            self._delivered.note(scope, thread, digests)
+        unjudged: list[Exception] = []
+        hook = self._hooks.keep_hidden
+        keep_hidden = None if hook is None else _guarded(hook, unjudged.append)
+        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=keep_hidden)
+        if recorded is not None and not unjudged:
+            self._delivered.note(scope, thread, delivery)
+
+    def _log_of(self, scope: Scope) -> LogFile | None:
+        """Return the file of a transcript; None if there is none, as where another engine than jsonl stores it."""
+        try:
+            found = os.stat(f"{self.home.home}/{scope.stream(TRANSCRIPT)}.jsonl")  # noqa: PTH116 a Path costs more
+        except OSError:
+            return None
+        return LogFile(found.st_ino, found.st_size)
 
     def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:
         """Replace a memory, even if its logs are damaged: then these are repaired first.
@@ -301,12 +312,13 @@ def _thread_of(run: Mapping[str, object]) -> str | None:
     return None if thread in (None, "") else bounded_name(str(thread))
 
 
-def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
+def _guarded(keep_hidden: KeepHidden, on_error: Callable[[Exception], None]) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
         try:
             return bool(keep_hidden(additional))
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
+        except Exception as error:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
+            on_error(error)
             return False
 
     return kept

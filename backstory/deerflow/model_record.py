@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from backstory.config.host_file import HostModel
 from backstory.config.settings import DEFAULT_MODEL
@@ -12,7 +13,10 @@ from backstory.deerflow.model_port import ObservedModel
 _PACKAGE = "langchain_"
 _SHARED = frozenset({"core", "community"})
 """Packages of LangChain that belong to no provider."""
-_ADDRESSES = ("openai_api_base", "anthropic_api_url", "api_base", "base_url")
+_ADDRESS = "base_url"
+"""The alias or the name of the field with the address in LangChain's chat models."""
+_DEEPSEEKS_ADDRESS = "api_base"
+"""DeepSeek's models have this one beside that of OpenAI's, which they extend."""
 
 
 def describe_model(configured: Configured, model: ObservedModel | None) -> HostModel | None:
@@ -45,7 +49,7 @@ def _of_chat_model(model: object, name: str) -> HostModel | None:
     provider = _provider(model)
     if provider is None:
         return None
-    base_url = next((value for key in _ADDRESSES if isinstance(value := getattr(model, key, None), str)), None)
+    base_url = _address(model)
     if base_url is None and provider == "openai":
         base_url = os.environ.get("OPENAI_BASE_URL")
     temperature = getattr(model, "temperature", None)
@@ -60,13 +64,26 @@ def _of_chat_model(model: object, name: str) -> HostModel | None:
 
 
 def _provider(model: object) -> str | None:
-    """Return LangChain's name of a provider, from the package of the class or of one that it extends."""
+    """Return LangChain's name of a provider, from the package of the class or of one that it extends.
+
+    Azure's models are of the package of OpenAI's, but have an address and a key of another kind.
+    """
+    if hasattr(model, "azure_endpoint"):
+        return None
     for kind in type(model).__mro__:
         package = kind.__module__.partition(".")[0]
         provider = package.removeprefix(_PACKAGE)
         if package.startswith(_PACKAGE) and provider not in _SHARED:
             return provider
     return None
+
+
+def _address(model: object) -> str | None:
+    """Return the address of the server of a chat model, if one is set."""
+    fields: Mapping[str, object] = getattr(type(model), "model_fields", {})
+    names = [key for key, field in fields.items() if getattr(field, "alias", None) == _ADDRESS]
+    found = (getattr(model, key, None) for key in (_DEEPSEEKS_ADDRESS, *names, _ADDRESS))
+    return next((value for value in found if isinstance(value, str)), None)
 
 
 def _secret(model: object) -> str | None:

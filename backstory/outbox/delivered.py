@@ -7,6 +7,7 @@ of reading it and looking it up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.scope import Scope
@@ -17,6 +18,23 @@ _KINDS = {"human", "ai", "system", "tool"}
 _RECORDED = ("human", "ai")
 
 
+class LogFile(NamedTuple):
+    """The file that turns are recorded in; another one, or a shorter one, may have lost some."""
+
+    inode: int
+    size: int
+
+
+class Delivery(NamedTuple):
+    """A digest of each message of a delivery, and the file that it was recorded in, as it was before; None: no file."""
+
+    digests: list[int]
+    log: LogFile | None
+
+
+_NEVER = Delivery([], None)
+
+
 class Delivered:
     """A digest of each message of each conversation at its last delivery, for a bounded number of conversations.
 
@@ -24,27 +42,37 @@ class Delivered:
     """
 
     def __init__(self) -> None:
-        self._digests: Recent[tuple[Scope, str], list[int]] = Recent(_CONVERSATIONS)
+        self._last: Recent[tuple[Scope, str], Delivery] = Recent(_CONVERSATIONS)
 
-    def start(self, scope: Scope, thread: str, messages: object) -> tuple[int, list[int]]:
+    def start(self, scope: Scope, thread: str, messages: object, log: LogFile | None = None) -> tuple[int, Delivery]:
         """Return the index from which messages have to be delivered, and what to `note` once they are recorded.
 
         It is the index of a plain question, since which messages are kept may depend on earlier ones of the same turn.
+        All have to be where the log is not the one of the last delivery: a repair or a removal may have taken turns.
         """
         sent = messages if isinstance(messages, list) else []
-        digests, known = list(_digests(sent)), self._digests.get((scope, thread), [])
+        last = self._last.get((scope, thread), _NEVER)
+        digests, known = list(_digests(sent)), last.digests if _goes_on(last.log, log) else []
         same = next((n for n, (now, then) in enumerate(zip(digests, known, strict=False)) if now != then), None)
         if same is None:
             same = min(len(digests), len(known))
-        return next((n for n in range(same - 1, 0, -1) if _is_plain_question(sent[n])), 0), digests
+        start = next((n for n in range(same - 1, 0, -1) if _is_plain_question(sent[n])), 0)
+        return start, Delivery(digests, log)
 
-    def note(self, scope: Scope, thread: str, digests: list[int]) -> None:
+    def note(self, scope: Scope, thread: str, delivery: Delivery) -> None:
         """Note that a conversation was recorded."""
-        self._digests.put((scope, thread), digests)
+        self._last.put((scope, thread), delivery)
 
     def forget(self) -> None:
         """Forget all deliveries, since turns that were recorded may be missing now."""
-        self._digests.clear()
+        self._last.clear()
+
+
+def _goes_on(before: LogFile | None, now: LogFile | None) -> bool:
+    """Whether a log still holds what it held before; without a file it does."""
+    if before is None or now is None:
+        return before is now
+    return before.inode == now.inode and before.size <= now.size
 
 
 def _digests(messages: Sequence[object]) -> Iterator[int]:

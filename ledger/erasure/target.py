@@ -26,6 +26,7 @@ from backstory.ledger.core.events import (
     Event,
     Extension,
     FactAdded,
+    FactRevised,
     NewSummary,
     Removal,
     SummariesReceived,
@@ -256,7 +257,7 @@ def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
             if fact is not None and (
                 fact.id in target.facts
                 or (fact.source == thread and thread not in NO_THREADS)
-                or (of_thread and isinstance(event, FactAdded))
+                or (of_thread and _states_text(event))
             ):
                 target.facts.add(fact.id)
                 target.seek(fact_texts_in(event))
@@ -267,6 +268,13 @@ def _find_thread(target: ErasureTarget, thread: str, ledger: Walk) -> None:
                 target.seek_section(event)
             elif of_thread and not isinstance(event, UpdateFailed):
                 target.seek(texts_beside_fact(event), phrases=False)
+
+
+def _states_text(event: Event) -> bool:
+    """Whether an event gives a fact its text, as a tool in a conversation may also do by an edit."""
+    if isinstance(event, FactRevised):
+        return fact_texts(event.before) != fact_texts(event.after)
+    return isinstance(event, FactAdded)
 
 
 def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget:

@@ -47,7 +47,9 @@ class Backlog:
             names = threads.unsettled() if touched is None else touched
             self.state.prepare(names)
             for name in names:
-                self._known[name] = self._waiting(threads[name], timing)
+                # Of a thread that a tool has named, nothing may be recorded yet.
+                if (thread := threads.get(name)) is not None:
+                    self._known[name] = self._waiting(thread, timing)
         except BaseException:
             # The threads that were not computed have to be computed next time.
             self.state.touched = None

@@ -98,22 +98,26 @@ def _chosen(
     places: dict[str, str] = {}
     taken: set[str] = set()
     for candidate in command.candidates:
-        if (verdict := screen_import(memory, candidate, insist=command.insist)) is not None:
+        verdict = screen_import(memory, candidate, insist=command.insist)
+        if verdict is not None:
             refused[candidate.place] = verdict
-        elif isinstance(candidate, NewFact):
+        if isinstance(candidate, NewFact):
+            # A refused fact takes its id, too: under another policy the others have the same ids.
             live = memory.facts.get(candidate.id or "")
             fact = (
                 restated(live, candidate)
                 if live is not None and live.id not in taken
                 else imported(memory, candidate, command.at, ids)
             )
+            taken.add(fact.id)
+            if verdict is not None:
+                continue
             fact = _insisted(memory, command, fact)
             key = dedup_key(fact.content, memory.policy.dedup_key)
             if key in places:
                 refused[candidate.place] = Verdict("duplicate", f"{places[key]} of the same document says this")
                 continue
             places[key] = candidate.place
-            taken.add(fact.id)
             chosen.append((candidate, fact))
     return chosen
 

@@ -80,9 +80,11 @@ def _saved(
     saved: list[tuple[NewFact, Fact]] = []
     named: set[str] = set()
     for candidate in command.candidates:
-        if (verdict := screen_import(memory, candidate)) is not None:
+        verdict = screen_import(memory, candidate)
+        if verdict is not None:
             refused[candidate.place] = verdict
-        elif isinstance(candidate, NewFact):
+        if isinstance(candidate, NewFact):
+            # As in an import, a refused fact takes its id, too.
             live = memory.facts.get(candidate.id or "")
             if live is None or live.id in removed or live.id in named:
                 fact = imported(memory, candidate, command.at, ids)
@@ -90,8 +92,9 @@ def _saved(
                 created, source = candidate.at or live.created_at, candidate.source or live.source
                 fact = msgspec.structs.replace(restated(live, candidate), created_at=created, source=source)
             named.add(fact.id)
-            saved.append((candidate, fact))
-        elif not isinstance(candidate, NewSummary | Removal):
+            if verdict is None:
+                saved.append((candidate, fact))
+        elif verdict is None and not isinstance(candidate, NewSummary | Removal):
             refused[candidate.place] = Verdict("malformed", "a document holds facts and sections, and nothing else")
     return saved
 

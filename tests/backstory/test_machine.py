@@ -383,10 +383,15 @@ class LedgerMachine(RuleBasedStateMachine):
             else:
                 assert (change.fact.id, change.fact.content, change.fact.by_hand) == (fact.id, text, True)
 
-    @rule(data=st.data(), text=TEXTS, confidence=st.sampled_from([0.1, 0.9]))
-    def use_a_tool(self, data: st.DataObject, text: str, confidence: float) -> None:
+    @rule(
+        data=st.data(),
+        text=TEXTS,
+        confidence=st.sampled_from([0.1, 0.9]),
+        thread=THREADS | st.sampled_from([None, "not recorded yet"]),
+    )
+    def use_a_tool(self, data: st.DataObject, text: str, confidence: float, thread: str | None) -> None:
         """A model changes single facts: its facts compete, and a person's stay as they are."""
-        tool = self.memory.by("agent:lead", by_model=True)
+        tool = self.memory.by("agent:lead", thread, by_model=True)
         by_hand = {fact.id: fact for fact in self.memory.facts() if fact.by_hand}
         ids = [fact.id for fact in self.memory.facts()]
         act = data.draw(st.sampled_from(["add", "edit", "remove"] if ids else ["add"]))

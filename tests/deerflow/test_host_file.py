@@ -12,7 +12,7 @@ import pytest
 from commandline import Cli
 from hosts import TEA, ChatModel, Host, learning, talk
 from misbehaving import MisbehavingServer, completion, failure
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from backstory import Backstory
 from backstory.config.host_file import HostModel
@@ -25,11 +25,32 @@ class BaseChatOpenAI(BaseModel):
     """A chat model of the package langchain_openai."""
 
     __module__ = "langchain_openai.chat_models.base"
+    model_config = ConfigDict(populate_by_name=True)
 
     model_name: str = "served"
     openai_api_key: SecretStr | None = None
-    openai_api_base: str | None = None
+    openai_api_base: str | None = Field(default=None, alias="base_url")
     temperature: float | None = None
+
+    def invoke(self, messages: list[object], /, config: dict[str, object] | None = None) -> object:
+        raise ServerError
+
+
+class AzureChatOpenAI(BaseChatOpenAI):
+    """A model of Azure, of the same package."""
+
+    __module__ = "langchain_openai.chat_models.azure"
+
+    azure_endpoint: str | None = None
+
+
+class ChatMistralAI(BaseModel):
+    """A chat model whose address has a name of its own."""
+
+    __module__ = "langchain_mistralai.chat_models"
+
+    model: str = "small"
+    endpoint: str = Field(default="https://own.test/v1", alias="base_url")
 
     def invoke(self, messages: list[object], /, config: dict[str, object] | None = None) -> object:
         raise ServerError
@@ -102,6 +123,46 @@ def test_no_secret_is_left(host, monkeypatch):
     assert told["model"]["withheld"] == ["base_url"]
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:pa/ss@own.test/v1",
+        "https://user@own.test/v1",
+        "https://own.test/v1?sig=s3cret",
+        "https://own.test/v1?api-version=3&Authorization=s3cret",
+        "https://own.test/v1?X-Amz-Credential=s3cret",
+        "https://own.test/v1?k%65y=s3cret",
+        "https://own.test/v1#access_token=s3cret",
+        "https://own.test/v1;jwt=s3cret",
+    ],
+)
+def test_an_address_that_may_hold_a_secret_is_withheld(host, address):
+    host.manager(model={"model": "m", "base_url": address})
+    told = left(host)["model"]
+    assert (told["base_url"], told["withheld"]) == (None, ["base_url"])
+
+
+@pytest.mark.parametrize(
+    "address", ["https://own.test:8443/models/m@001", "https://own.test/v1?api-version=2024-06-01", "http://[::1]:9/v1"]
+)
+def test_an_address_without_a_secret_is_left(host, address):
+    host.manager(model={"model": "m", "base_url": address})
+    assert left(host)["model"]["base_url"] == address
+
+
+def test_the_command_line_begins_no_memory_beside_an_event_store_that_is_not_copied(host, monkeypatch):
+    host.manager(ChatModel()).close()
+    path = home_of(host) / "host.json"
+    path.write_text(json.dumps({**left(host), "withheld": ["event_store"]}))
+    cli = line(host)
+    told = cli.error("--user", "ada", "fact", "add", "Likes tea", code=2)
+    assert "event_store whose address holds a password and is not copied here: give it with --store URL" in told
+    assert not (home_of(host) / "users").exists()
+    checks = {check["check"]: check for check in cli.json("doctor", code=1)}
+    assert "--store URL" in checks["configuration"]["hint"]
+    cli.run("--store", "jsonl:", "--user", "ada", "fact", "add", "Likes tea")
+
+
 def test_a_key_that_no_variable_holds_is_withheld(host):
     host.manager(model={"model": "m", "api_key": KEY})
     assert left(host)["model"]["withheld"] == ["api_key"]
@@ -135,6 +196,8 @@ def test_a_file_that_cannot_be_written_stops_no_agent(host, caplog):
             HostModel("openai", "served", "http://127.0.0.1/v1", 0.5, "MY_KEY"),
         ),
         (Patched(), HostModel("anthropic", "claude")),
+        (ChatMistralAI(), HostModel("mistralai", "small", "https://own.test/v1")),
+        (AzureChatOpenAI(openai_api_key=SecretStr(KEY), azure_endpoint="https://own.test"), None),
         (ChatModel(), None),
     ],
 )
@@ -212,6 +275,7 @@ def test_a_later_source_beats_the_hosts(host, monkeypatch, tmp_path):
         (b'{"version": 2, "host": "DeerFlow", "settings": {}}', "newer version"),
         (b'{"version": 1, "host": "DeerFlow", "settings": {"max_facts": {"value": 1, "origin": "file"}}}', "not used"),
         (b'{"version": 1, "host": "D", "settings": {"some_day": {"value": 1, "origin": "file"}}}', ""),
+        (b'{"version": 1, "host": "D", "settings": {}, "model": {"provider": "../x", "name": "x"}}', ""),
     ],
 )
 def test_a_file_that_cannot_be_used_stops_no_command(host, content, told):

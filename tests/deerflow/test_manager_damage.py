@@ -191,3 +191,24 @@ def test_too_long_a_fact_is_refused_and_what_an_import_refused_or_renamed_is_log
         manager.import_memory({"user": {}, "history": {}, "facts": facts}, user_id="ada")
     assert contents(manager) == ["Rows"]
     assert "facts/1 was refused (too_long): the fact has 50,001 characters" in caplog.text
+
+
+@pytest.mark.parametrize("taken", ["repaired", "forgotten"])
+def test_turns_that_another_process_took_from_the_log_are_recorded_again_with_the_conversation(
+    host: Host, taken: str
+) -> None:
+    manager, said = host.manager(ChatModel()), []
+    for number in range(1, 5):
+        said += talk(f"This is question {number}.", number=number)
+        manager.add("t1", list(said), user_id="ada")
+    beside = Host(host.folder)
+    other = beside.manager(ChatModel())
+    if taken == "repaired":
+        damage(folder_of(host, TRANSCRIPT), 1)
+        assert other.clear_memory(user_id="ada")["movedAside"]
+    else:
+        other._hosting.home.forget_user("ada")
+    beside.close()
+    manager.add("t1", [*said, *talk("And one more.", number=5)], user_id="ada")
+    recorded = [turn.id for turn in manager._hosting.home.memory("ada").transcript("t1")]
+    assert recorded == [f"{kind}{number}" for number in range(1, 6) for kind in "ha"]

@@ -442,6 +442,24 @@ def test_a_hook_for_hidden_messages_that_fails_hides_them(host, caplog):
     assert "should_keep_hidden_message" in caplog.text
 
 
+def test_the_hook_is_asked_again_about_a_message_that_it_failed_at(host):
+    fails = True
+
+    def keep(extra: dict[str, object]) -> bool:
+        if fails:
+            raise RuntimeError("not now")
+        return True
+
+    manager = host.manager(ChatModel(), hooks={"should_keep_hidden_message": keep})
+    hidden = HumanMessage("I live in Oslo.", id="x1", additional_kwargs={"hide_from_ui": True})
+    said = [hidden, AIMessage("Noted.", id="x2"), *talk()]
+    for thread in ("t0", "t1"):
+        manager.add(thread, said, user_id="ada")
+    fails = False
+    manager.add("t1", said, user_id="ada")
+    assert "x1" in [turn.id for turn in manager._hosting.home.memory("ada").transcript("t1")]
+
+
 # Where hooks may stand.
 
 

@@ -12,7 +12,7 @@ import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.home import Backstory
-from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, StoreError, UsageError
+from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, RefusedError, StoreError, UsageError
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
@@ -430,3 +430,22 @@ def test_giving_up_a_failed_update_does_not_say_again_what_was_erased_meanwhile(
         memory.discard("t")
         assert memory.verify().ok
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"xylophone" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("source", ["run", None])
+def test_forgetting_a_thread_takes_what_a_tool_stored_and_edited_there(
+    home: Path, memory: MemoryHandle, source: str | None
+) -> None:
+    here, there = (memory.by("agent:lead", thread, by_model=True) for thread in ("trip", source))
+    here.add_fact("Speaks Swahili in Zanzibar")
+    kept = there.add_fact("Plays the oud").fact.id
+    edited = there.add_fact("Has a secret").fact.id
+    here.edit_fact(edited, "Hides gold in Zanzibar")
+    here.edit_fact(kept, confidence=0.8)
+    with pytest.raises(RefusedError):
+        here.edit_fact(kept, "Hides silver in Zanzibar", confidence=0.1)
+    memory.forget(thread_id="trip")
+    assert texts(memory) == ["Runs", "Plays the oud"]
+    assert "Zanzibar" not in everything_below(home)
+    assert memory.verify().ok
+    assert memory.what_if().facts == 2

@@ -199,3 +199,15 @@ def test_forgetting_the_thread_forgets_what_a_tool_stored_in_it(bs: Backstory, t
     memory.by("agent:lead", by_model=True).add_fact("Runs")
     memory.forget(thread_id="t1")
     assert contents(memory) == ["Runs"]
+
+
+def test_a_tool_of_a_conversation_that_is_not_recorded_yet_hinders_no_look_at_memory(bs: Backstory) -> None:
+    memory = bs.memory("ada")
+    memory.record("t1", [{"role": "user", "content": "I live in Oslo."}, {"role": "assistant", "content": "Noted."}])
+    assert [thread.thread for thread in memory.status().pending] == ["t1"]
+    tool = memory.by("agent:lead", "t2", by_model=True)
+    tool.remove_fact(tool.add_fact("Likes tea").fact.id)
+    assert [thread.thread for thread in memory.status().pending] == ["t1"]
+    assert [thread.thread for thread in memory.threads()] == ["t1"]
+    memory.record("t2", [{"role": "user", "content": "I like tea."}])
+    assert [thread.thread for thread in memory.status().pending] == ["t1", "t2"]

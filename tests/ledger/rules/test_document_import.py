@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from story import Story, at, given, new, refusals
 
-from backstory.ledger.core.commands import ImportDocument
+from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.events import Candidate, NewSummary
 from backstory.ledger.core.policy import Policy
 
@@ -37,3 +37,18 @@ def test_a_restated_fact_loses_no_confirmations(stated):
     assert imported(story, again, replace=True) == {}
     live = story.memory.facts["tea"]
     assert (live.content, live.confirmations) == ("likes green tea", max(3, stated))
+
+
+@pytest.mark.parametrize("save", [False, True])
+def test_a_refused_fact_takes_its_id_so_that_the_others_have_the_same_under_another_policy(save: bool) -> None:
+    candidates = (
+        new("Likes tea", 0.5, place="facts/0", id="fact_x"),
+        new("Likes jam", 0.9, place="facts/1", id="fact_x"),
+    )
+    given_ids = []
+    for threshold in (0.3, 0.7):
+        story = given(Policy(fact_confidence_threshold=threshold))
+        command = SaveDocument(at="", candidates=candidates)
+        story.do(command if save else ImportDocument(at="", candidates=candidates, replace=True), "import")
+        given_ids.append({fact.content: fact.id for fact in story.memory.in_order()})
+    assert given_ids == [{"Likes tea": "fact_x", "Likes jam": "fact_2_1"}, {"Likes jam": "fact_2_1"}]

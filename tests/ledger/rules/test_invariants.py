@@ -11,7 +11,7 @@ from histories import History, histories, roll, thorough
 from hypothesis import given
 from hypothesis import strategies as st
 from story import extract
-from strategies import heats, policies, proposals
+from strategies import documents, heats, policies, proposals
 
 from backstory.ledger.core.commands import (
     AddFact,
@@ -281,3 +281,27 @@ def test_no_update_of_a_model_is_lost_without_a_word(history):
         events = history.commits[seq - 1].events
         settled = sum(bool(getattr(e, "place", None)) or isinstance(e, CandidateRejected) for e in events)
         assert settled == len(candidates) or any(isinstance(e, UpdateFailed) for e in events)
+
+
+@thorough
+@given(policies, policies, st.data(), st.sampled_from(["merge", "replace", "save"]))
+def test_a_document_gives_a_fact_the_same_id_under_another_policy(one, other, data, kind):
+    few = st.sampled_from(["fact_ab", "fact_ab", "fact_2_1"])
+    candidates = tuple(
+        msgspec.structs.replace(candidate, id=data.draw(few)) if isinstance(candidate, NewFact) else candidate
+        for candidate in data.draw(documents(Memory(seq=1)))
+    )
+    insist = data.draw(st.booleans())
+    ids: dict[str, set[str]] = {}
+    for policy in (one, other):
+        history = History()
+        history.ask(ChangePolicy(at="", policy=policy, source="config"), "genesis")
+        if kind == "save":
+            history.ask(SaveDocument(at="", candidates=candidates), "import")
+        else:
+            command = ImportDocument(at="", candidates=candidates, replace=kind == "replace", insist=insist)
+            history.ask(command, "import")
+        for event in history.log[-1]:
+            if isinstance(event, FactAdded):
+                ids.setdefault(event.place or "", set()).add(event.fact.id)
+    assert all(len(given) == 1 for given in ids.values())
