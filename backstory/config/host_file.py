@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -177,10 +178,26 @@ def _same(path: Path, data: bytes) -> bool:
         return False
 
 
+def _may_be_forged(path: Path) -> bool:
+    """Whether a user other than this one and root may have written a file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
 def read_host_file(home: Path) -> HostFile | None:
     """Read the host file of a home; None if there is none, or it cannot be used."""
     path = home / NAME
     try:
+        if _may_be_forged(path):
+            _log.warning(
+                "%s can be written by another user, so the host's settings are not used: they say where a key is sent; "
+                "check the file, then make it yours with mode 0600",
+                path,
+            )
+            return None
         found = read_json(path, HostFile, "the host's settings")
     except NotADirectoryError:
         return None

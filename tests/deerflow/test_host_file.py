@@ -15,7 +15,7 @@ from misbehaving import MisbehavingServer, completion, failure
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from backstory import Backstory
-from backstory.config.host_file import HostModel
+from backstory.config.host_file import HostModel, read_host_file
 from backstory.deerflow.model_record import describe_model
 
 KEY = "sk-the-secret"
@@ -393,3 +393,14 @@ def test_the_configuration_file_of_deerflow_is_understood(host, tmp_path, caplog
     assert shown["max_facts"] == {"value": 40, "from": "file"}
     result = line(host).run("--config", file, "--user", "ada", "status")
     assert "no configuration key backend_config.new_key" in result.stderr
+
+
+@pytest.mark.parametrize(("mode", "used"), [(0o600, True), (0o644, True), (0o660, False), (0o606, False)])
+def test_settings_that_another_user_may_have_written_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, used: bool
+) -> None:
+    path = tmp_path / "host.json"
+    path.write_text('{"version": 1, "host": "DeerFlow", "settings": {}}')
+    path.chmod(mode)
+    assert (read_host_file(tmp_path) is not None) is used
+    assert ("can be written by another user" in caplog.text) is not used
