@@ -186,11 +186,14 @@ class Hosting:
             replace: Replaces it and returns its document.
             whole_user: Whether this also concerns the user's agents.
         """
+        home = self._reopened()
+        owners = [scope, *(one for one in home.owners() if whole_user and one.user == scope.user and one != scope)]
         try:
+            for owner in owners:
+                # To replace it may read the ledger alone, and the next conversation would meet a damaged transcript.
+                home.memory_of(owner).threads()
             return replace()
         except CorruptLogError as damage:
-            home = self._reopened()
-            owners = [scope, *(one for one in home.owners() if whole_user and one.user == scope.user and one != scope)]
             moved = [path for owner in owners for path in self._repaired(owner, damage)]
         return {**replace(), "movedAside": moved}
 

@@ -10,6 +10,8 @@ import pytest
 from deerflow.agents.memory.manager import MemoryCorruptionError
 from hosts import ChatModel, Host, contents, learned, learning, talk
 
+from backstory.ledger.learning.producer import Producer
+
 LEDGER, TRANSCRIPT, INDEX, DOCUMENT = "ledger.jsonl", "transcript.jsonl", "index.sqlite", "memory.json"
 IMPORTED = {"user": {}, "history": {}, "facts": [{"content": "Rows", "confidence": 0.9}]}
 
@@ -70,6 +72,20 @@ def test_a_damaged_log_is_moved_aside_and_the_answer_and_the_log_say_where(
     again = used.manager()
     assert contents(again, "ada") == [*left, "Swims"]
     assert "movedAside" not in again.clear_memory(user_id="ada")
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_damaged_transcript_is_moved_aside_although_the_act_reads_only_the_ledger(
+    used: Host, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    (folder_of(used) / INDEX).unlink(missing_ok=True)
+    damage(folder_of(used, TRANSCRIPT), 0)
+    # As where another thread has just opened the memory, and has not met the damage yet.
+    monkeypatch.setattr(Producer, "watch", lambda *_: None)
+    do, left = ACTS[act]
+    document = do(used.manager(ChatModel(learning("Swims"))))
+    assert document["movedAside"] == [str(folder_of(used, "transcript.damaged-1"))]
+    assert [fact["content"] for fact in document["facts"]] == left
 
 
 def test_a_document_that_is_none_leaves_the_damage_as_it_is(used: Host) -> None:
