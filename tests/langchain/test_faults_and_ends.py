@@ -274,3 +274,11 @@ except ImportError as error:
 def test_a_context_that_says_nothing_and_no_config_at_all_is_refused_in_words(bs):
     with pytest.raises(Exception, match="no user id"):
         agent(bs).invoke({"messages": [HumanMessage("hi")]}, config(None, None))
+
+
+def test_without_a_model_one_warning_is_enough(bs, caplog):
+    mine = agent(bs)
+    for text in ("a", "b"):
+        ask(mine, text)
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert ["give BackstoryMiddleware a model=" in message for message in warned] == [True]
