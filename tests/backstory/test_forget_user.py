@@ -197,6 +197,7 @@ READS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", READS)
 def test_another_process_sees_an_empty_memory_whatever_it_reads_first(tmp_path: Path, first: str) -> None:
     with open_home(tmp_path) as bs:

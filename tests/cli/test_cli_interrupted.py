@@ -14,6 +14,8 @@ from commandline import Cli, said
 from backstory import MemoryHandle
 from backstory.ledger.log.store.jsonl import JsonlStore
 
+pytestmark = pytest.mark.slow  # processes: more than an inner loop needs
+
 Model = Callable[[Callable[[str], str]], None]
 
 

@@ -39,6 +39,7 @@ def notes(cli: Cli, *words: object, code: int = 0) -> list[str]:
 # Unknown names.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", READS, ids=" ".join)
 def test_reading_an_unknown_user_says_so_and_names_the_nearest(home: Cli, verb: list[str]) -> None:
     code = {"search": (0, 1)}.get(verb[0], (0,))
