@@ -187,7 +187,9 @@ class Hosting:
             whole_user: Whether this also concerns the user's agents.
         """
         home = self._reopened()
-        owners = [scope, *(one for one in home.owners() if whole_user and one.user == scope.user and one != scope)]
+        # `owners` would list every user, and fail where the log of one is damaged that alone says whose it is.
+        agents = home._agents_of(scope.user) if whole_user else []  # noqa: SLF001
+        owners = [scope, *agents]
         try:
             for owner in owners:
                 # To replace it may read the ledger alone, and the next conversation would meet a damaged transcript.

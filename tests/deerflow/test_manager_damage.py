@@ -10,6 +10,7 @@ import pytest
 from deerflow.agents.memory.manager import MemoryCorruptionError
 from hosts import ChatModel, Host, contents, learned, learning, talk
 
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.producer import Producer
 
 LEDGER, TRANSCRIPT, INDEX, DOCUMENT = "ledger.jsonl", "transcript.jsonl", "index.sqlite", "memory.json"
@@ -86,6 +87,22 @@ def test_a_damaged_transcript_is_moved_aside_although_the_act_reads_only_the_led
     document = do(used.manager(ChatModel(learning("Swims"))))
     assert document["movedAside"] == [str(folder_of(used, "transcript.damaged-1"))]
     assert [fact["content"] for fact in document["facts"]] == left
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_the_damaged_memory_of_another_user_hinders_nobody(used: Host, act: str) -> None:
+    # A name that is too long for a folder is known from the log alone.
+    other = "x" * 300
+    used.manager().create_fact("Runs", user_id=other)
+    used.close()
+    damage(used.folder / "backstory" / Scope(other).stream("ledger.jsonl"), 0)
+    do, left = ACTS[act]
+    document = do(used.manager())
+    assert ([fact["content"] for fact in document["facts"]], "movedAside" in document) == (left, False)
+    damage(folder_of(used, TRANSCRIPT), 0)
+    used.close()
+    (folder_of(used) / INDEX).unlink(missing_ok=True)
+    assert do(used.manager())["movedAside"] == [str(folder_of(used, "transcript.damaged-1"))]
 
 
 def test_a_document_that_is_none_leaves_the_damage_as_it_is(used: Host) -> None:
