@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ContextT
@@ -15,7 +14,7 @@ from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import RunState, RunUpdate, part_of
-from backstory.langchain.run_memory import RunMemory
+from backstory.langchain.run_memory import HasRunMemory, RunMemory
 from backstory.langchain.system_message import with_block
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.scope import MemoryScope, Scope
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
 
 
-class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
+class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
     """Memory for an agent of `create_agent`: `middleware=[BackstoryMiddleware()]`.
 
     It appends the context block to the system message of each model call. It records the conversation at the begin and
@@ -86,11 +85,6 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         if self._memory.by_tools and self.backstory.config.settings.enabled:
             self.tools = memory_tools(self._memory.fail_safe, self._opens)
 
-    @property
-    def backstory(self) -> Backstory:
-        """The home."""
-        return self._memory.backstory
-
     def before_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate:
         """Identify the run, and record its conversation so far.
 
@@ -139,19 +133,3 @@ class BackstoryMiddleware(AgentMiddleware[RunState, ContextT]):
         name = run.agent or part_of(runtime.config, "metadata").get("lc_agent_name")
         actor = f"agent:{name}" if name else "agent"
         return run.scope, lambda: self.backstory.memory_of(run.scope).by(actor, run.thread or None, by_model=True)
-
-    def flush(self, timeout: float = 30.0) -> bool:
-        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._memory.flush(timeout)
-
-    def close(self) -> None:
-        """Retry queued deliveries, and close the home if this middleware opened it. A second call does nothing."""
-        self._memory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NotRequired, Self, cast
+from typing import TYPE_CHECKING, NotRequired, cast
 
 from langchain.agents.middleware.types import ContextT
 from langgraph.graph import MessagesState
@@ -14,7 +13,7 @@ from langgraph.runtime import Runtime
 from backstory.home import Backstory
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import Plain, RunState, RunUpdate
-from backstory.langchain.run_memory import RunMemory
+from backstory.langchain.run_memory import HasRunMemory, RunMemory
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope
 
@@ -34,7 +33,7 @@ class MemoryState(MessagesState):
     backstory_runs: NotRequired[Plain]
 
 
-class MemoryNodes:
+class MemoryNodes(HasRunMemory):
     """Memory for a graph of your own: add `before` as a node before the model, and `after` as the last one.
 
     `before` records the question and puts the context block into the state, as `memory`; the node that calls the model
@@ -89,11 +88,6 @@ class MemoryNodes:
             settings=settings,
         )
 
-    @property
-    def backstory(self) -> Backstory:
-        """The home."""
-        return self._memory.backstory
-
     def before(self, state: MemoryState, runtime: Runtime[ContextT]) -> dict[str, str | Plain]:
         """Record the conversation so far, and read the context block for it.
 
@@ -128,22 +122,6 @@ class MemoryNodes:
     async def aafter(self, state: MemoryState) -> RunUpdate:
         """See `after`."""
         return await run_in_thread(self.after, state)
-
-    def flush(self, timeout: float = 30.0) -> bool:
-        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._memory.flush(timeout)
-
-    def close(self) -> None:
-        """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
-        self._memory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _run_state(state: object) -> RunState:

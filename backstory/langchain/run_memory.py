@@ -6,7 +6,8 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -175,3 +176,30 @@ class RunMemory:
             self._closing.now()
         else:
             self.fail_safe.flush(self.backstory.config.settings.shutdown_flush_timeout_seconds)
+
+
+class HasRunMemory:
+    """A part of a graph that keeps memory through a RunMemory."""
+
+    _memory: RunMemory
+
+    @property
+    def backstory(self) -> Backstory:
+        """The home."""
+        return self._memory.backstory
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
+        return self._memory.flush(timeout)
+
+    def close(self) -> None:
+        """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
+        self._memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
