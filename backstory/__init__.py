@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.errors import ConflictError as ConflictError
     from backstory.ledger.core.errors import CorruptLogError as CorruptLogError
     from backstory.ledger.core.errors import DuplicateFactError as DuplicateFactError
+    from backstory.ledger.core.errors import ForbiddenError as ForbiddenError
     from backstory.ledger.core.errors import InputError as InputError
     from backstory.ledger.core.errors import LockTimeoutError as LockTimeoutError
     from backstory.ledger.core.errors import ModelError as ModelError
@@ -111,7 +112,8 @@ if TYPE_CHECKING:
 _TABLE = """
 home Backstory
 ledger.core.commit Cause Head
-ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError InputError
+ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError
+ledger.core.errors ForbiddenError InputError
 ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
 ledger.core.errors RefusedError ReplyError ScopeError StoreError UnavailableError UsageError WitnessError
 ledger.core.errors WrongExpectedVersionError

@@ -233,7 +233,7 @@ def _message(item: ErrorDetails, origin: Mapping[str, str]) -> str:
     if item["type"] == "extra_forbidden":
         return _no_such_key(key, origin[str(item["loc"][0])])
     # Any value below `model` may be an API key, also under a mistyped name. An address or a command may contain one.
-    secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store")) or key == "witness"
+    secret = (key.startswith("model") and key not in _SHOWN) or key.endswith(("_url", "_store", "_upstream", "witness"))
     value = "…" if secret else _clipped(repr(item["input"]))
     kind = kind_of(key)
     if item["type"] == "value_error" or not kind:

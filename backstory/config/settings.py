@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -25,6 +26,7 @@ WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "evicti
 _LARGEST_MEMORY = 500
 _LARGEST_LEDGER = 1_000_000
 """The largest cap that the ledger supports."""
+_BASE_URL = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 _LONGEST_DAYS = 365_000
 """A thousand years; the calendar does not reach much further back."""
 
@@ -133,6 +135,8 @@ class Settings(BaseModel):
 
     witness: str | None = None
 
+    proxy_upstream: str | None = None
+
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
@@ -155,6 +159,13 @@ class Settings(BaseModel):
     def _is_a_destination(cls, value: str | None) -> str | None:
         if value:
             destination_of(value)
+        return value
+
+    @field_validator("proxy_upstream")
+    @classmethod
+    def _is_a_base_url(cls, value: str | None) -> str | None:
+        if value and not _BASE_URL.fullmatch(value):
+            raise ValueError("it must be the base URL of a server, such as https://api.openai.com/v1")
         return value
 
     @model_validator(mode="after")

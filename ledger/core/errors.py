@@ -9,6 +9,7 @@
     │   ├── NotFoundError     no such fact, thread, commit
     │   ├── DuplicateFactError  another live fact says the same
     │   ├── CapError          the memory is full and nothing in it may be evicted
+    │   ├── ForbiddenError    the caller of a server lacks the right
     │   └── ConflictError     an undo that would overwrite later work
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
@@ -81,6 +82,10 @@ class CapError(RefusedError):
     def __init__(self, message: str, *, seq: int = 0) -> None:
         super().__init__(message, rule="cap")
         self.seq = seq
+
+
+class ForbiddenError(RefusedError):
+    """The caller of a server sees the memory and lacks the right to do this."""
 
 
 class ConflictError(RefusedError):

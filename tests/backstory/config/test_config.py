@@ -157,6 +157,7 @@ DEFAULTS: dict[str, object] = {
     "search_min_similarity": 0,
     "search_top_k": 5,
     "witness": None,
+    "proxy_upstream": None,
 }
 
 
@@ -181,6 +182,13 @@ def yaml(path: Path, text: str) -> Path:
 
 
 # Who says what.
+
+
+@pytest.mark.parametrize("address", ["api.openai.com/v1", "ftp://a/v1", "http://", "https://a/v1?key=k", "http://a b"])
+def test_an_upstream_that_is_no_base_url_is_refused_without_being_shown(address: str) -> None:
+    message = refusal({"proxy_upstream": address})
+    assert "proxy_upstream is …" in message
+    assert address not in message
 
 
 def test_the_defaults_are_the_documented_ones() -> None:
