@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.errors import DuplicateFactError as DuplicateFactError
     from backstory.ledger.core.errors import ForbiddenError as ForbiddenError
     from backstory.ledger.core.errors import InputError as InputError
+    from backstory.ledger.core.errors import KeyReusedError as KeyReusedError
     from backstory.ledger.core.errors import LockTimeoutError as LockTimeoutError
     from backstory.ledger.core.errors import ModelError as ModelError
     from backstory.ledger.core.errors import ModelRejectedError as ModelRejectedError
@@ -113,7 +114,7 @@ _TABLE = """
 home Backstory
 ledger.core.commit Cause Head
 ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError
-ledger.core.errors ForbiddenError InputError
+ledger.core.errors ForbiddenError InputError KeyReusedError
 ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
 ledger.core.errors RefusedError ReplyError ScopeError StoreError UnavailableError UsageError WitnessError
 ledger.core.errors WrongExpectedVersionError

@@ -27,6 +27,7 @@ from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import Indexes
+from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnFollowers, TurnLogs
 
@@ -143,6 +144,7 @@ def assemble(
         index=index,
         searches=searches,
         turns=TurnLogs(store, followers),
+        keyed=KeyedCommits(),
         witness=witness,
         closed=threading.Event(),
         queue_max_depth=settings.queue_max_depth,

@@ -47,6 +47,7 @@ from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.history.section_audit import WhySection
+from backstory.projections.index.keyed_commits import digest_of
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
@@ -122,6 +123,45 @@ class MemoryHandle:
         conversation = None if thread is None else bounded_name(checks.text("thread", thread)) or None
         services = msgspec.structs.replace(self._services, actor=named, conversation=conversation, by_model=by_model)
         return MemoryHandle(services)
+
+    def expecting(self, head: Head | str) -> MemoryHandle:
+        """Return the same memory for changes that hold only on a head that was seen.
+
+        A commit by hand, an undo, an import, a clear, a change of the policy and an erasure raise
+        WrongExpectedVersionError where the ledger has another head by then, and write nothing. What is recorded and
+        extracted does not depend on the head.
+
+        Args:
+            head: The head, or its hash; see `head`.
+
+        Returns:
+            Another handle on the same memory.
+
+        Raises:
+            UsageError: The hash is no text.
+        """
+        seen = head.hash if isinstance(head, Head) else checks.text("head", head)
+        return MemoryHandle(msgspec.structs.replace(self._services, expected=seen))
+
+    def once(self, key: str) -> MemoryHandle:
+        """Return the same memory for one delivery, or one change of a fact, that counts once however often it is sent.
+
+        A repeated request returns what the first one did, or raises what it raised, also in another process and after a
+        restart. The commit records a digest of the key.
+
+        Args:
+            key: Names the request, for example a UUID. It is recognised in this memory for 24 hours at least.
+
+        Returns:
+            Another handle on the same memory. Its `record`, `add_fact`, `edit_fact` and `remove_fact` raise
+            KeyReusedError where the key was used for another request.
+
+        Raises:
+            UsageError: The key is no text, or empty.
+        """
+        if not checks.text("key", key):
+            raise UsageError("the key is empty: give each change a key of its own, such as a UUID")
+        return MemoryHandle(msgspec.structs.replace(self._services, key=digest_of(key)))
 
     # Recording.
 

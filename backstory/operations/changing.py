@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +20,15 @@ from backstory.ledger.core.commands import (
 )
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.dedup import dedup_key
-from backstory.ledger.core.errors import CapError, DuplicateFactError, NotFoundError, RefusedError, UsageError
+from backstory.ledger.core.errors import (
+    CapError,
+    DuplicateFactError,
+    KeyReusedError,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+    WrongExpectedVersionError,
+)
 from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
@@ -55,12 +63,13 @@ from backstory.results import FactChange, ImportedDocument, PolicyResult, Refuse
 
 def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""
+    services.must_stand()
     logs = services.logs(services.writer)
     seen = logs.last()
     command = revert_command(logs.commit(_target(seq, seen)), force=force, seen=seen)
     if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
         return _revert(services, command, dry_run=dry_run)
-    users = msgspec.structs.replace(services, own=services.users, users=None)
+    users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
     if not dry_run:
         deliver(services.writer)
     received = _revert_of_sections(users, services.scope.agent, command)
@@ -91,18 +100,19 @@ def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert
 def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
     writer = services.writer
     if not dry_run:
-        writer.put_policy_in_force()
+        services = services.with_policy_in_force()
     memory = writer.memory()
     erased = memory.barriers.get("redaction", 0) > command.target
     plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
     if dry_run or (plan.conflicts and not command.force):
         return plan
-    commit = writer.commit(command, services.cause("revert", target=command.target, force=command.force))
+    commit = services.commit(command, services.cause("revert", target=command.target, force=command.force))
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
 def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoResult:
     """Bring back an earlier moment; see `MemoryHandle.rollback`."""
+    services.must_stand()
     writer = services.writer
     seen = writer.memory().seq
     if _is_head(to):
@@ -112,13 +122,13 @@ def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoRe
     then = services.logs(writer).memory_at(read_moment(to))
     command = rollback_command(then, then.seq, seen=seen)
     if not dry_run:
-        writer.put_policy_in_force()
+        services = services.with_policy_in_force()
     memory = writer.memory()
     erased = memory.barriers.get("redaction", 0) > then.seq
     plan = preview_rollback(memory, writer.dated(command), services.commits(writer) if erased else ())
     if dry_run:
         return plan
-    commit = writer.commit(command, services.cause("rollback", target=then.seq))
+    commit = services.commit(command, services.cause("rollback", target=then.seq))
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
@@ -127,8 +137,9 @@ def add_fact(services: ScopeServices, content: str, category: str, confidence: f
     text = _text(content)
     fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
     command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
-    commit = _commit(services, command, services.cause("manual", action="add", by_model=services.by_model))
-    added = next(event.fact for event in commit.events if isinstance(event, FactAdded))
+    cause = services.cause("manual", action="add", by_model=services.by_model)
+    commit = _commit(services, cause, lambda: command, fact)
+    added = _changed(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
     evicted = tuple(event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap")
     return FactChange(commit.seq, added, evicted)
 
@@ -141,37 +152,48 @@ def edit_fact(
         raise UsageError("nothing to change: give a text, a category or a confidence")
     edit = Edit(
         place="facts/0",
-        id=_own_fact(services, fact_id).id,
+        id=checks.text("fact_id", fact_id),
         content=None if content is None else _text(content),
         category=None if category is None else _category(category),
         confidence=None if confidence is None else _confidence(confidence),
     )
     cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
-    commit = _commit(services, EditFact(at="", edit=edit, by_model=services.by_model), cause)
-    changed = [event.after for event in commit.events if isinstance(event, FactRevised)]
-    return FactChange(commit.seq, changed[0] if changed else _own_fact(services, edit.id))
+
+    def command() -> EditFact:
+        live_fact(services.writer.memory(durable=False), edit.id)
+        return EditFact(at="", edit=edit, by_model=services.by_model)
+
+    commit = _commit(services, cause, command, edit)
+    return FactChange(
+        commit.seq, _changed(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
+    )
 
 
 def remove_fact(services: ScopeServices, fact_id: str) -> FactChange:
     """Remove a fact; see `MemoryHandle.remove_fact`."""
-    fact = _own_fact(services, fact_id)
-    cause = services.cause("manual", action="remove", fact=fact.id, by_model=services.by_model)
-    commit = _commit(services, RemoveFact(at="", fact_id=fact.id, by_model=services.by_model), cause)
-    removed = [event.fact for event in commit.events if isinstance(event, FactRemoved)]
-    return FactChange(commit.seq, removed[0])
 
+    def command() -> RemoveFact:
+        live_fact(services.writer.memory(durable=False), fact_id)
+        return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model)
 
-def _own_fact(services: ScopeServices, fact_id: str) -> Fact:
-    return live_fact(services.writer.memory(durable=False), fact_id)
+    named = checks.text("fact_id", fact_id)
+    cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
+    commit = _commit(services, cause, command)
+    return FactChange(
+        commit.seq, _changed(commit, (event.fact for event in commit.events if isinstance(event, FactRemoved)))
+    )
 
 
 def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     """Empty the memory; see `MemoryHandle.clear`."""
     if all_agents and services.scope.agent is not None:
         raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
-    for writer in (*(services.agents() if all_agents else ()), services.writer):
+    services.must_stand()
+    for writer in services.agents() if all_agents else ():
         services.home.outbox.let_in(writer.scope)
         writer.commit(Clear(at=""), services.cause("clear"))
+    services.home.outbox.let_in(services.scope)
+    services.commit(Clear(at=""), services.cause("clear"))
     return document_of(services.memory())
 
 
@@ -181,6 +203,7 @@ def import_document(
     """Take a memory in; see `MemoryHandle.import_document`, and for `insist` the command."""
     from backstory.ledger.importing import read_import, without_empty_sections
 
+    services.must_stand()
     plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
     candidates = read_import(plain, services.scope)
     if not replace:
@@ -192,7 +215,7 @@ def import_document(
         events += _import_sections(services, services.users, sections, replace=replace)
     gone = _gone(services, candidates)
     command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=gone)
-    commit = services.writer.commit(command, services.cause("import", replace=replace, insist=insist))
+    commit = services.commit(command, services.cause("import", replace=replace, insist=insist))
     events += commit.events
     return ImportedDocument.of(
         document_of(services.memory()),
@@ -240,22 +263,32 @@ def _import_sections(
 
 def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:
     """Put other rules in force; see `MemoryHandle.set_policy`."""
+    services.must_stand()
     known_policy(changes)
     check_policy(msgspec.structs.replace(services.writer.memory().policy, **changes))
     # The configured policy first: the changes are added to it and do not take it back.
-    services.writer.put_policy_in_force()
+    services = services.with_policy_in_force()
     memory = services.writer.memory()
     policy = check_policy(msgspec.structs.replace(memory.policy, **changes))
     if policy == memory.policy:
         return PolicyResult(memory.policy, memory.configured)
-    commit = services.writer.commit(ChangePolicy(at="", policy=policy), services.cause("policy"))
+    commit = services.commit(ChangePolicy(at="", policy=policy), services.cause("policy"))
     memory = services.writer.memory()
     return PolicyResult(memory.policy, memory.configured, commit.seq)
 
 
-def _commit(services: ScopeServices, command: Command, cause: Cause) -> Commit:
-    """Commit, and raise a recorded refusal as an error."""
-    commit = services.writer.commit(command, cause)
+def _commit(
+    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None = None
+) -> Commit:
+    """Commit a change of one fact, or find the commit that was made under the same key; raise a recorded refusal.
+
+    Args:
+        services: The scope, and the key if there is one.
+        cause: The cause of the commit.
+        command: Returns the command, if it still has to be carried out.
+        asked: What the command asks for.
+    """
+    commit = services.commit(command(), cause) if services.key is None else _once(services, cause, command, asked)
     for event in commit.events:
         if isinstance(event, CandidateRejected):
             way_out = ": remove a fact or raise max_facts" if event.rule == "cap" else ""
@@ -268,6 +301,62 @@ def _commit(services: ScopeServices, command: Command, cause: Cause) -> Commit:
                 raise NotFoundError(message, rule=event.rule)
             raise RefusedError(message, rule=event.rule)
     return commit
+
+
+def _once(
+    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None
+) -> Commit:
+    """Commit under a key, unless that was done before, by any process.
+
+    Raises:
+        KeyReusedError: The key was used for another change.
+        WrongExpectedVersionError: The caller expects another head.
+    """
+    writer, key = services.writer, services.key or ""
+    cause = msgspec.structs.replace(cause, key=key)
+    while True:
+        with writer.state() as state:
+            head = state.head
+        found = services.home.keyed.find(services.scope, services.logs(writer), head, key, writer.clock.now())
+        if found is not None:
+            if not _is_the_same(found, cause, asked):
+                raise KeyReusedError(
+                    f"this key was used for another change, commit {found.seq}: take a new key for each change"
+                )
+            return found
+        try:
+            return writer.commit(command(), cause, expected=services.expected or head.hash)
+        except WrongExpectedVersionError:
+            if services.expected is not None:
+                raise
+
+
+def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> bool:
+    """Whether a commit answers the same request; what it changed may be erased since."""
+    if (found.cause.action, found.cause.fact) != (cause.action, cause.fact):
+        return False
+    for event in found.events:
+        match event:
+            case CandidateRejected(candidate=NewFact() | Edit() as candidate):
+                answered: Fact | NewFact | Edit = candidate
+            case FactAdded(fact=fact) | FactRevised(after=fact):
+                answered = fact
+            case _:
+                continue
+        wanted = {name: getattr(asked, name, None) for name in ("content", "category", "confidence")}
+        return all(value is None or getattr(answered, name) == value for name, value in wanted.items())
+    return True
+
+
+def _changed(commit: Commit, facts: Iterable[Fact]) -> Fact:
+    """Return the fact that a commit changed.
+
+    Raises:
+        NotFoundError: It was erased since, which only a repeated request finds.
+    """
+    for fact in facts:
+        return fact
+    raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
 def _is_head(text: int | str) -> bool:

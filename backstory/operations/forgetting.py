@@ -23,6 +23,7 @@ def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgo
 
     Where agents share their user's sections, what these say of it is erased from the user's other memories, too.
     """
+    services.must_stand()
     if not services.shares:
         seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
         return _forgotten([plan], seq)
@@ -89,6 +90,7 @@ def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bo
 
 def forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
     """Empty all logs of a user, the agents' first, so that an interrupted call can be repeated."""
+    services.must_stand()
     alone = services.scope.user is None or services.scope.agent is not None
     if services.shares and alone:
         return forget(services, ForgetEverything(), dry_run=dry_run)
@@ -111,7 +113,8 @@ def _erase(services: ScopeServices, writer: Writer, request: Erasure, *, dry_run
         return None, writer.plan_erasure(request)
     if not isinstance(request, ForgetShared):
         _let_in(services, writer)
-    commit, plan = writer.forget(request, actor=services.actor)
+    expected = services.expected if writer is services.own else None
+    commit, plan = writer.forget(request, actor=services.actor, expected=expected)
     services.home.projector.flush(writer)
     return commit.seq, plan
 

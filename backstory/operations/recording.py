@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.descriptors import translate_verbs
-from backstory.ledger.core.errors import LockTimeoutError, UsageError
+from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, UsageError, WrongExpectedVersionError
+from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
+from backstory.ledger.log.writer import Recorded
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.operations.services import NO_MODEL_HERE, ScopeServices
+from backstory.projections.index.keyed_commits import delivered
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ class Intake:
             return RecordResult(1, 0, len(kept))
         backlog = False
         try:
-            recorded = self._services.writer.record(safe_text(thread), kept, mode=mode, sent_before=sent_before)
+            recorded = self._record(safe_text(thread), kept, mode, sent_before=sent_before)
         except LockTimeoutError:
             # To look for what is pending would wait for the same lock once more.
             raise
@@ -75,6 +79,32 @@ class Intake:
         if home.producer is not None:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
+
+    def _record(self, thread: str, kept: Sequence[Kept], mode: Mode, *, sent_before: bool) -> Recorded:
+        services, key = self._services, self._services.key
+        writer = services.writer
+        if key is None:
+            return writer.record(thread, kept, mode=mode, sent_before=sent_before)
+        logs = services.logs(writer)
+        while True:
+            with writer.state() as state:
+                head = state.transcript.head
+            made = delivered(logs, thread, key, writer.clock.now())
+            events: list[Event] = [event for commit in made for event in commit.events]
+            turns = [event.turn for event in events if isinstance(event, TurnRecorded)]
+            _must_be_the_same(thread, kept, turns)
+            superseded = sum(isinstance(event, TurnSuperseded) for event in events)
+            if made and mode == "append":
+                return Recorded(len(turns), len(kept) - len(turns), superseded)
+            try:
+                # A crash may have left a part of the delivery, which is completed now.
+                more = writer.record(
+                    thread, kept, mode=mode, sent_before=sent_before or bool(made), key=key, expected=head
+                )
+            except WrongExpectedVersionError:
+                continue
+            total = len(turns) + more.turns
+            return Recorded(total, len(kept) - total, superseded + more.superseded)
 
     def _notice(self, thread: str, *, immediate: bool) -> None:
         if self._services.home.producer is not None:
@@ -90,6 +120,19 @@ class Intake:
         writer = self._services.writer
         with writer.store.locked(writer.transcript_stream):
             return
+
+
+def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) -> None:
+    """Refuse a delivery that does not hold what was recorded under its key.
+
+    Raises:
+        KeyReusedError: The key was used for another delivery.
+    """
+    sent = Counter((message.role, message.content) for message in kept)
+    if Counter((turn.role, turn.content) for turn in turns) - sent:
+        raise KeyReusedError(
+            f"this key was used for other messages of thread {thread}: take a new key for each delivery"
+        )
 
 
 def consider_warned(home: Path) -> None:

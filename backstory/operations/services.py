@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import checks
+from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
@@ -34,6 +35,7 @@ from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.replay import read_moment
 from backstory.projections.index.index import Indexes, ScopeIndex
+from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.search.services import SearchServices
 from backstory.projections.turns import TurnLogs
 from backstory.results import PolicyResult
@@ -83,6 +85,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     index: Indexes
     searches: SearchServices
     turns: TurnLogs
+    keyed: KeyedCommits
     witness: Witness | None
     closed: threading.Event
     queue_max_depth: int
@@ -121,6 +124,10 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
     shares: bool = False
     """Whether the home has `shared_summaries`."""
+    expected: str | None = None
+    """The hash of the head that the caller has seen: a change on another head is refused."""
+    key: str | None = None
+    """The key under which the caller asks for one change, so that it is made once."""
 
     @property
     def scope(self) -> Scope:
@@ -202,6 +209,33 @@ class ScopeServices(msgspec.Struct, frozen=True):
                 f"there is and was no fact {fact_id}: give its id in full, as `fact list` and `log` show it"
             )
         return found
+
+    def commit(self, command: Command, cause: Cause) -> Commit:
+        """Commit a command in this scope's ledger, on the head that the caller expects.
+
+        Raises:
+            WrongExpectedVersionError: The caller expects another head; nothing is written.
+        """
+        return self.writer.commit(command, cause, expected=self.expected)
+
+    def with_policy_in_force(self) -> ScopeServices:
+        """Put the configured policy in force; return services that expect the head after it.
+
+        Raises:
+            WrongExpectedVersionError: The ledger has another head than the caller expects.
+        """
+        return msgspec.structs.replace(self, expected=self.writer.put_policy_in_force(self.expected))
+
+    def must_stand(self) -> None:
+        """Refuse to begin if the ledger has another head than the caller expects.
+
+        Raises:
+            WrongExpectedVersionError: It has another head.
+        """
+        if self.expected is not None:
+            writer = self.writer
+            writer.memory(durable=False)
+            writer.must_stand(self.expected)
 
     def cause(self, kind: str, **fields: object) -> Cause:
         """Return the cause of a commit by this actor."""

@@ -50,7 +50,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     cover them. `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `insist`, `by_model`,
     `action`, `fact` and `heat` (by fact id) are the fields of the command that the events do not hold, so that it can
     be decided again. `agent` is also the agent that shared what a `share` received. `origin` is where an import was
-    read from. A cause never holds content.
+    read from. `key` is the digest of the key of a request, which is carried out once however often it is repeated. A
+    cause never holds content.
     """
 
     kind: str
@@ -77,6 +78,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     origin: str | None = None
     insist: bool = False
     by_model: bool = False
+    key: str | None = None
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -4,7 +4,8 @@
     ├── UsageError            wrong use: a bad name, option, range or input file       exit 2
     │   ├── ScopeError        a user id or agent name that is not valid
     │   ├── ConfigError       an unknown key or a value outside its range
-    │   └── InputError        a conversation, reply or document that cannot be read
+    │   ├── InputError        a conversation, reply or document that cannot be read
+    │   └── KeyReusedError    a key under which another change was requested before
     ├── RefusedError          the request is valid and was refused                    exit 1
     │   ├── NotFoundError     no such fact, thread, commit
     │   ├── DuplicateFactError  another live fact says the same
@@ -51,6 +52,10 @@ class ConfigError(UsageError):
 
 class InputError(UsageError):
     """A message, document or file that the caller passed in cannot be read as such."""
+
+
+class KeyReusedError(UsageError):
+    """Another change was requested under the same key; nothing is changed."""
 
 
 class RefusedError(BackstoryError):

@@ -71,13 +71,18 @@ class Eraser:
         self._pipeline.settle(self._transcript, self._ledger)
         return self._planned(request)
 
-    def forget(self, request: Erasure, actor: str | None) -> tuple[Commit, Plan]:
-        """See `Writer.forget`."""
-        self._pipeline.settle(self._transcript, self._ledger)
+    def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, Plan]:
+        """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
         if isinstance(request, ForgetEverything):
-            # Without the key, no earlier erased turn can be recognised either.
-            self._store.destroy_key(self._transcript.stream)
-        return self._carry_out(request, self._planned(request, self._seal(request)), actor)
+            transcript, ledger = self._streams
+            with self._store.locked(transcript), self._store.locked(ledger):
+                self._pipeline.settle(self._transcript, self._ledger)
+                must_stand()
+                # Without the key, no earlier erased turn can be recognised either.
+                self._store.destroy_key(self._transcript.stream)
+                return self._carry_out(request, self._planned(request), actor)
+        self._pipeline.settle(self._transcript, self._ledger)
+        return self._carry_out(request, self._planned(request, self._seal(request)), actor, must_stand)
 
     def expire(self, before: datetime) -> Commit | None:
         """See `Writer.expire`."""
@@ -119,12 +124,15 @@ class Eraser:
     def _heads(self) -> tuple[Head, Head]:
         return self._state.transcript.head, self._state.head
 
-    def _carry_out(self, request: Erasure, plan: Plan, actor: str | None) -> tuple[Commit, Plan]:
+    def _carry_out(
+        self, request: Erasure, plan: Plan, actor: str | None, must_stand: Callable[[], None] = lambda: None
+    ) -> tuple[Commit, Plan]:
         """Lock both streams and erase; plan again if another process has written meanwhile."""
         heads = self._heads()
         transcript, ledger = self._streams
         with self._store.locked(transcript), self._store.locked(ledger):
             self._pipeline.settle(self._transcript, self._ledger)
+            must_stand()
             # A new policy may remove facts, which writes their content once more: the plan has to include that.
             self._queue_policy()
             self._pipeline.settle(self._ledger)

@@ -234,7 +234,15 @@ class Writer:
 
     # The ledger.
 
-    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
+    def commit(
+        self,
+        command: Command,
+        cause: Cause,
+        *,
+        at: datetime | None = None,
+        log: str | None = None,
+        expected: str | None = None,
+    ) -> Commit:
         """Decide a command on the newest memory and append the events as one commit.
 
         Args:
@@ -242,13 +250,19 @@ class Writer:
             cause: why, as the commit records it.
             at: the time of the commit, for a backfill. It is never before the time of the previous commit.
             log: `State.log` as it was when a model was asked. An answer about logs that were removed since is refused.
+            expected: the hash of the ledger's head that the caller has seen; None to decide on any head.
 
         Raises:
+            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is written.
             NotFoundError, ConflictError, CapError, ConfigError: as `decide`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         moment = spell_moment(at or self.clock.now())
-        commit = self._write(self._ledger_queue, lambda: [self._queue_command(command, cause, moment, log)])[-1]
+
+        def queue() -> list[PendingCommit]:
+            return [self._queue_command(command, cause, moment, log, expected)]
+
+        commit = self._write(self._ledger_queue, queue)[-1]
         self._announce()
         return commit
 
@@ -258,16 +272,28 @@ class Writer:
         at = max(spell_moment(self.clock.now()), memory.at)
         return msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command))
 
-    def put_policy_in_force(self) -> None:
-        """Commit the configured policy now if it is not in force, so that a preview can rely on it."""
+    def put_policy_in_force(self, expected: str | None = None) -> str | None:
+        """Commit the configured policy now if it is not in force, so that a preview can rely on it.
+
+        Args:
+            expected: as for `commit`.
+
+        Returns:
+            What to expect from then on: the hash of the commit that this made, otherwise `expected`.
+
+        Raises:
+            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is written.
+        """
 
         def queue_policy() -> list[PendingCommit]:
             self._pipeline.catch_up(self._ledger_queue)
+            self.must_stand(expected)
             policy = self._queue_policy()
             return [] if policy is None else [policy]
 
-        self._write(self._ledger_queue, queue_policy)
+        made = self._write(self._ledger_queue, queue_policy)
         self._announce()
+        return made[-1].hash if made and expected is not None else expected
 
     def first_policy(self) -> Policy:
         """Return the policy that the first commit puts in force.
@@ -277,7 +303,23 @@ class Writer:
         """
         return check_policy(msgspec.structs.replace(Policy(), **self._configured))
 
-    def _queue_command(self, command: Command, cause: Cause, moment: str, log: str | None) -> PendingCommit:
+    def must_stand(self, expected: str | None) -> None:
+        """Refuse to go on if the ledger, as it was folded last, has another head than the caller has seen.
+
+        Raises:
+            WrongExpectedVersionError: it has another head.
+        """
+        head = self._state.head
+        if expected is not None and expected != head.hash:
+            raise WrongExpectedVersionError(
+                f"the memory of {self.scope} has changed: its head is now commit {head.seq}, {head.hash[:16]}, and not "
+                f"{expected[:16]}; read it again, then repeat the change if it still applies",
+                actual=head.seq,
+            )
+
+    def _queue_command(
+        self, command: Command, cause: Cause, moment: str, log: str | None, expected: str | None
+    ) -> PendingCommit:
         if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None or log is not None:
             # The commit covers turns, so these have to be durable before it.
             self._pipeline.settle(self._transcript_queue, self._ledger_queue)
@@ -285,6 +327,7 @@ class Writer:
             self._pipeline.catch_up(self._ledger_queue)
         if log is not None and log != self._state.log:
             raise NotFoundError(f"{self.scope}: memory was removed while a model was asked; its answer is dropped")
+        self.must_stand(expected)
         policy = self._queue_policy(moment)
         try:
             # Taken before the callback for usage, in which the process may fork.
@@ -413,7 +456,14 @@ class Writer:
     # The transcript.
 
     def record(
-        self, thread: str, messages: Sequence[Kept], *, mode: Mode = "conversation", sent_before: bool = False
+        self,
+        thread: str,
+        messages: Sequence[Kept],
+        *,
+        mode: Mode = "conversation",
+        sent_before: bool = False,
+        key: str | None = None,
+        expected: Head | None = None,
     ) -> Recorded:
         """Append the new messages of a delivery to its thread. They are durable when this returns.
 
@@ -424,39 +474,43 @@ class Writer:
             messages: the delivery, read and filtered.
             mode: what the delivery holds; see `Mode`.
             sent_before: whether it may have been recorded already.
+            key: the digest of the key of the delivery, which its commits record.
+            expected: the transcript's head that the caller has seen; None to record after any head.
 
         Raises:
+            WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
         """
+        cause = Cause(kind="record", thread=thread, action="replace" if mode == "replace" else None, key=key)
 
         def queue_turns() -> list[PendingCommit]:
             # The ledger too: an erasure by another process names turns that must stay out.
             self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
+            now = self._state.transcript.head
+            if expected not in (None, now):
+                raise WrongExpectedVersionError(f"{self.transcript_stream} has grown to {now.seq}", actual=now.seq)
             at = max(spell_moment(self.clock.now()), self._state.transcript.at)
             known = self._thread(thread)
             # Turns that were cut off the transcript may be covered; their ordinals are not used again.
             highest = self._state.coverage.highest(thread)
-            key = self.store.key(self.transcript_stream, create=False) if known.traces else None
-            seal = None if key is None else sealing(key)
+            secret = self.store.key(self.transcript_stream, create=False) if known.traces else None
+            seal = None if secret is None else sealing(secret)
             arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
             # Part of a conversation is recognised when it is sent again; part of an append is not.
             whole = mode == "append" and any(message.id is None for message in arrival.fresh)
             at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
-            return [self._append_turns(thread, turns, events, at, mode) for turns, events in arrival.commits(at_most)]
+            return [self._append_turns(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
 
         events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
         superseded = sum(isinstance(event, TurnSuperseded) for event in events)
         turns = len(events) - superseded
         return Recorded(turns, len(messages) - turns, superseded)
 
-    def _append_turns(
-        self, thread: str, turns: TurnRange | None, events: tuple[Event, ...], at: str, mode: Mode
-    ) -> PendingCommit:
+    def _append_turns(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
         self._pipeline.fold_decided(self._transcript_queue)
         head = self._state.transcript.head
         owner = self.scope if head.seq == 0 else Scope()
-        action = "replace" if mode == "replace" else None
-        cause = Cause(kind="record", user=owner.user, agent=owner.agent, thread=thread, turns=turns, action=action)
+        cause = msgspec.structs.replace(cause, user=owner.user, agent=owner.agent, turns=turns)
         return self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))
 
     def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
@@ -521,17 +575,23 @@ class Writer:
         with self._mutex:
             return self._eraser.plan(request)
 
-    def forget(self, request: Erasure, *, actor: str | None = None) -> tuple[Commit, Plan]:
+    def forget(self, request: Erasure, *, actor: str | None = None, expected: str | None = None) -> tuple[Commit, Plan]:
         """Erase content for good: first commit a redaction that names each piece, then erase the pieces.
 
         After a crash between the two, the next process that opens the scope completes it.
 
+        Args:
+            request: what to erase.
+            actor: who asks for it.
+            expected: as for `commit`.
+
         Raises:
             NotFoundError: nothing matches the request.
+            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is erased.
             StoreError, LockTimeoutError, CorruptLogError: as the store.
         """
         with self._mutex:
-            done = self._eraser.forget(request, actor)
+            done = self._eraser.forget(request, actor, lambda: self.must_stand(expected))
         self._announce()
         return done
 

@@ -296,6 +296,17 @@ class ScopeIndex:
 
         return self._by_parts(self._ask(lambda at: _learned(at, thread)), read, newest_first=newest_first)
 
+    def deliveries_of(self, thread: str) -> Iterator[Commit]:
+        """Yield the transcript's commits that recorded turns of a thread, the newest first."""
+
+        def read(at: IndexSnapshot, place: Place) -> Commit:
+            return at.line(TRANSCRIPT, place.seq, place.byte)
+
+        def places(at: IndexSnapshot) -> list[Place]:
+            return [Place(number_in(key), value.byte) for key, value in _said_in(at, thread)]
+
+        return self._by_parts(self._ask(places), read, newest_first=True)
+
     def _by_parts(
         self, places: Sequence[P], read: Callable[[IndexSnapshot, P], Commit], *, newest_first: bool
     ) -> Iterator[Commit]:

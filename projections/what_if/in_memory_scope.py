@@ -65,9 +65,17 @@ class InMemoryScope(Writer):
         shown = memory if self._users is None else memory.with_sections_of(self._users)
         yield State(shown, self._coverage, self._transcript)
 
-    def commit(self, command: Command, cause: Cause, *, at: datetime | None = None, log: str | None = None) -> Commit:
+    def commit(
+        self,
+        command: Command,
+        cause: Cause,
+        *,
+        at: datetime | None = None,
+        log: str | None = None,
+        expected: str | None = None,
+    ) -> Commit:
         """Decide a command and apply its events; the returned commit belongs to no chain."""
-        del at, log
+        del at, log, expected
         moment = self._recorded.at
         if isinstance(command, Extract):
             candidates = self._alignment.align(command.proposal.candidates)

@@ -31,6 +31,8 @@ KEY = new_key("auditor").private
 
 READS: dict[str, Callable[[MemoryHandle], object]] = {
     "by": lambda memory: memory.by("somebody").facts(),
+    "expecting": lambda memory: memory.expecting(memory.head()).facts(),
+    "once": lambda memory: memory.once("key").facts(),
     "context": lambda memory: memory.context("tea", thread="t").text,
     "diff": lambda memory: memory.diff(1, "2030-01-01"),
     "document": lambda memory: (memory.document(), memory.document(2)),
