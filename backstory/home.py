@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -16,7 +17,7 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ScopeError
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ScopeError, UnavailableError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
@@ -210,6 +211,23 @@ class Backstory:
             self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
+    def waiting(self) -> tuple[int, int]:
+        """Count what waits in the memories in use, for a host's metrics; one that cannot be read is left out.
+
+        Returns:
+            The number of conversations that are pending, and of those whose update failed.
+        """
+        self._services.must_be_open()
+        with self._mutex:
+            writers = list(self._writers.values())
+        pending = parked = 0
+        for writer in writers:
+            with contextlib.suppress(UnavailableError), writer.reader.backlog() as backlog:
+                for one in backlog.waiting(self._services.timing):
+                    pending += one.turns > 0
+                    parked += bool(one.parked)
+        return pending, parked
+
     def close(self) -> None:
         """Run what is pending within `shutdown_flush_timeout_seconds`, then close; the rest stays pending on disk.
 
@@ -340,7 +358,25 @@ class Backstory:
         Returns:
             User, agent, last commit and number of facts of each.
         """
-        return tuple(self._summary(owner, f"{folder}/{LEDGER}".lstrip("/")) for folder, owner in self._found().items())
+        return tuple(map(self.summary, self._found().values()))
+
+    def summary(self, scope: Scope) -> ScopeSummary:
+        """Return a summary of a scope.
+
+        Args:
+            scope: One of `owners`.
+
+        Returns:
+            User, agent, last commit and number of facts.
+        """
+        # There may be any number of them, most of them small, so nothing that is read is kept.
+        stream = scope.stream(LEDGER)
+        counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
+        if counts is None:
+            # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
+            memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
+            counts = memory.seq, len(memory.facts)
+        return ScopeSummary(scope.user, scope.agent, *counts)
 
     def owners(self) -> tuple[Scope, ...]:
         """Return every scope of the home, also those whose logs are damaged.
@@ -398,7 +434,9 @@ class Backstory:
     aclose = in_thread(close)
     aforget_user = in_thread(forget_user)
     ascopes = in_thread(scopes)
+    asummary = in_thread(summary)
     aowners = in_thread(owners)
+    awaiting = in_thread(waiting)
 
     # Its state.
 
@@ -489,15 +527,6 @@ class Backstory:
         self._services.faults.purge(scope)
 
     # Finding scopes.
-
-    def _summary(self, scope: Scope, stream: str) -> ScopeSummary:
-        """Summarise a scope. There may be any number of them, most of them small, so nothing that is read is kept."""
-        counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
-        if counts is None:
-            # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
-            memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
-            counts = memory.seq, len(memory.facts)
-        return ScopeSummary(scope.user, scope.agent, *counts)
 
     def _found(self) -> dict[str, Scope]:
         """Return the scopes of the home by their folders, in order."""

@@ -400,13 +400,20 @@ class MemoryHandle:
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self) -> tuple[Fact, ...]:
-        """Return the live facts.
+    def facts(self, at: int | str | None = None) -> tuple[Fact, ...]:
+        """Return the live facts, now or at an earlier moment.
+
+        Args:
+            at: The number of a commit, or a time in ISO 8601; None for now.
 
         Returns:
             The facts, oldest first.
+
+        Raises:
+            UsageError: `at` is neither a commit's number nor a time.
+            NotFoundError: The ledger has no such commit.
         """
-        return tuple(self._services.memory().in_order())
+        return tuple(self._services.memory(at).in_order())
 
     def fact(self, fact_id: str) -> Fact:
         """Return a live fact.
@@ -557,7 +564,13 @@ class MemoryHandle:
     # Explaining.
 
     def log(
-        self, *, limit: int | None = None, fact: str | None = None, thread: str | None = None, since: str | None = None
+        self,
+        *,
+        limit: int | None = None,
+        fact: str | None = None,
+        thread: str | None = None,
+        since: str | None = None,
+        before: int | None = None,
     ) -> tuple[LogEntry, ...]:
         """Return the commits.
 
@@ -566,17 +579,19 @@ class MemoryHandle:
             fact: Only commits about this fact; a unique beginning of its id is enough.
             thread: Only commits about this conversation.
             since: Only from this time, or this commit's number, on.
+            before: Only commits before this number, to go on from the last entry of an earlier answer.
 
         Returns:
             The entries, newest first.
 
         Raises:
             NotFoundError: There is and was no such fact.
-            UsageError: `since` is neither a commit's number nor a time.
+            UsageError: `since` is neither a commit's number nor a time, or a number is none.
         """
         most = None if limit is None else checks.whole("limit", limit, 0)
         named = None if thread is None else checks.text("thread", thread)
-        return history.log(self._services, limit=most, fact=fact, thread=named, since=since)
+        end = None if before is None else checks.whole("before", before, 1)
+        return history.log(self._services, limit=most, fact=fact, thread=named, since=since, before=end)
 
     def why(self, fact_id: str) -> Why:
         """Explain where a fact came from, down to the turns it was learned from.
@@ -960,6 +975,18 @@ class MemoryHandle:
         writer = self._services.writer
         return writer.store.durable_head(writer.ledger)
 
+    def heads(self, *, turns: bool = False) -> tuple[Head, ...]:
+        """Return the heads that a read depends on: what is read stays the same as long as they do.
+
+        Args:
+            turns: Whether turns are read, too.
+
+        Returns:
+            The head of the ledger; for an agent that reads its user's memory or shares sections with it, that of the
+            user's ledger; with `turns`, that of the transcript.
+        """
+        return self._services.heads(turns=turns)
+
     def sign_head(self, key: str) -> SignedHead:
         """Sign the heads of both streams as a note, to keep elsewhere; see `verify`.
 
@@ -1051,6 +1078,7 @@ class MemoryHandle:
     aset_policy = in_thread(set_policy)
     aforget = in_thread(forget)
     ahead = in_thread(head)
+    aheads = in_thread(heads)
     asign_head = in_thread(sign_head)
     averify = in_thread(verify)
 

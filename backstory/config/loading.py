@@ -31,7 +31,7 @@ from backstory.ledger.extraction.model import Model
 _log = logging.getLogger(__name__)
 
 _PREFIX = "BACKSTORY_"
-_NOT_KEYS = frozenset({"HOME", "MODEL", "REQUIRE", "BIN", "USER", "AGENT"})
+_NOT_KEYS = frozenset({"TOKENS", "HOME", "MODEL", "REQUIRE", "BIN", "USER", "AGENT"})
 _DEERFLOWS_STORE = "file"
 """The `storage_class` in DeerFlow's example configuration."""
 _SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})

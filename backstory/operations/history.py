@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from itertools import islice, takewhile
+from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
 from backstory import checks
@@ -36,7 +36,13 @@ def fact(services: ScopeServices, fact_id: str) -> Fact:
 
 
 def log(
-    services: ScopeServices, *, limit: int | None, fact: str | None, thread: str | None, since: str | None
+    services: ScopeServices,
+    *,
+    limit: int | None,
+    fact: str | None,
+    thread: str | None,
+    since: str | None,
+    before: int | None,
 ) -> tuple[LogEntry, ...]:
     """Return the commits, newest first; see `MemoryHandle.log`."""
     reading = services.reading()
@@ -49,7 +55,9 @@ def log(
     elif thread is not None:
         commits = logs.commits_of(thread, newest_first=True)
     else:
-        commits = logs.newest(first)
+        commits = logs.newest(first, before)
+    if before is not None:
+        commits = dropwhile(lambda commit: commit.seq >= before, commits)
     found = (
         commit
         for commit in takewhile(lambda commit: commit.seq >= first, commits)

@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import Command
-from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
@@ -181,6 +181,16 @@ class ScopeServices(msgspec.Struct, frozen=True):
             try_to_deliver(agent)
             own, theirs = agent.memory(), users.memory()
         return own.with_sections_of(theirs)
+
+    def heads(self, *, turns: bool) -> tuple[Head, ...]:
+        """Return the heads that a read depends on: of the own ledger, then of the user's and of the transcript."""
+        own = self.writer.reader.standing()[1]
+        found = [own]
+        if self.users is not None or (self.fallback is not None and own.seq == 0):
+            found.append((self.users or self.fallback or self.own).reader.standing()[1])
+        if turns:
+            found.append(self.own.store.durable_head(self.own.transcript_stream))
+        return tuple(found)
 
     def policy(self) -> PolicyResult:
         """Return the policy in force and the configured one; before the first commit those that it will record."""

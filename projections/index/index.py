@@ -236,11 +236,17 @@ class ScopeIndex:
 
         return self._ask(commit)
 
-    def newest(self, since: int = 1) -> Iterator[Commit]:
-        """Yield the ledger's commits back to a seq, the newest first, and read no more of them than are asked for."""
+    def newest(self, since: int = 1, before: int | None = None) -> Iterator[Commit]:
+        """Yield the ledger's commits back to a seq, the newest first, and read no more of them than are asked for.
+
+        Args:
+            since: the last one to yield.
+            before: the first one is the one before it; None: the ledger's last.
+        """
         # What people may give: 0 is the empty memory.
         since = max(1, since)
-        end, width = self.last(), 1
+        last = self.last()
+        end, width = last if before is None else min(last, before - 1), 1
         while end >= since:
 
             def block(at: IndexSnapshot, end: int = end, width: int = width) -> list[Commit]:

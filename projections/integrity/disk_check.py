@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -23,14 +24,27 @@ _MOST_FILES = 10_000
 def examine_disk(home: Path) -> list[Check]:
     """Check the home folder, and its file system by a probe file, which is removed."""
     if not home.exists():
-        parent = next((folder for folder in home.parents if folder.exists()), Path("/"))
-        writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
-        hint = "does not exist yet; the first write creates it"
-        refused = f"does not exist, and {parent} is not writable: create the folder, or choose another --home"
-        return [Check("home", writable, f"{home}: {hint if writable else refused}"), _space(parent)]
+        return [_missing(home), _space(_nearest(home))]
     if not home.is_dir():
         return [Check("home", False, f"{home} is a file, not a folder; choose another --home")]
     return [Check("home", True, str(home)), _private(home), _space(home), *_probe(home)]
+
+
+def examine_writing(home: Path) -> list[Check]:
+    """Check that the home folder can be written, synced and locked now, by a probe file, which is removed."""
+    return list(_probe(home)) if home.exists() else [_missing(home)]
+
+
+def _missing(home: Path) -> Check:
+    parent = _nearest(home)
+    writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
+    hint = "does not exist yet; the first write creates it"
+    refused = f"does not exist, and {parent} is not writable: create the folder, or choose another --home"
+    return Check("home", writable, f"{home}: {hint if writable else refused}")
+
+
+def _nearest(home: Path) -> Path:
+    return next((folder for folder in home.parents if folder.exists()), Path("/"))
 
 
 def _space(folder: Path) -> Check:
@@ -68,7 +82,7 @@ def _everything(home: Path) -> Iterator[Path]:
 
 def _probe(home: Path) -> Iterator[Check]:
     """Write, sync and lock a file, as the log does."""
-    path = home / f".doctor-{os.getpid()}"
+    path = home / f".doctor-{os.getpid()}-{threading.get_ident()}"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:

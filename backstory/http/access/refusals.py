@@ -1,0 +1,61 @@
+"""Refusal of a request before any route: its body in the shape that clients of the path expect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from starlette.responses import Response
+
+PROBLEM = "application/problem+json"
+
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "invalid_request_error"}
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as RFC 9457 describes it. `detail` is the message that the command line gives.
+
+    `error` is the class of the error. `rule`, `fact_id` and `seq` are of a refusal that the ledger recorded, `errors`
+    are the wrong values of a request.
+    """
+
+    status: int
+    title: str
+    detail: str
+    type: str = "about:blank"
+    error: str | None = None
+    rule: str | None = None
+    fact_id: str | None = None
+    seq: int | None = None
+    errors: tuple[WrongValue, ...] = ()
+
+
+class WrongValue(msgspec.Struct, frozen=True):
+    """A value of a request that is not valid: where it stands, and why."""
+
+    where: str
+    why: str
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response that carries a problem."""
+    return Response(msgspec.json.encode(problem), problem.status, headers, PROBLEM)
+
+
+def refusal(path: str, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the refusal of a request.
+
+    Args:
+        path: The path of the request: DeerFlow's clients and those of OpenAI read other shapes than a problem.
+        status: The HTTP status.
+        detail: What is wrong, and what to do.
+        headers: Further headers.
+    """
+    if path.startswith("/api/memory"):
+        return Response(msgspec.json.encode({"detail": detail}), status, headers, "application/json")
+    if path.startswith("/proxy/"):
+        kind = _OPENAI_TYPES.get(status, "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "error")
+        error = {"message": detail, "type": kind, "param": None, "code": None}
+        return Response(msgspec.json.encode({"error": error}), status, headers, "application/json")
+    return problem_response(Problem(status, HTTPStatus(status).phrase, detail), headers)

@@ -1,0 +1,151 @@
+"""Server as an ASGI app: routes, access, limits and metrics around one open home."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+
+from backstory.home import Backstory
+from backstory.http.access.gate import Gate
+from backstory.http.access.tokens import TokenFile, Tokens
+from backstory.http.docs_page import add_docs
+from backstory.http.limits import Limiter, Limits
+from backstory.http.metrics import Metrics, Timed
+from backstory.http.news import News
+from backstory.http.problems import answer_errors
+from backstory.http.routes import changing, events, explaining, home, reading
+from backstory.http.schemas import components
+from backstory.version import __version__
+
+__all__ = ["OpensHome", "ServerOptions", "create_app"]
+
+OpensHome = Callable[..., Backstory]
+"""Opens the home; gets `listeners` and `callbacks`, as `Backstory.open` does."""
+
+_DESCRIPTION = """\
+Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.
+
+- **Whose memory**: the parameters `user` and `agent` of each request. Without both it is the memory of all users.
+- **Access**: `Authorization: Bearer TOKEN`. What a token does not cover is 404.
+- **Caching**: reads have an `ETag`, made from the head of the log. Send it as `If-None-Match` to a read, and as
+  `If-Match` to a write that must not overwrite what another has written: 412 means read again.
+- **Repeating**: recording, and changing a fact, take an `Idempotency-Key`; a repeated request changes nothing.
+- **Lists**: pass `next` on as `cursor`.
+- **Errors** are `application/problem+json`; `detail` is the message that the command line gives.
+"""
+
+
+class ServerOptions(msgspec.Struct, frozen=True):
+    """How a server answers.
+
+    Attributes:
+        local: Whether it listens on this machine only.
+        hosts: Further names that the Host header may have.
+        origins: Further origins whose pages may send requests.
+        limits: Its limits.
+        tokens: The file of tokens. Default: `tokens.json` in the home.
+    """
+
+    local: bool = True
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    tokens: TokenFile | None = None
+
+
+def create_app(
+    open_home: OpensHome, options: ServerOptions | None = None, *, environ: Mapping[str, str] = os.environ
+) -> FastAPI:
+    """Return the server as an ASGI app. It opens the home with its first request's lifespan, and closes it at the end.
+
+    Args:
+        open_home: Opens the home, for example `functools.partial(Backstory.open, "~/.backstory")`.
+        options: How it answers.
+        environ: The environment, which may hold tokens.
+
+    Raises:
+        BackstoryError: The home cannot be opened, or its tokens are damaged.
+    """
+    chosen = options or ServerOptions()
+    metrics, news = Metrics(), News()
+    bs = open_home(listeners=(metrics.on_commit, news.note), callbacks=(metrics,))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        news.start()
+        async with contextlib.AsyncExitStack() as parts:
+            for part in app.state.parts:
+                await parts.enter_async_context(part)
+            yield
+        await bs.aclose()
+
+    app = FastAPI(
+        title="Backstory",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        swagger_ui_oauth2_redirect_url=None,
+    )
+    app.state.home, app.state.metrics, app.state.news = bs, metrics, news
+    app.state.parts = []
+    # `why` before the fact itself, whose id may hold a slash.
+    for router in (explaining.router, events.router, reading.router, changing.router, home.router):
+        app.include_router(router, prefix="/v1")
+    app.include_router(home.unversioned)
+    add_docs(app)
+    _describe(app)
+    answer_errors(app)
+    tokens = Tokens(chosen.tokens or TokenFile(bs.home / "tokens.json"), environ)
+    # The last one is the outermost.
+    if chosen.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(chosen.origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["ETag"],
+        )
+    app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, counts=metrics)
+    app.add_middleware(Gate, tokens=tokens, local=chosen.local, hosts=chosen.hosts, origins=chosen.origins)
+    app.add_middleware(Timed, metrics=metrics)
+    return app
+
+
+_OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
+_OPEN_FOLDERS: Collection[str] = ("/mcp", "/proxy/")
+
+
+def _stays_open(path: str) -> bool:
+    """Whether requests of a path may take long, and must not take the place of others."""
+    return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _describe(app: FastAPI) -> None:
+    """Complete the OpenAPI document: schemas of the answers, and how a token is sent."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = made()
+            parts = document.setdefault("components", {})
+            parts["schemas"] = {**components(), **parts.get("schemas", {})}
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{}, {"token": []}]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

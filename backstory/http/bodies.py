@@ -1,0 +1,211 @@
+"""Bodies of requests under `/v1`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
+
+from backstory.ledger.core.policy import PolicyValue
+
+__all__ = [
+    "Clearing",
+    "Delivery",
+    "EditedFact",
+    "Extraction",
+    "Flushing",
+    "Forgetting",
+    "FullContext",
+    "Importing",
+    "NewFact",
+    "OfThread",
+    "PolicyChanges",
+    "RemovingUser",
+    "Retrying",
+    "Reverting",
+    "RollingBack",
+    "WhatIfQuestion",
+]
+
+_Thread = Annotated[str, Field(min_length=1, max_length=512, description="The conversation's id.", examples=["monday"])]
+_Category = Annotated[
+    str, Field(description="preference, knowledge, context, behavior, goal or correction.", examples=["preference"])
+]
+_Confidence = Annotated[float, Field(ge=0, le=1, examples=[0.9])]
+_DryRun = Annotated[bool, Field(description="Only say what would change.")]
+_Seq = Annotated[int, Field(ge=0, lt=10**18)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Message(BaseModel):
+    """A message, in the shape of OpenAI's or LangChain's; further fields are read as those libraries mean them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    role: str = Field(description="user or human, assistant or ai, tool, system.", examples=["user"])
+    content: str | list[JsonValue] | None = Field(default=None, examples=["I am allergic to peanuts."])
+
+
+class Delivery(_Body):
+    """Messages of one conversation."""
+
+    thread: _Thread
+    messages: list[Message]
+    mode: Literal["conversation", "append", "replace"] = Field(
+        default="conversation",
+        description="`conversation` finds out what is new, with `append` all messages are new, with `replace` they are "
+        "the whole conversation.",
+    )
+    immediate: bool = Field(default=False, description="Do not wait for the debounce.")
+
+    def plain(self) -> list[dict[str, object]]:
+        """Return the messages as they were sent."""
+        return [message.model_dump(exclude_unset=True) for message in self.messages]
+
+
+class Reply(_Body):
+    """A recorded answer of a model."""
+
+    thread_id: _Thread
+    reply: str | dict[str, JsonValue]
+
+
+class Extraction(_Body):
+    """Which pending updates to run. Recorded answers take the model's place."""
+
+    thread: _Thread | None = None
+    replies: list[Reply] | None = None
+
+
+class OfThread(_Body):
+    """A conversation whose parked updates are meant."""
+
+    thread: _Thread
+
+
+class Retrying(_Body):
+    """Which parked updates to run again; all of them unless a conversation is named."""
+
+    thread: _Thread | None = None
+
+
+class Flushing(_Body):
+    """How long to run what is pending."""
+
+    timeout: float = Field(default=30.0, ge=0, le=300, description="In seconds.")
+
+
+class NewFact(_Body):
+    """A fact that a person enters. No model changes it from then on."""
+
+    content: str = Field(min_length=1, examples=["User is allergic to peanuts"])
+    category: _Category = "context"
+    confidence: _Confidence = 0.9
+
+
+class EditedFact(_Body):
+    """What changes of a fact; what is left out stays."""
+
+    content: str | None = Field(default=None, min_length=1, examples=["User is allergic to all nuts"])
+    category: _Category | None = None
+    confidence: _Confidence | None = None
+
+
+class Importing(_Body):
+    """A memory to take in: a document, or a list of texts or facts."""
+
+    document: dict[str, JsonValue] | list[JsonValue]
+    replace: bool = Field(default=False, description="Put it in place of the memory, not beside it.")
+
+
+class Clearing(_Body):
+    """What to empty."""
+
+    all_agents: bool = Field(default=False, description="Empty the memories of all the user's agents, too.")
+
+
+class Reverting(_Body):
+    """The update to undo."""
+
+    seq: Annotated[int, Field(ge=0, lt=10**18)] | Literal["HEAD"] = Field(default="HEAD", examples=[3])
+    dry_run: _DryRun = False
+    force: bool = Field(default=False, description="Undo in spite of conflicts with later work.")
+
+
+class RollingBack(_Body):
+    """The moment to go back to."""
+
+    to: _Seq | str = Field(description="The number of a commit, or a time in ISO 8601.", examples=[2])
+    dry_run: _DryRun = False
+
+
+_Policy = dict[str, bool | int | float | str | list[str]]
+
+
+def _policy(stated: _Policy) -> dict[str, PolicyValue]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
+
+
+class PolicyChanges(RootModel[_Policy]):
+    """Policy keys with their new values."""
+
+    model_config = ConfigDict(
+        frozen=True, hide_input_in_errors=True, json_schema_extra={"examples": [{"max_facts": 50}]}
+    )
+
+    def values(self) -> dict[str, PolicyValue]:
+        """Return the values as the policy holds them."""
+        return _policy(self.root)
+
+
+class WhatIfQuestion(_Body):
+    """Another policy for the whole history."""
+
+    policy: _Policy = Field(description="Policy keys with their values.", examples=[{"max_facts": 20}])
+    until: _Seq | None = Field(default=None, description="Leave out later commits.")
+
+    def values(self) -> dict[str, PolicyValue]:
+        """Return the values as a policy holds them."""
+        return _policy(self.policy)
+
+
+class FullContext(_Body):
+    """What a conversation is about, and how large the block may be."""
+
+    messages: str | list[Message] | None = Field(default=None, examples=["What shall I cook for Ada?"])
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    thread: _Thread | None = None
+    facts: bool = True
+
+    def about(self) -> str | list[dict[str, object]] | None:
+        """Return the messages as they were sent."""
+        if isinstance(self.messages, list):
+            return [message.model_dump(exclude_unset=True) for message in self.messages]
+        return self.messages
+
+
+class Forgetting(_Body):
+    """What to erase: a fact, a conversation, a text, or everything."""
+
+    fact_id: str | None = Field(default=None, examples=["fact_2_0"])
+    thread: _Thread | None = None
+    matching: str | None = Field(default=None, min_length=1)
+    everything: bool = False
+    with_evidence: bool = Field(default=False, description="With a fact, erase the turns it was learned from, too.")
+    dry_run: _DryRun = False
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Forgetting:
+        given = [self.fact_id is not None, self.thread is not None, self.matching is not None, self.everything]
+        if sum(given) != 1:
+            raise ValueError("name exactly one thing to forget: fact_id, thread, matching or everything")
+        return self
+
+
+class RemovingUser(_Body):
+    """Whether to remove a user, or only to say what would go."""
+
+    dry_run: _DryRun = False

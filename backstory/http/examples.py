@@ -1,0 +1,63 @@
+"""Examples of answers, for the OpenAPI document: what the demo's story gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_FACT: dict[str, Any] = {
+    "id": "fact_2_0",
+    "content": "Ada is allergic to peanuts",
+    "category": "preference",
+    "confidence": 0.95,
+    "createdAt": "2026-03-02T09:00:00Z",
+    "source": "monday",
+}
+_CAUSE = {"kind": "extraction", "thread": "monday", "turns": {"first": 1, "last": 2}, "model": "recorded"}
+_HASH = "5f0c4a1be2a94f5c7f7d3b7d2e2cb4d4c0f3f3a9a1a0c27c2f3f4c7f9b1b7d10"
+_AT = "2026-03-02T09:00:00Z"
+_EMPTY = {"summary": "", "updatedAt": ""}
+
+FACT: dict[str, Any] = _FACT
+FACTS: dict[str, Any] = {"items": [_FACT], "seq": 2, "next": None}
+FACT_CHANGE: dict[str, Any] = {"commit": 2, "fact": _FACT, "evicted": []}
+HEAD: dict[str, Any] = {"seq": 2, "hash": _HASH}
+RECORDED: dict[str, Any] = {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0}
+DOCUMENT: dict[str, Any] = {
+    "version": "1.0",
+    "lastUpdated": _AT,
+    "user": {"workContext": _EMPTY, "personalContext": _EMPTY, "topOfMind": _EMPTY},
+    "history": {"recentMonths": _EMPTY, "earlierContext": _EMPTY, "longTermBackground": _EMPTY},
+    "facts": [_FACT],
+}
+CONTEXT: dict[str, Any] = {
+    "text": "<memory>\nFacts:\n- [preference | 0.95] Ada is allergic to peanuts\n</memory>",
+    "tokens": 24,
+    "counter": "tiktoken:o200k_base",
+    "facts": ["fact_2_0"],
+    "sections": [],
+    "summaries": 0,
+    "left_out": 0,
+    "sections_left_out": 0,
+    "summaries_left_out": 0,
+    "max_tokens": 2000,
+}
+FOUND: dict[str, Any] = {
+    "hits": [{**_FACT, "score": 1.0}],
+    "within": "facts",
+    "total": 1,
+    "model": None,
+    "embedded": 0,
+    "trouble": None,
+}
+LOG: dict[str, Any] = {
+    "items": [{"seq": 2, "at": _AT, "hash": _HASH, "cause": _CAUSE, "summary": "+1 fact", "events": []}],
+    "next": None,
+}
+WHY: dict[str, Any] = {
+    "fact": _FACT,
+    "live": True,
+    "added": {"seq": 2, "at": _AT, "cause": _CAUSE},
+    "evidence": [{"turn": "m1", "thread": "monday", "role": "user", "content": "I am allergic to peanuts.", "at": _AT}],
+    "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "detail": "added"}],
+    "removed": None,
+}

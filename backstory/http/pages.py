@@ -1,0 +1,115 @@
+"""Pages of long lists, and other answers under `/v1` that the Python API has no type for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Fact
+from backstory.projections.history.audit import Refusal
+from backstory.projections.history.history import LogEntry
+from backstory.projections.turns import TurnView
+from backstory.results import ParkedThread, ScopeSummary, ThreadSummary
+
+__all__ = [
+    "FactPage",
+    "Health",
+    "LogPage",
+    "ParkedThreads",
+    "Refusals",
+    "ScopePage",
+    "ThreadPage",
+    "TurnPage",
+    "offset_of",
+    "part_of",
+]
+
+T = TypeVar("T")
+
+
+class FactPage(msgspec.Struct, frozen=True):
+    """Facts of one moment, oldest first; all pages of a list are of commit `seq`."""
+
+    items: tuple[Fact, ...]
+    seq: int
+    next: str | None = None
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """Commits, newest first."""
+
+    items: tuple[LogEntry, ...]
+    next: str | None = None
+
+
+class ThreadPage(msgspec.Struct, frozen=True):
+    """Conversations, in the order of their first turns."""
+
+    items: tuple[ThreadSummary, ...]
+    next: str | None = None
+
+
+class TurnPage(msgspec.Struct, frozen=True):
+    """Turns of a conversation that stand, oldest first."""
+
+    items: tuple[TurnView, ...]
+    next: str | None = None
+
+
+class ScopePage(msgspec.Struct, frozen=True):
+    """Users and agents that have a memory, in the order of their folders."""
+
+    items: tuple[ScopeSummary, ...]
+    next: str | None = None
+
+
+class ParkedThreads(msgspec.Struct, frozen=True):
+    """Turns whose update failed."""
+
+    items: tuple[ParkedThread, ...]
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """Refused candidates and removed facts that are like a text, and the facts in memory that are like it."""
+
+    refusals: tuple[Refusal, ...]
+    remembered: tuple[Fact, ...]
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether the server works; if not, `detail` says why."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Part(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a list, and the offset of the next part; None behind the last."""
+
+    items: tuple[T, ...]
+    next: int | None
+
+
+def part_of(items: Sequence[T], offset: int, limit: int) -> Part[T]:
+    """Return `limit` items from an offset on."""
+    end = offset + limit
+    return Part(tuple(items[offset:end]), end if end < len(items) else None)
+
+
+def offset_of(cursor: str | None) -> int:
+    """Return the number in a cursor; 0 without one.
+
+    Raises:
+        UsageError: It is no cursor of this list.
+    """
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > _MOST_DIGITS:
+        raise UsageError(f"cursor must be the `next` of an earlier page, got {cursor[:40]!r}")
+    return int(cursor)
+
+
+_MOST_DIGITS = 18

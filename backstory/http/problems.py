@@ -1,0 +1,141 @@
+"""Errors as responses: which status and which body each error of a memory has."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from backstory.http.access.refusals import Problem, WrongValue, problem_response, refusal
+from backstory.ledger.core.errors import (
+    BackstoryError,
+    CapError,
+    DuplicateFactError,
+    ForbiddenError,
+    KeyReusedError,
+    ModelError,
+    NoModelError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    UsageError,
+    WrongExpectedVersionError,
+)
+
+__all__ = ["BrokenAnswerError", "Unexpected", "answer_errors", "status_of"]
+
+_log = logging.getLogger(__name__)
+
+_STATUS: tuple[tuple[type[BackstoryError], int], ...] = (
+    (KeyReusedError, 422),
+    (UsageError, 400),
+    (NoModelError, 409),
+    (NotFoundError, 404),
+    (ForbiddenError, 403),
+    (RefusedError, 409),
+    (WrongExpectedVersionError, 412),
+    (UnavailableError, 503),
+    (ModelError, 502),
+)
+"""The first class that an error belongs to decides."""
+
+_MOST_VALUES = 20
+
+
+def status_of(error: BackstoryError) -> int:
+    """Return the HTTP status of an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Have an app answer errors as problems."""
+    app.add_exception_handler(BackstoryError, _of_memory)
+    app.add_exception_handler(RequestValidationError, _of_values)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_middleware(Unexpected)
+
+
+async def _of_memory(_: Request, error: Exception) -> Response:
+    if not isinstance(error, BackstoryError):
+        raise error
+    status = status_of(error)
+    problem = Problem(
+        status,
+        HTTPStatus(status).phrase,
+        str(error),
+        error=type(error).__name__,
+        rule=(error.rule or None) if isinstance(error, RefusedError) else None,
+        fact_id=error.fact_id if isinstance(error, DuplicateFactError) else None,
+        seq=(error.seq or None) if isinstance(error, DuplicateFactError | CapError) else None,
+    )
+    return problem_response(problem, {"Retry-After": "1"} if isinstance(error, UnavailableError) else None)
+
+
+async def _of_values(_: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    wrong = tuple(
+        # The value itself is left out: it may be content, and long.
+        WrongValue(".".join(map(str, item["loc"])), str(item["msg"]))
+        for item in error.errors()[:_MOST_VALUES]
+    )
+    detail = "; ".join(f"{one.where}: {one.why}" for one in wrong) or "the request is not valid"
+    return problem_response(Problem(422, "Unprocessable Content", detail, error="InputError", errors=wrong))
+
+
+async def _of_http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return refusal(request.url.path, error.status_code, str(error.detail), error.headers)
+
+
+class Unexpected:
+    """ASGI middleware that answers an unexpected error.
+
+    It logs neither the error's message nor its traceback, since both may hold content.
+
+    Args:
+        app: The server.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and answer if it fails."""
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            kind = type(error).__name__
+            _log.error("%s %s failed: %s in %s", scope["method"], scope["path"], kind, _place(error))
+            if begun:
+                # Only a broken connection tells the client that the answer is not whole.
+                raise BrokenAnswerError(kind) from None
+            failed = f"this failed unexpectedly ({kind}), see the server's log; what is durable stays so"
+            await refusal(scope["path"], 500, failed)(scope, receive, send)
+
+
+class BrokenAnswerError(Exception):
+    """An answer that had begun cannot be completed."""
+
+
+def _place(error: BaseException) -> str:
+    """Return the file and line in which an error was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

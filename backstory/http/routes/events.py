@@ -1,0 +1,129 @@
+"""Event stream of new commits: server-sent events, each with the commit's entry in the log.
+
+The id of an event is the commit's number and hash. A client that connects again sends the last id it got
+(`Last-Event-ID`) and gets what came after it: no commit twice, none left out. If that commit is no longer in the log,
+because the memory was removed or restored from a copy, the stream begins with an event `reset` and all commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from backstory.http.exchange import ReadExchange, Reading
+from backstory.http.news import News
+from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.memory import MemoryHandle
+from backstory.projections.history.history import LogEntry
+
+router = APIRouter(tags=["Explain"])
+
+_AT_ONCE = 200
+"""How many commits are read and sent at a time."""
+
+_BEAT_SECONDS = 15.0
+"""How often a quiet stream sends a comment, by which both ends notice that the other is gone."""
+
+_ID = re.compile(r"(\d{1,18})-([0-9a-f]{64})", re.ASCII)
+
+_ENDED = b"event: removed\ndata: {}\n\n"
+_RESET = b"event: reset\ndata: {}\n\n"
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"description": "Commits as they are made.", "content": {"text/event-stream": {}}}},
+)
+async def follow(
+    request: Request,
+    reading: Reading,
+    since: Annotated[
+        int | None, Query(ge=0, lt=10**18, description="Begin after this commit. Default: after the last one.")
+    ] = None,
+    last_event_id: Annotated[str | None, Header(description="The id of the last event that arrived.")] = None,
+) -> Response:
+    """Send each commit of a memory as it is made, and those since an earlier one."""
+    memory = await run_in_thread(reading.memory)
+    start = await run_in_thread(_start, memory, since, last_event_id)
+    news: News = request.app.state.news
+    stream = _events(memory, start, news)
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """The commit to go on after, and whether the client has to begin again."""
+
+    seq: int
+    hash: str
+    reset: bool = False
+
+
+def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Start:
+    head = memory.head()
+    if last_id is not None:
+        found = _ID.fullmatch(last_id.strip())
+        if found is None:
+            raise UsageError(f"Last-Event-ID must be the id of an event of this stream, got {last_id[:40]!r}")
+        seq, digest = int(found[1]), found[2]
+        known = memory.log(limit=1, before=seq + 1) if 0 < seq <= head.seq else ()
+        if seq == 0 or (known and known[0].seq == seq and known[0].hash == digest):
+            return _Start(seq, digest)
+        return _Start(0, "", reset=True)
+    if since is None:
+        return _Start(head.seq, head.hash)
+    known = memory.log(limit=1, before=since + 1) if since else ()
+    return _Start(since, known[0].hash if known and known[0].seq == since else "")
+
+
+async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncIterator[bytes]:
+    yield _RESET if start.reset else b": following\n\n"
+    seq, digest = start.seq, start.hash
+    with news.of(memory.scope) as fresh:
+        while True:
+            try:
+                found = await run_in_thread(_after, memory, seq, digest)
+            except BackstoryError as error:
+                # The client connects again, and gets the error as an answer if it lasts.
+                yield b"event: error\ndata: " + msgspec.json.encode({"detail": str(error)}) + b"\n\n"
+                return
+            if found is None:
+                yield _ENDED
+                return
+            for entry in found:
+                yield _spelled(entry)
+                seq, digest = entry.seq, entry.hash
+            if len(found) < _AT_ONCE:
+                try:
+                    async with asyncio.timeout(_BEAT_SECONDS):
+                        await fresh.wait(memory, seq, digest)
+                except TimeoutError:
+                    yield b": still here\n\n"
+
+
+def _after(memory: MemoryHandle, seq: int, digest: str) -> list[LogEntry] | None:
+    """Return the next commits, oldest first; None where the log no longer goes on from the last one."""
+    head = memory.head()
+    if head.seq < seq or (head.seq == seq and digest and head.hash != digest):
+        return None
+    if head.seq == seq:
+        return []
+    found = list(memory.log(since=str(max(1, seq)), before=min(head.seq, seq + _AT_ONCE) + 1))
+    found.reverse()
+    if seq and digest and (not found or found[0].seq != seq or found[0].hash != digest):
+        return None
+    return [entry for entry in found if entry.seq > seq]
+
+
+def _spelled(entry: LogEntry) -> bytes:
+    return b"id: %d-%s\nevent: commit\ndata: %s\n\n" % (entry.seq, entry.hash.encode(), msgspec.json.encode(entry))
+
+
+__all__ = ["ReadExchange", "router"]

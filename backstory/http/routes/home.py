@@ -1,0 +1,89 @@
+"""Routes about the whole home: its scopes, health, metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from backstory.http.access.callers import Caller
+from backstory.http.exchange import JsonResponse, caller_of, home_of
+from backstory.http.metrics import CONTENT_TYPE, Metrics
+from backstory.http.pages import Health, ScopePage
+from backstory.http.routes.reading import Cursor, Limit
+from backstory.http.schemas import returns
+from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.scope import Scope
+from backstory.projections.integrity.disk_check import examine_writing
+
+router = APIRouter(tags=["Home"])
+unversioned = APIRouter(tags=["Home"])
+
+
+@router.get("/scopes", responses=returns(ScopePage))
+async def list_scopes(
+    request: Request,
+    prefix: Annotated[str, Query(max_length=1000, description="Only users whose id begins so.")] = "",
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """List the users and agents that have a memory and that the token covers."""
+    home, caller = home_of(request), caller_of(request)
+
+    def read() -> Response:
+        listed = [scope for scope in home.owners() if _is_listed(scope, caller, prefix)]
+        listed = [scope for scope in listed if cursor is None or scope.folder > cursor]
+        shown = listed[:limit]
+        page = ScopePage(tuple(map(home.summary, shown)), shown[-1].folder if len(listed) > limit else None)
+        return JsonResponse(page, headers={"Cache-Control": "no-store"})
+
+    return await run_in_thread(read)
+
+
+def _is_listed(scope: Scope, caller: Caller, prefix: str) -> bool:
+    return caller.sees(scope.user) and (scope.user or "").startswith(prefix)
+
+
+@unversioned.get("/healthz", responses=returns(Health))
+async def healthz() -> Response:
+    """Say that the server runs."""
+    return JsonResponse(Health(ok=True))
+
+
+@unversioned.get("/readyz", responses=returns(Health))
+async def readyz(request: Request) -> Response:
+    """Say whether the home can be read and written; 503 if not."""
+    home = home_of(request)
+
+    def check() -> Response:
+        wrong = next((check for check in examine_writing(home.home) if not check.ok), None)
+        # The hint names folders, which are nobody's business who has no token.
+        return JsonResponse(
+            Health(ok=True) if wrong is None else Health(ok=False, detail=wrong.check), 503 if wrong else 200
+        )
+
+    return await run_in_thread(check)
+
+
+@unversioned.get("/metrics", responses={200: {"description": "Metrics for Prometheus.", "content": {"text/plain": {}}}})
+async def metrics(request: Request) -> Response:
+    """Return counts and times, without content and without names of users. The token has to cover all users."""
+    if caller_of(request).users is not None:
+        raise NotFoundError("metrics are about all users: use a token that covers all of them")
+    home, found = home_of(request), _metrics(request)
+
+    def read() -> Response:
+        pending, parked = home.waiting()
+        found.pending.set(pending)
+        found.parked.set(parked)
+        found.outbox.set(home.outbox.count)
+        return Response(found.text(), media_type=CONTENT_TYPE)
+
+    return await run_in_thread(read)
+
+
+def _metrics(request: Request) -> Metrics:
+    found: Metrics = request.app.state.metrics
+    return found

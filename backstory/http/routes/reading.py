@@ -1,0 +1,180 @@
+"""Routes that read memory as it is: the document, facts, turns, search, the block for a prompt, the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from backstory.http.bodies import FullContext
+from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD
+from backstory.http.exchange import Reading
+from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
+from backstory.http.schemas import returns
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.events import Fact
+from backstory.memory import MemoryHandle
+from backstory.operations.search import Within
+from backstory.projections.context import Context
+from backstory.projections.document.document import Document
+from backstory.projections.search.results import Found
+from backstory.results import PolicyResult, Status
+
+router = APIRouter(tags=["Read"])
+
+Moment = Annotated[
+    str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
+ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
+Category = Annotated[str | None, Query(description="Only facts of this category.")]
+Time = Annotated[str | None, Query(description="A time in ISO 8601.", examples=["2026-03-01T00:00:00Z"])]
+
+
+@router.get("/document", responses=returns(Document, cached=True, example=DOCUMENT))
+async def get_document(reading: Reading, at: Moment = None) -> Response:
+    """Return memory.json, now or at an earlier moment."""
+    return await reading.answer(lambda memory: memory.document(at))
+
+
+@router.get("/facts", responses=returns(FactPage, cached=True, example=FACTS))
+async def list_facts(
+    reading: Reading, category: Category = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """List the live facts, oldest first. All pages of a list show the same moment."""
+
+    def read(memory: MemoryHandle) -> FactPage:
+        seq, offset = _moment(cursor, memory)
+        shown = _of_category(memory.facts() if cursor is None else memory.facts(seq), category)
+        if cursor is None and len(shown) > limit:
+            # Later pages are of this commit, although there may be a newer one by now.
+            shown = _of_category(memory.facts(seq), category)
+        part = part_of(shown, offset, limit)
+        return FactPage(part.items, seq, None if part.next is None else f"{seq}.{part.next}")
+
+    return await reading.answer(read)
+
+
+def _of_category(facts: Iterable[Fact], category: str | None) -> tuple[Fact, ...]:
+    return tuple(fact for fact in facts if category in (None, fact.category))
+
+
+def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, int]:
+    """Return the commit and the offset of a page of facts."""
+    if cursor is None:
+        heads = memory.heads()
+        return heads[0].seq or heads[-1].seq, 0
+    seq, dot, offset = cursor.partition(".")
+    if not dot:
+        raise UsageError(f"cursor must be the `next` of an earlier page, got {cursor[:40]!r}")
+    return offset_of(seq), offset_of(offset)
+
+
+@router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True, example=FACT))
+async def get_fact(reading: Reading, fact_id: str) -> Response:
+    """Return a live fact, by its id or a unique beginning of it."""
+    return await reading.answer(lambda memory: memory.fact(fact_id))
+
+
+@router.get("/threads", responses=returns(ThreadPage, cached=True))
+async def list_threads(reading: Reading, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """List the recorded conversations, in the order of their first turns."""
+
+    def read(memory: MemoryHandle) -> ThreadPage:
+        part = part_of(memory.threads(), offset_of(cursor), limit)
+        return ThreadPage(part.items, None if part.next is None else str(part.next))
+
+    return await reading.answer(read, turns=True)
+
+
+@router.get("/turns", responses=returns(TurnPage, cached=True))
+async def list_turns(reading: Reading, thread: ThreadName, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """List the turns of a conversation that stand, oldest first."""
+
+    def read(memory: MemoryHandle) -> TurnPage:
+        last = offset_of(cursor)
+        rest = [turn for turn in memory.transcript(thread) if turn.n > last]
+        shown = rest[:limit]
+        return TurnPage(tuple(shown), str(shown[-1].n) if len(rest) > limit else None)
+
+    return await reading.answer(read, turns=True)
+
+
+@router.get("/search", responses=returns(Found, example=FOUND))
+async def search(
+    reading: Reading,
+    *,
+    query: Annotated[str, Query(description="What to look for.", max_length=10_000, examples=["peanuts"])],
+    top_k: Annotated[int | None, Query(ge=1, le=1000, description="How many hits at most.")] = None,
+    category: Category = None,
+    within: Annotated[Within, Query(description="Search facts, or turns.")] = "facts",
+    thread: Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")] = None,
+    since: Time = None,
+    until: Time = None,
+    min_similarity: Annotated[float | None, Query(ge=-1, le=1, description="For hits by meaning alone.")] = None,
+    explain: Annotated[bool, Query(description="Say of each hit why it has its rank.")] = False,
+) -> Response:
+    """Search facts or turns, by words and by meaning."""
+    return await reading.answer(
+        lambda memory: memory.search(
+            query,
+            top_k=top_k,
+            category=category,
+            within=within,
+            thread=thread,
+            since=since,
+            until=until,
+            min_similarity=min_similarity,
+            explain=explain,
+        ),
+        tagged=False,
+    )
+
+
+@router.get("/context", responses=returns(Context, example=CONTEXT))
+async def get_context(
+    reading: Reading,
+    about: Annotated[
+        str | None, Query(alias="for", max_length=100_000, description="What the conversation is about.")
+    ] = None,
+    max_tokens: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+) -> Response:
+    """Return the block to put before a model."""
+    return await reading.answer(lambda memory: memory.context(about, max_tokens), tagged=False)
+
+
+@router.post("/context", responses=returns(Context, example=CONTEXT))
+async def make_context(reading: Reading, asked: FullContext) -> Response:
+    """Return the block to put before a model, for a conversation."""
+    return await reading.answer(
+        lambda memory: memory.context(asked.about(), asked.max_tokens, thread=asked.thread, facts=asked.facts),
+        tagged=False,
+    )
+
+
+@router.get("/head", responses=returns(Head, cached=True, example=HEAD))
+async def get_head(reading: Reading) -> Response:
+    """Return the head of the ledger, to sign or keep elsewhere."""
+    return await reading.answer(lambda memory: memory.head())
+
+
+@router.get("/status", responses=returns(Status))
+async def get_status(reading: Reading) -> Response:
+    """Return where the memory stands: its head, what is pending or parked, and recent faults."""
+    return await reading.answer(lambda memory: memory.status(), tagged=False)
+
+
+@router.get("/parked", responses=returns(ParkedThreads))
+async def list_parked(reading: Reading) -> Response:
+    """List the turns whose update failed."""
+    return await reading.answer(lambda memory: ParkedThreads(memory.status().parked), tagged=False)
+
+
+@router.get("/policy", responses=returns(PolicyResult))
+async def get_policy(reading: Reading) -> Response:
+    """Return the policy in force, and the configured one."""
+    return await reading.answer(lambda memory: memory.policy(), tagged=False)

@@ -1,0 +1,87 @@
+"""Schemas of answers for the OpenAPI document, made from the types that the Python API returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from backstory.http.access.refusals import PROBLEM, Problem
+
+__all__ = ["Responses", "components", "returns"]
+
+Responses = dict[int | str, dict[str, Any]]
+"""What FastAPI takes as the responses of a route."""
+
+_REF = "#/components/schemas/{name}"
+_PROBLEMS = {
+    400: "A value cannot be one of its kind.",
+    401: "There is no token, or it is unknown.",
+    403: "The token lacks the right, or the host or the origin is not allowed.",
+    404: "There is no such thing, or the token does not cover it.",
+    408: "The body took too long.",
+    409: "It was refused; `rule` names the rule.",
+    412: "The memory has changed since it was seen.",
+    413: "The body is too large.",
+    422: "The request is not valid, or its key was used for another one.",
+    502: "The model gave no usable answer.",
+    503: "The memory cannot be used now: it is locked, damaged or unwritable, or there are too many requests.",
+}
+
+_types: dict[str, type] = {"Problem": Problem}
+
+
+def returns(
+    kind: type,
+    *problems: int,
+    status: int = 200,
+    example: object = None,
+    cached: bool = False,
+    description: str | None = None,
+) -> Responses:
+    """Return the responses of a route.
+
+    Args:
+        kind: The type of the answer.
+        problems: The statuses of its errors, beside those that every route has.
+        status: The status of the answer.
+        example: An example of the answer.
+        cached: Whether it has an ETag, so that 304 is an answer, too.
+        description: What the answer is; by default the docstring of its type.
+    """
+    _types[kind.__name__] = kind
+    content: dict[str, Any] = {"schema": {"$ref": _REF.format(name=kind.__name__)}}
+    if example is not None:
+        content["example"] = example
+    found: Responses = {
+        status: {
+            "description": description or (kind.__doc__ or "").partition("\n")[0],
+            "content": {"application/json": content},
+            "headers": {"ETag": {"schema": {"type": "string"}}} if cached else {},
+        }
+    }
+    if cached:
+        found[304] = {"description": "The answer is still the one with this ETag."}
+    for problem in sorted({401, 403, 404, 422, 400, 503, *problems}):
+        found[problem] = {
+            "description": _PROBLEMS[problem],
+            "content": {PROBLEM: {"schema": {"$ref": _REF.format(name="Problem")}}},
+        }
+    return found
+
+
+def components() -> Mapping[str, Any]:
+    """Return the schemas of all types that routes return, with those that they are made of."""
+    return _components(_types.values())
+
+
+def _components(kinds: Iterable[type]) -> Mapping[str, Any]:
+    _, found = msgspec.json.schema_components(kinds, schema_hook=_anything, ref_template=_REF)
+    return found
+
+
+def _anything(kind: type) -> dict[str, Any]:
+    if kind is object:
+        return {"description": "Any JSON value."}
+    raise NotImplementedError(f"{kind} has no schema")
