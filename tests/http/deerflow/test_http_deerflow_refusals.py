@@ -206,6 +206,21 @@ def test_to_clear_or_import_goes_on_from_a_damaged_memory(
     assert client.get(MEMORY).json() == response.json()
 
 
+def test_to_clear_goes_on_from_a_damaged_memory_of_an_agent(gateways: Callable[..., Gateway]) -> None:
+    written = gateways()
+    written.client().post(FACTS, json={"content": "Runs"})
+    written.home.memory("ada", "lead").record("t1", [{"role": "user", "content": "I swim."}])
+    written.home.memory("ada", "lead").add_fact("Reviews code")
+    written.home.close()
+    transcript = written.path / "users/ada/agents/lead/transcript.jsonl"
+    transcript.write_bytes(transcript.read_bytes().replace(b"swim", b"sink"))
+    gateway = gateways()
+    assert gateway.client().delete(MEMORY).status_code == 200
+    assert transcript.with_name("transcript.damaged-1").exists()
+    assert gateway.home.memory("ada", "lead").own.document().facts == ()
+    assert gateway.home.memory("ada", "lead").threads() == ()
+
+
 FAILED = {
     ("GET", MEMORY): (503, "Failed to read memory data."),
     ("GET", f"{MEMORY}/export"): (503, "Failed to read memory data."),
