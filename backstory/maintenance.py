@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.home import Backstory
-from backstory.ledger.core.errors import BackstoryError, ConfigError
+from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store.jsonl import JsonlStore
@@ -29,6 +31,11 @@ from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
 from backstory.witness.health import examine_witness
 
+_log = logging.getLogger(__name__)
+
+_Replaced = TypeVar("_Replaced")
+
+_ASIDE = "*.damaged-*"
 _OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000
 _NAME_AND_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
@@ -225,3 +232,49 @@ def repair_scope(bs: Backstory, scope: Scope, *, dry_run: bool = False) -> tuple
         raise ConfigError(f"repair mends files, and {bs.store} keeps none: use that engine's own means")
     document = bs.home / scope.folder / "memory.json"
     return repair(bs.store, scope, document=document, index=_index(bs.store, bs.home, scope), dry_run=dry_run)
+
+
+def replace_beyond_damage(
+    bs: Backstory, scope: Scope, replace: Callable[[], _Replaced], *, whole_user: bool = False
+) -> tuple[_Replaced, tuple[str, ...] | None]:
+    """Replace a memory, even if its logs are damaged: then these are repaired first.
+
+    What is intact of them stays in force, so that its history can be read. The log of the process names the files that
+    were moved aside.
+
+    Args:
+        bs: The home.
+        scope: The memory.
+        replace: Replaces it.
+        whole_user: Whether this also concerns the agents of the user.
+
+    Returns:
+        The result of `replace`, and the paths of the damaged files as they are now; None where nothing was damaged.
+
+    Raises:
+        ConfigError: A log is damaged, and the engine keeps no files.
+        StoreError, LockTimeoutError: A file cannot be moved, or a log is locked.
+    """
+    # `owners` would list every user, and fail where the log of one is damaged that alone says whose it is.
+    agents = bs._agents_of(scope.user) if whole_user else []  # noqa: SLF001 the same package
+    owners = [scope, *agents]
+    try:
+        for owner in owners:
+            # To replace it may read the ledger alone, and the next conversation would meet a damaged transcript.
+            bs.memory_of(owner).threads()
+        return replace(), None
+    except CorruptLogError as damage:
+        moved = tuple(path for owner in owners for path in _repaired(bs, owner, damage))
+    return replace(), moved
+
+
+def _repaired(bs: Backstory, scope: Scope, damage: CorruptLogError) -> list[str]:
+    """Repair the files of a memory; return the paths of those that were moved aside."""
+    folder = bs.home / scope.folder
+    before = set(folder.glob(_ASIDE))
+    checks = repair_scope(bs, scope)
+    moved = sorted(map(str, set(folder.glob(_ASIDE)) - before))
+    if moved:
+        said = "; ".join(f"{check.check}: {check.hint}" for check in checks)
+        _log.warning("%s is replaced although %s. Moved aside: %s. %s", scope, damage, ", ".join(moved), said)
+    return moved

@@ -22,12 +22,12 @@ from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
+from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
 from backstory.ledger.messages import KeepHidden
-from backstory.maintenance import repair_scope
+from backstory.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered, LogFile
 from backstory.outbox.fail_safe import FailSafeMemory
@@ -40,7 +40,6 @@ _LEAD_AGENT = "lead"
 """The actor's name of the agent without a name."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
-_ASIDE = "*.damaged-*"
 
 
 class Hosting:
@@ -187,28 +186,8 @@ class Hosting:
             whole_user: Whether this also concerns the user's agents.
         """
         home = self._reopened()
-        # `owners` would list every user, and fail where the log of one is damaged that alone says whose it is.
-        agents = home._agents_of(scope.user) if whole_user else []  # noqa: SLF001
-        owners = [scope, *agents]
-        try:
-            for owner in owners:
-                # To replace it may read the ledger alone, and the next conversation would meet a damaged transcript.
-                home.memory_of(owner).threads()
-            return replace()
-        except CorruptLogError as damage:
-            moved = [path for owner in owners for path in self._repaired(owner, damage)]
-        return {**replace(), "movedAside": moved}
-
-    def _repaired(self, scope: Scope, damage: CorruptLogError) -> list[str]:
-        """Repair the files of a memory; return the paths of those that were moved aside."""
-        folder = self.home.home / scope.folder
-        before = set(folder.glob(_ASIDE))
-        checks = repair_scope(self.home, scope)
-        moved = sorted(map(str, set(folder.glob(_ASIDE)) - before))
-        if moved:
-            said = "; ".join(f"{check.check}: {check.hint}" for check in checks)
-            _log.warning("%s is replaced although %s. Moved aside: %s. %s", scope, damage, ", ".join(moved), said)
-        return moved
+        document, moved = replace_beyond_damage(home, scope, replace, whole_user=whole_user)
+        return {**document, "movedAside": list(moved)} if moved is not None else document
 
     def clear(self, scope: Scope) -> HostedMemory:
         """Clear the memory of an agent or, without an agent, all memories of a user."""

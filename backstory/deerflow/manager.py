@@ -11,9 +11,8 @@ from pydantic import PrivateAttr
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
-from backstory.deerflow.memory import Document, HostedMemory, checked_document
+from backstory.deerflow.memory import Document, HostedMemory, category_of, checked_document
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
-from backstory.ledger.core.policy import CATEGORIES
 
 try:
     from deerflow.agents.memory.manager import MemoryManager
@@ -145,7 +144,7 @@ class BackstoryMemoryManager(MemoryManager):
         """
         if not query or not query.strip() or top_k <= 0:
             return []
-        kind = None if category is None else _category(category)
+        kind = None if category is None else category_of(category)
         with translated():
             scope = scope_named(user_id, agent_name)
             with self._hosting.counted(scope, "search"):
@@ -223,7 +222,7 @@ class BackstoryMemoryManager(MemoryManager):
         Raises:
             ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it is refused.
         """
-        text, kind = _content(content), _category(category)
+        text, kind = _content(content), category_of(category)
         stated = None if confidence is None else _confidence(confidence)
         with translated():
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
@@ -257,7 +256,7 @@ class BackstoryMemoryManager(MemoryManager):
             ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it may not do so.
         """
         text = None if content is None else _content(content)
-        kind = None if category is None else _category(category)
+        kind = None if category is None else category_of(category)
         sure = None if confidence is None else _confidence(confidence)
         with translated():
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
@@ -344,12 +343,6 @@ def _content(content: str) -> str:
     if not text:
         raise ValueError("content")
     return text
-
-
-def _category(category: str) -> str:
-    """Map DeerFlow's free category to one of ours; unknown ones are `context`, as in an import."""
-    word = category.strip().casefold()
-    return word if word in CATEGORIES else "context"
 
 
 def _confidence(confidence: float) -> float:

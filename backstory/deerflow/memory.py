@@ -13,6 +13,7 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import InputError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
 from backstory.operations.changing import import_document
@@ -170,6 +171,12 @@ def checked_document(document: object) -> CheckedDocument:
     if not isinstance(facts, list) or not all(isinstance(fact, Mapping) for fact in facts):
         raise InputError("memory_data.facts must be a list of objects")
     return CheckedDocument(facts, {key: value for key, value in document.items() if key != "facts"})
+
+
+def category_of(category: str) -> str:
+    """Map DeerFlow's free category to one of ours; unknown ones are `context`, as in an import."""
+    word = category.strip().casefold()
+    return word if word in CATEGORIES else "context"
 
 
 def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Document]:

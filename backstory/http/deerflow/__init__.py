@@ -1,0 +1,13 @@
+"""DeerFlow's routes under /api/memory, for clients of DeerFlow's gateway.
+
+It may import everything but the rest of the server, of which it may import `access`.
+
+`routes` has the routes, `models` the bodies, `answers` turns errors into the answers of DeerFlow's gateway, `config`
+reads the configuration that clients are shown.
+"""
+
+from __future__ import annotations
+
+from backstory.http.deerflow.routes import deerflow_routes
+
+__all__ = ["deerflow_routes"]

@@ -1,0 +1,196 @@
+"""Bodies of DeerFlow's routes, with the names, defaults and ranges of DeerFlow's gateway.
+
+An answer holds the document as memory.json has it. `StoredMemory` describes it for the OpenAPI document. A document
+that is sent to `/import` may leave out more, and what it has beyond that goes to the reader of imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
+
+_UNKNOWN = "unknown"
+"""What DeerFlow's gateway calls a source that is not stated."""
+
+_EXAMPLE_FACT: JsonDict = {
+    "id": "fact_7_0",
+    "content": "Prefers answers with code first",
+    "category": "preference",
+    "confidence": 0.9,
+    "createdAt": "2026-03-01T12:00:00Z",
+    "source": "thread-1",
+}
+_EXAMPLE_MEMORY: JsonDict = {
+    "version": "1.0",
+    "lastUpdated": "2026-03-01T12:00:00Z",
+    "user": {
+        "workContext": {"summary": "Maintains a payment service in Go.", "updatedAt": "2026-03-01T12:00:00Z"},
+        "personalContext": {"summary": "", "updatedAt": ""},
+        "topOfMind": {"summary": "", "updatedAt": ""},
+    },
+    "history": {
+        "recentMonths": {"summary": "", "updatedAt": ""},
+        "earlierContext": {"summary": "", "updatedAt": ""},
+        "longTermBackground": {"summary": "", "updatedAt": ""},
+    },
+    "facts": [_EXAMPLE_FACT],
+}
+_EXAMPLE_CONFIG: JsonDict = {
+    "enabled": True,
+    "mode": "middleware",
+    "injection_enabled": True,
+    "shutdown_flush_timeout_seconds": 30.0,
+    "manager_class": "backstory.deerflow:BackstoryMemoryManager",
+    "backend_config": {"max_facts": 100, "fact_confidence_threshold": 0.7, "debounce_seconds": 30.0},
+}
+
+
+class Body(BaseModel):
+    """A body whose names are in camelCase in JSON."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Section(Body):
+    """A section of the document."""
+
+    summary: str = Field(default="", description="The text of the section")
+    updated_at: str = Field(default="", description="When the section was written, in ISO 8601")
+
+
+class UserSections(Body):
+    """The sections about the user's present."""
+
+    work_context: Section = Section()
+    personal_context: Section = Section()
+    top_of_mind: Section = Section()
+
+
+class HistorySections(Body):
+    """The sections about the user's past."""
+
+    recent_months: Section = Section()
+    earlier_context: Section = Section()
+    long_term_background: Section = Section()
+
+
+class StoredFact(Body):
+    """A fact of the document. Optional fields are left out where they have nothing to say."""
+
+    id: str = Field(description="The id of the fact")
+    content: str = Field(description="The fact")
+    category: str = Field(description="preference, knowledge, context, behavior, goal or correction")
+    confidence: float = Field(description="How sure it is, from 0 to 1")
+    created_at: str = Field(description="When it was learned, in ISO 8601")
+    source: str = Field(description="The conversation it was learned from; `manual`, or `import`")
+    source_error: str | None = Field(default=None, description="The mistake that a correction is about")
+    expected_valid_days: int | None = Field(default=None, description="For how many days it is likely to hold")
+    by_hand: bool | None = Field(default=None, description="True where a person entered or edited it")
+    confirmation_count: int | None = Field(default=None, description="How often it was confirmed")
+    last_confirmed_at: str | None = Field(default=None, description="When it was last confirmed, in ISO 8601")
+    consolidated_from: list[str] | None = Field(default=None, description="The ids of the facts it was merged from")
+
+
+class StoredMemory(Body):
+    """The whole memory of a user."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_MEMORY]})
+
+    version: str = Field(description="The version of the format")
+    last_updated: str = Field(description="When memory changed last, in ISO 8601; empty if never")
+    user: UserSections
+    history: HistorySections
+    facts: list[StoredFact]
+
+
+class ImportedFact(Body):
+    """A fact of an imported document. Other fields of an export are kept as far as a document here has them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field(description="The id of the fact; kept unless another fact has or had it")
+    content: str = Field(description="The fact")
+    category: str = Field(default="context", description="An unknown category becomes `context`")
+    confidence: float = Field(default=0.5, description="How sure it is; values outside 0 to 1 are clamped")
+    created_at: str = Field(default="", description="When it was learned, in ISO 8601; now unless given")
+    source: str = Field(default=_UNKNOWN, description="The conversation it was learned from, or `manual`")
+    source_error: str | None = Field(default=None, description="The mistake that a correction is about")
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        """Read DeerFlow's object of a source: the thread of a conversation, else the type."""
+        if isinstance(value, str):
+            return value
+        stated = value if isinstance(value, Mapping) else {}
+        kind, thread = stated.get("type"), stated.get("threadId")
+        in_order = (thread, kind) if kind == "conversation" else (kind, thread)
+        return next((text for text in in_order if isinstance(text, str) and text), _UNKNOWN)
+
+
+class ImportedMemory(Body):
+    """A document that replaces memory: a part that it leaves out is emptied."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_MEMORY]})
+
+    version: str = Field(default="1.0", description="The version of the format")
+    last_updated: str = Field(default="", description="Not used: memory changes now")
+    user: UserSections = UserSections()
+    history: HistorySections = HistorySections()
+    facts: list[ImportedFact] = Field(default_factory=list)
+
+
+class NewFact(BaseModel):
+    """A fact to add."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"content": "Prefers tabs", "category": "preference", "confidence": 0.9}]}
+    )
+
+    content: str = Field(min_length=1, description="The fact")
+    category: str = Field(default="context", description="An unknown category becomes `context`")
+    confidence: float = Field(default=0.5, ge=0.0, le=1.0, description="How sure it is, from 0 to 1")
+
+
+class FactPatch(BaseModel):
+    """The parts of a fact to change; those left out, or null, stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"content": "Prefers spaces"}]})
+
+    content: str | None = Field(default=None, min_length=1, description="The new text")
+    category: str | None = Field(default=None, description="The new category; an unknown one becomes `context`")
+    confidence: float | None = Field(default=None, ge=0.0, le=1.0, description="The new confidence, from 0 to 1")
+
+
+class MemoryConfig(BaseModel):
+    """The configuration of memory in DeerFlow's form."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONFIG]})
+
+    enabled: bool = Field(description="Whether conversations are recorded")
+    mode: Literal["middleware", "tool"] = Field(description="Who decides what is remembered: an update, or the agent")
+    injection_enabled: bool = Field(description="Whether memory is put into prompts")
+    shutdown_flush_timeout_seconds: float = Field(description="How long closing may extract what is pending")
+    manager_class: str = Field(description="The memory manager that keeps such a memory inside of DeerFlow")
+    backend_config: dict[str, object] = Field(description="The other keys of the configuration, without secrets")
+
+
+class MemoryStatus(BaseModel):
+    """The configuration and the memory."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"config": _EXAMPLE_CONFIG, "data": _EXAMPLE_MEMORY}]})
+
+    config: MemoryConfig
+    data: StoredMemory
+
+
+class Refusal(BaseModel):
+    """The answer to a request that is refused or fails."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"detail": "Memory fact 'fact_7_0' not found."}]})
+
+    detail: str = Field(description="What is wrong")

@@ -1,0 +1,250 @@
+"""Routes of DeerFlow's gateway under /api/memory: the settings page and other clients use them unchanged.
+
+Each route is about the memory of one user, agents aside, as in DeerFlow. The user is the one of the header
+`X-Backstory-User`, else the only user of the token, else none: the memory that all users share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from backstory.deerflow.memory import HostedMemory, category_of
+from backstory.home import Backstory
+from backstory.http.access.callers import Caller, Right
+from backstory.http.deerflow.answers import DeerFlowRoute, answer_to, empty_content, unknown_fact
+from backstory.http.deerflow.config import config_shown
+from backstory.http.deerflow.models import (
+    FactPatch,
+    ImportedMemory,
+    MemoryConfig,
+    MemoryStatus,
+    NewFact,
+    Refusal,
+    StoredMemory,
+)
+from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.errors import BackstoryError, NotFoundError
+from backstory.maintenance import replace_beyond_damage
+from backstory.projections.document.document import Document
+
+USER_HEADER = "X-Backstory-User"
+
+_T = TypeVar("_T")
+
+_READS: dict[int | str, dict[str, object]] = {
+    400: {"model": Refusal, "description": "The user id is not valid"},
+    403: {"model": Refusal, "description": "The token lacks the right"},
+    404: {"model": Refusal, "description": "The token covers no such memory"},
+    500: {"model": Refusal, "description": "The log of this memory is damaged"},
+    503: {"model": Refusal, "description": "The store cannot be read"},
+}
+_CHANGES: dict[int | str, dict[str, object]] = {
+    **{code: _READS[code] for code in (400, 403, 404)},
+    409: {"model": Refusal, "description": "Another process was faster or holds the lock"},
+    500: {"model": Refusal, "description": "The log is damaged, or the store did not take the change"},
+}
+_CHANGES_FACTS: dict[int | str, dict[str, object]] = {
+    **_CHANGES,
+    400: {"model": Refusal, "description": "The fact has no text, or is too long"},
+    404: {"model": Refusal, "description": "There is no such fact, or the token covers no such memory"},
+    409: {"model": Refusal, "description": "Another fact says the same, or memory is full of facts by hand"},
+}
+
+
+class _Asked:
+    """One request: who asks, and for whose memory."""
+
+    def __init__(self, home: Backstory, request: Request) -> None:
+        self.caller: Caller = request.state.caller
+        self._home = home
+        self._headers = request.headers.getlist(USER_HEADER)
+
+    def memory(self, right: Right) -> HostedMemory:
+        """Return the memory that is asked for; it opens logs.
+
+        Raises:
+            ScopeError: The user id is not valid.
+            NotFoundError: The caller does not see this memory.
+            ForbiddenError: The caller lacks the right.
+        """
+        return HostedMemory.of(self.caller.memory(self._home, self._user(), None, right))
+
+    def replaced(self, replace: Callable[[HostedMemory], object], *, whole_user: bool = False) -> Document:
+        """Replace the memory, also where its logs are damaged, and return the document.
+
+        Args:
+            replace: Replaces it.
+            whole_user: Whether this also concerns the agents of the user.
+
+        Raises:
+            ScopeError, NotFoundError, ForbiddenError: As `memory`.
+        """
+
+        def replaced() -> Document:
+            # Anew for each attempt: a repair puts another log in the place of the one that was open.
+            memory = self.memory(Right.WRITE)
+            replace(memory)
+            return memory.document()
+
+        scope = self.caller.scope(self._user(), None)
+        self.caller.must_have(Right.WRITE)
+        document, _ = replace_beyond_damage(self._home, scope, replaced, whole_user=whole_user)
+        return document
+
+    def _user(self) -> str | None:
+        if len(self._headers) > 1:
+            raise HTTPException(400, f"{USER_HEADER} is sent {len(self._headers)} times: send it once")
+        try:
+            # Headers arrive as Latin-1; what clients send is UTF-8.
+            return self._headers[0].encode("latin-1").decode() if self._headers else None
+        except UnicodeDecodeError:
+            raise HTTPException(400, f"{USER_HEADER} is not UTF-8: encode the user id so") from None
+
+
+async def _answered(work: Callable[[], _T], failed: str | None = None) -> _T:
+    """Run blocking work in a thread; see `answer_to` for its errors."""
+    try:
+        return await run_in_thread(work)
+    except (BackstoryError, OSError) as error:
+        raise answer_to(error, failed) from error
+
+
+def _json(content: object) -> Response:
+    """Answer with JSON as memory.json has it: no field where there is nothing to say."""
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+def _content(content: str) -> str:
+    text = content.strip()
+    if not text:
+        raise empty_content()
+    return text
+
+
+def deerflow_routes(home: Backstory) -> APIRouter:
+    """Return DeerFlow's routes for a home. `request.state.caller` has to be the Caller of each request.
+
+    Args:
+        home: The open home.
+
+    Returns:
+        The router, with the prefix `/api/memory`.
+    """
+    router = APIRouter(prefix="/api/memory", tags=["deerflow"], route_class=DeerFlowRoute)
+    _add_document_routes(router, home)
+    _add_fact_routes(router, home)
+    _add_configuration_routes(router, home)
+    return router
+
+
+def _add_document_routes(router: APIRouter, home: Backstory) -> None:
+    async def document(request: Request) -> Response:
+        asked = _Asked(home, request)
+        return _json(await _answered(lambda: asked.memory(Right.READ).document()))
+
+    @router.get("", response_model=StoredMemory, responses=_READS)
+    async def get_memory(request: Request) -> Response:
+        """Return the memory of the user."""
+        return await document(request)
+
+    @router.get("/export", response_model=StoredMemory, responses=_READS)
+    async def export_memory(request: Request) -> Response:
+        """Return the memory of the user, for a backup or an import elsewhere."""
+        return await document(request)
+
+    @router.post("/reload", response_model=StoredMemory, responses=_READS)
+    async def reload_memory(request: Request) -> Response:
+        """Read the log again, update memory.json and return the memory."""
+        asked = _Asked(home, request)
+        return _json(await _answered(lambda: asked.memory(Right.READ).reload()))
+
+    @router.delete("", response_model=StoredMemory, responses=_CHANGES)
+    async def clear_memory(request: Request) -> Response:
+        """Empty the memory of the user and of the user's agents. The history stays, and an undo restores it.
+
+        Damaged logs are moved aside first.
+        """
+        asked = _Asked(home, request)
+
+        def clear() -> Document:
+            return asked.replaced(lambda memory: memory.clear(all_agents=True), whole_user=True)
+
+        return _json(await _answered(clear, "Failed to clear memory data."))
+
+    @router.post("/import", response_model=StoredMemory, responses=_CHANGES)
+    async def import_memory(body: ImportedMemory, request: Request) -> Response:
+        """Replace the memory of the user by a document, in one commit. The history stays, and an undo restores it.
+
+        Damaged logs are moved aside first.
+        """
+        asked = _Asked(home, request)
+
+        def replace() -> Document:
+            stated = body.model_dump(by_alias=True, exclude_none=True)
+            return asked.replaced(lambda memory: memory.overwrite(stated))
+
+        return _json(await _answered(replace, "Failed to import memory data."))
+
+
+def _add_fact_routes(router: APIRouter, home: Backstory) -> None:
+    @router.post("/facts", response_model=StoredMemory, responses=_CHANGES_FACTS)
+    async def create_fact(body: NewFact, request: Request) -> Response:
+        """Add a fact by hand, and return the memory."""
+        asked = _Asked(home, request)
+
+        def add() -> Document:
+            memory = asked.memory(Right.WRITE)
+            memory.add_fact(_content(body.content), category_of(body.category), body.confidence)
+            return memory.document()
+
+        return _json(await _answered(add, "Failed to create memory fact."))
+
+    @router.patch("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+    async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Response:
+        """Change a fact by hand, and return the memory."""
+        asked = _Asked(home, request)
+
+        def change() -> Document:
+            memory = asked.memory(Right.WRITE)
+            content = None if body.content is None else _content(body.content)
+            category = None if body.category is None else category_of(body.category)
+            try:
+                memory.change(fact_id, content, category, body.confidence)
+            except NotFoundError as error:
+                raise unknown_fact(fact_id) from error
+            return memory.document()
+
+        return _json(await _answered(change, "Failed to update memory fact."))
+
+    @router.delete("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+    async def delete_fact(fact_id: str, request: Request) -> Response:
+        """Remove a fact, and return the memory. The history keeps it."""
+        asked = _Asked(home, request)
+
+        def remove() -> Document:
+            memory = asked.memory(Right.WRITE)
+            try:
+                memory.remove_fact(fact_id)
+            except NotFoundError as error:
+                raise unknown_fact(fact_id) from error
+            return memory.document()
+
+        return _json(await _answered(remove, "Failed to delete memory fact."))
+
+
+def _add_configuration_routes(router: APIRouter, home: Backstory) -> None:
+    @router.get("/config")
+    async def get_config(request: Request) -> MemoryConfig:
+        """Return the configuration of memory, without secrets."""
+        return config_shown(home.config.settings, _Asked(home, request).caller)
+
+    @router.get("/status", response_model=MemoryStatus, responses=_READS)
+    async def get_status(request: Request) -> Response:
+        """Return the configuration and the memory of the user."""
+        asked = _Asked(home, request)
+        data = await _answered(lambda: asked.memory(Right.READ).document())
+        return _json({"config": config_shown(home.config.settings, asked.caller).model_dump(), "data": data})
