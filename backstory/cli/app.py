@@ -25,6 +25,7 @@ from backstory.cli.verbs import (
     proofs,
     reextraction,
     search,
+    serving,
 )
 
 app = typer.Typer(
@@ -91,6 +92,9 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "export": changing.export,
         "repair": maintenance.repair,
     },
+    "Serve": {
+        "serve": serving.serve,
+    },
     "Set up": {
         "policy": changing.policy,
         "config": home.config,
@@ -109,6 +113,11 @@ _FACT_VERBS: Mapping[str, Callable[..., None]] = {
     "edit": facts.edit,
     "remove": facts.remove,
 }
+_TOKEN_VERBS: Mapping[str, Callable[..., None]] = {
+    "add": serving.add,
+    "list": serving.list_,
+    "revoke": serving.revoke,
+}
 
 for _panel, _verbs in _VERBS.items():
     for _name, _verb in _verbs.items():
@@ -117,6 +126,10 @@ _fact = typer.Typer(cls=VerbGroup, help="Add, change and remove facts by hand. N
 for _name, _verb in _FACT_VERBS.items():
     _fact.command(_name, cls=Verb)(_verb)
 app.add_typer(_fact, name="fact", rich_help_panel="Change")
+_token = typer.Typer(cls=VerbGroup, help="Make, list and revoke the tokens that the server accepts.")
+for _name, _verb in _TOKEN_VERBS.items():
+    _token.command(_name, cls=Verb)(_verb)
+app.add_typer(_token, name="token", rich_help_panel="Serve")
 
 
 def _version(wanted: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
@@ -14,7 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
-from backstory.http.access.tokens import TokenFile, Tokens
+from backstory.http.access.tokens import FILE, TokenFile, Tokens
+from backstory.http.deerflow import deerflow_routes
 from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
@@ -25,6 +27,8 @@ from backstory.http.schemas import components
 from backstory.version import __version__
 
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
+
+_log = logging.getLogger(__name__)
 
 OpensHome = Callable[..., Backstory]
 """Opens the home; gets `listeners` and `callbacks`, as `Backstory.open` does."""
@@ -76,6 +80,11 @@ def create_app(
     chosen = options or ServerOptions()
     metrics, news = Metrics(), News()
     bs = open_home(listeners=(metrics.on_commit, news.note), callbacks=(metrics,))
+    try:
+        tokens = Tokens(chosen.tokens or TokenFile(bs.home / FILE), environ, _report)
+    except BaseException:
+        bs.close()
+        raise
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -96,16 +105,16 @@ def create_app(
         generate_unique_id_function=_operation_id,
         swagger_ui_oauth2_redirect_url=None,
     )
-    app.state.home, app.state.metrics, app.state.news = bs, metrics, news
+    app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
     app.state.parts = []
     # `why` before the fact itself, whose id may hold a slash.
     for router in (explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
     app.include_router(home.unversioned)
+    app.include_router(deerflow_routes(bs))
     add_docs(app)
     _describe(app)
     answer_errors(app)
-    tokens = Tokens(chosen.tokens or TokenFile(bs.home / "tokens.json"), environ)
     # The last one is the outermost.
     if chosen.origins:
         app.add_middleware(
@@ -128,6 +137,10 @@ _OPEN_FOLDERS: Collection[str] = ("/mcp", "/proxy/")
 def _stays_open(path: str) -> bool:
     """Whether requests of a path may take long, and must not take the place of others."""
     return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
+
+
+def _report(error: Exception) -> None:
+    _log.error("%s; the tokens that were read before still count", error)
 
 
 def _operation_id(route: APIRoute) -> str:

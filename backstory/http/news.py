@@ -21,7 +21,8 @@ _POLL_SECONDS = 0.25
 class Follower:
     """Wakes one event stream when its memory may have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, news: News) -> None:
+        self._news = news
         self.changed = asyncio.Event()
 
     async def wait(self, memory: MemoryHandle, seq: int, digest: str) -> None:
@@ -30,7 +31,7 @@ class Follower:
         Raises:
             BackstoryError: The memory cannot be read.
         """
-        while True:
+        while not self._news.ended:
             self.changed.clear()
             head = await run_in_thread(memory.head)
             if head.seq != seq or (digest and head.hash != digest):
@@ -46,15 +47,24 @@ class News:
     def __init__(self) -> None:
         self._followers: dict[Scope, set[Follower]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.ended = False
+        """Whether the server ends, so that every stream has to."""
 
     def start(self) -> None:
         """Take the running event loop as the one of the streams."""
         self._loop = asyncio.get_running_loop()
 
+    def end(self) -> None:
+        """End every stream."""
+        self.ended = True
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.changed.set()
+
     @contextlib.contextmanager
     def of(self, scope: Scope) -> Iterator[Follower]:
         """Follow a memory."""
-        follower = Follower()
+        follower = Follower(self)
         self._followers.setdefault(scope, set()).add(follower)
         try:
             yield follower

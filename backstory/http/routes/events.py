@@ -87,7 +87,7 @@ async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncItera
     yield _RESET if start.reset else b": following\n\n"
     seq, digest = start.seq, start.hash
     with news.of(memory.scope) as fresh:
-        while True:
+        while not news.ended:
             try:
                 found = await run_in_thread(_after, memory, seq, digest)
             except BackstoryError as error:

@@ -1,0 +1,194 @@
+"""Server process: a socket, uvicorn on it, and the end of both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from backstory.http.access.gate import is_loopback
+from backstory.http.access.tokens import VARIABLE
+from backstory.http.app import OpensHome, ServerOptions, create_app
+from backstory.http.news import News
+from backstory.ledger.core.errors import StoreError, UsageError
+
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Listener", "listen", "serve"]
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+
+_BACKLOG = 4096
+_FILES = 65_536
+_GRACE_SECONDS = 10
+
+
+class Listener:
+    """A bound socket, and the address of the server on it."""
+
+    def __init__(self, host: str, bound: socket.socket) -> None:
+        self.socket = bound
+        self.local = is_loopback(host)
+        port = bound.getsockname()[1]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def listen(host: str, port: int) -> Listener:
+    """Bind a socket.
+
+    Args:
+        host: A name or an address.
+        port: The port; 0 for any free one.
+
+    Raises:
+        UsageError: The host cannot be resolved.
+        StoreError: The port is taken, or may not be used.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host[:100]!r} cannot be resolved: {error}") from error
+    try:
+        bound = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise StoreError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another --port"
+        ) from error
+    return Listener(host, bound)
+
+
+def serve(
+    listener: Listener,
+    open_home: OpensHome,
+    options: ServerOptions,
+    *,
+    on_ready: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Answer requests until the process is told to end; what is pending is then extracted as far as time allows.
+
+    Args:
+        listener: Where to listen.
+        open_home: Opens the home.
+        options: How to answer.
+        on_ready: Gets the address once requests are answered.
+        environ: The environment, which may hold tokens.
+
+    Raises:
+        UsageError: The address is not this machine's alone, and there is no token.
+        BackstoryError: The home cannot be opened.
+    """
+    app = create_app(open_home, options, environ=environ)
+    if not listener.local and not app.state.tokens:
+        app.state.home.close()
+        raise UsageError(
+            f"{listener.url} can be reached from other machines, so it needs tokens: make one with `backstory token "
+            f"add NAME --all-users --right write`, or set {VARIABLE}; or listen on 127.0.0.1"
+        )
+    _allow_many_files()
+    config = uvicorn.Config(
+        app,
+        http=_PatientProtocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # A client's address is in no log, so what a proxy says of it is of no use.
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    _Server(config, app.state.news, lambda: on_ready(listener.url)).run(sockets=[listener.socket])
+
+
+class _Server(uvicorn.Server):
+    """Ends event streams before it waits for open requests."""
+
+    def __init__(self, config: uvicorn.Config, news: News, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._news = news
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._news.end()
+        await super().shutdown(sockets)
+
+
+class _PatientProtocol(HttpToolsProtocol):
+    """Closes connections whose request line and headers take too long, or too much room."""
+
+    header_seconds = 10.0
+    header_bytes = 64 * 2**10
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._read = 0
+        self._in_headers = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_headers:
+            self._read += len(data)
+            if self._read > self.header_bytes + self._body_allowance(data):
+                self._drop(b"431 Request Header Fields Too Large")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        super().on_headers_complete()
+
+    def _body_allowance(self, data: bytes) -> int:
+        # The first part of a body may come with the end of the headers.
+        return len(data) if b"\r\n\r\n" in data else 0
+
+    def _expect_headers(self) -> None:
+        self._headers_came()
+        self._in_headers, self._read = True, 0
+        self._deadline = asyncio.get_running_loop().call_later(self.header_seconds, self._drop, b"408 Request Timeout")
+
+    def _headers_came(self) -> None:
+        self._in_headers = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _drop(self, status: bytes) -> None:
+        self._headers_came()
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+            self.transport.close()
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files: each connection is one, and each memory in use has some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
