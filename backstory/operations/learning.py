@@ -80,7 +80,7 @@ def extract(services: ScopeServices, *, thread: str | None, backdate: bool, prog
     for number, name in enumerate(names, 1):
         with services.claimed(name):
             for run in _due(writer, name):
-                job = Job(name, run, backdate=backdate, unanswered=True)
+                job = Job(name, run, backdate=backdate, unanswered=True, actor=services.requester)
                 outcomes += home.updater.run(writer, job, some_model(home.model))
             summarise(name)
         if progress is not None:
@@ -115,7 +115,7 @@ def answer(
             with services.claimed(reply.thread):
                 runs = _due(writer, reply.thread)
                 if runs:
-                    job = Job(reply.thread, runs[0], backdate=backdate, unanswered=True)
+                    job = Job(reply.thread, runs[0], backdate=backdate, unanswered=True, actor=services.requester)
                     outcomes += services.home.updater.run(writer, job, reply)
             if not runs and on_skipped is not None:
                 on_skipped(f"reply {number}: thread {reply.thread} has nothing pending that is worth an update")
@@ -141,7 +141,7 @@ def retry(services: ScopeServices, thread: str | None, replies: Sequence[Recorde
             with services.claimed(name):
                 # Another process may have tried it again while this one waited.
                 if (name, parked) in _parked(writer, name):
-                    job = Job(name, parked.turns, attempts=parked.attempts)
+                    job = Job(name, parked.turns, attempts=parked.attempts, actor=services.requester)
                     outcomes += home.updater.run(writer, job, model)
     _settle_faults(services, outcomes)
     return _extracted(outcomes)

@@ -144,6 +144,11 @@ class ScopeServices(msgspec.Struct, frozen=True):
         self.home.must_be_open()
         return self.own
 
+    @property
+    def requester(self) -> str | None:
+        """Who asks for an update by name; None where it is whoever opened the home."""
+        return None if self.actor == self.home.actor else self.actor
+
     def reading(self) -> Writer:
         """Return the writer to read from: an agent without a memory of its own reads its user's."""
         if self.fallback is not None and self.writer.memory().seq == 0:

@@ -45,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
         backdate: whether to date the commit by the last turn.
         asked_at: the moment of asking, where it is not now; in UTC, as commits spell it.
         unanswered: whether to learn also from words that may still be answered.
+        actor: who asked for it; None where it is due by itself.
     """
 
     thread: str
@@ -53,6 +54,7 @@ class Job(msgspec.Struct, frozen=True):
     backdate: bool = False
     asked_at: str | None = None
     unanswered: bool = False
+    actor: str | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -225,7 +227,9 @@ class Updater:
         if len(portion) < len(turns):
             job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
         signals = load_signals(self._patterns).seen_in(portion)
-        cause = Cause(kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals)
+        cause = Cause(
+            kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals, actor=job.actor
+        )
         question = None if builder is None else builder.question(portion, signals)
         shown = None if users is None else users.seq
         return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, log, citable, shown)

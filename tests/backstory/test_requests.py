@@ -1,4 +1,4 @@
-"""Requests that are repeated, and changes that hold only on a head that was seen."""
+"""Requests: those that are repeated, that hold only on a head that was seen, and who made them."""
 
 from __future__ import annotations
 
@@ -251,3 +251,17 @@ def test_recording_does_not_depend_on_the_head(home: Path) -> None:
         memory = bs.memory("ada")
         memory.add_fact("likes tea")
         assert memory.expecting("another").record("t", HI).turns == 2
+
+
+# Who asks.
+
+
+def test_an_update_that_is_requested_by_name_records_who_asked(home: Path) -> None:
+    with open_home(home) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", HI)
+        answer = [{"thread_id": "t", "reply": {"newFacts": []}}]
+        memory.by("token:laptop").extract(answer)
+        memory.record("u", HI)
+        memory.extract([{"thread_id": "u", "reply": {"newFacts": []}}])
+        assert [entry.cause.actor for entry in memory.log()] == [None, "token:laptop", None]
