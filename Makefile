@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
+SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
 TESTS := $(BIN)/pytest -n auto --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test torture planted lint docs bench clean
+.PHONY: help demo serve check test torture planted lint docs bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -25,6 +26,18 @@ $(READY): $(CORE)
 
 demo: $(CORE)  ## watch an agent learn, go wrong, explain itself and be put right
 	@$(BIN)/backstory demo
+
+$(SERVER): $(CORE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,mcp,tokens]'
+	touch $@
+
+# The story is played once; what is changed through the server stays.
+STORY := .story
+PORT := 8765
+
+serve: $(SERVER)  ## serve the demo's story over HTTP: PORT=8765
+	@test -d $(STORY)/home || $(BIN)/backstory demo --keep $(STORY) > /dev/null
+	@$(BIN)/backstory --home $(STORY)/home serve --port $(PORT)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -68,4 +81,4 @@ live: $(READY) $(LIVE_READY)  ## the whole path against a real local model serve
 	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) $(LIVE_OPTIONS)
 
 clean:  ## throw the environment and all caches away
-	rm -rf $(VENV) $(LIVE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LIVE) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
