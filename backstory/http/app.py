@@ -18,12 +18,14 @@ from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.deerflow import deerflow_routes
 from backstory.http.docs_page import add_docs
+from backstory.http.exchange import TurnsByScope
 from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import answer_errors
 from backstory.http.routes import changing, events, explaining, home, reading
 from backstory.http.schemas import components
+from backstory.integrations.threads import run_in_thread
 from backstory.version import __version__
 
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
@@ -93,7 +95,8 @@ def create_app(
             for part in app.state.parts:
                 await parts.enter_async_context(part)
             yield
-        await bs.aclose()
+        # Not in the threads of long requests, all of which may be busy.
+        await run_in_thread(bs.close)
 
     app = FastAPI(
         title="Backstory",
@@ -106,7 +109,7 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
-    app.state.parts = []
+    app.state.parts, app.state.turns = [], TurnsByScope()
     # `why` before the fact itself, whose id may hold a slash.
     for router in (explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
@@ -144,7 +147,7 @@ def _report(error: Exception) -> None:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return route.name
+    return f"deerflow_{route.name}" if route.path.startswith("/api/") else route.name
 
 
 def _describe(app: FastAPI) -> None:

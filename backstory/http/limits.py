@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     body_bytes: int = 16 * 2**20
     body_seconds: float = 30.0
-    requests: int = 64
+    requests: int = 256
     waiting: int = 20_000
     wait_seconds: float = 30.0
     streams: int = 1_000

@@ -8,47 +8,46 @@ from collections.abc import Iterator
 
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
 
-__all__ = ["Follower", "News"]
+__all__ = ["News"]
 
 _POLL_SECONDS = 0.25
-"""How often the head is read, to notice commits of other processes."""
+"""How often the head of a followed memory is read, to notice commits of other processes."""
 
 
-class Follower:
-    """Wakes one event stream when its memory may have changed."""
+class _Followed:
+    """A memory with event streams: one task reads its head for all of them."""
 
-    def __init__(self, news: News) -> None:
-        self._news = news
-        self.changed = asyncio.Event()
+    def __init__(self) -> None:
+        self.followers: set[asyncio.Event] = set()
+        self.task: asyncio.Task[None] | None = None
 
-    async def wait(self, memory: MemoryHandle, seq: int, digest: str) -> None:
-        """Return when the memory has another head than this one.
-
-        Raises:
-            BackstoryError: The memory cannot be read.
-        """
-        while not self._news.ended:
-            self.changed.clear()
-            head = await run_in_thread(memory.head)
-            if head.seq != seq or (digest and head.hash != digest):
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self.changed.wait()
+    def wake(self) -> None:
+        for follower in self.followers:
+            follower.set()
 
 
 class News:
-    """Passes commits of this process on to the event streams of their memory."""
+    """Wakes event streams when their memory may have changed. All but `note` is for the event loop's thread.
 
-    def __init__(self) -> None:
-        self._followers: dict[Scope, set[Follower]] = {}
+    Args:
+        poll_seconds: How often the head of a followed memory is read.
+    """
+
+    def __init__(self, poll_seconds: float = _POLL_SECONDS) -> None:
+        self._poll_seconds = poll_seconds
+        self._followed: dict[Scope, _Followed] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = False
         """Whether the server ends, so that every stream has to."""
+
+    def __len__(self) -> int:
+        """How many event streams are open."""
+        return sum(len(followed.followers) for followed in self._followed.values())
 
     def start(self) -> None:
         """Take the running event loop as the one of the streams."""
@@ -57,30 +56,46 @@ class News:
     def end(self) -> None:
         """End every stream."""
         self.ended = True
-        for followers in self._followers.values():
-            for follower in followers:
-                follower.changed.set()
+        for followed in self._followed.values():
+            followed.wake()
 
     @contextlib.contextmanager
-    def of(self, scope: Scope) -> Iterator[Follower]:
-        """Follow a memory."""
-        follower = Follower(self)
-        self._followers.setdefault(scope, set()).add(follower)
+    def of(self, memory: MemoryHandle) -> Iterator[asyncio.Event]:
+        """Follow a memory: yields an event that is set when there may be a new commit."""
+        scope, changed = memory.scope, asyncio.Event()
+        followed = self._followed.setdefault(scope, _Followed())
+        followed.followers.add(changed)
+        if followed.task is None:
+            followed.task = asyncio.create_task(self._poll(memory, followed))
         try:
-            yield follower
+            yield changed
         finally:
-            others = self._followers.get(scope, set())
-            others.discard(follower)
-            if not others:
-                self._followers.pop(scope, None)
+            followed.followers.discard(changed)
+            if not followed.followers:
+                followed.task.cancel()
+                del self._followed[scope]
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:
         """Listen to the commits of a home; see `ledger.log.writer.Listener`."""
         del commit, before, after
-        if self._loop is not None and scope in self._followers:
+        if self._loop is not None and scope in self._followed:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake, scope)
 
     def _wake(self, scope: Scope) -> None:
-        for follower in self._followers.get(scope, ()):
-            follower.changed.set()
+        followed = self._followed.get(scope)
+        if followed is not None:
+            followed.wake()
+
+    async def _poll(self, memory: MemoryHandle, followed: _Followed) -> None:
+        known = None
+        while True:
+            try:
+                head = await run_in_thread(memory.head)
+            except BackstoryError:
+                # The streams read it, too, and report the error.
+                head = None
+            if head is None or head != known:
+                followed.wake()
+            known = head
+            await asyncio.sleep(self._poll_seconds)

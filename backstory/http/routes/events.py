@@ -86,8 +86,10 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
 async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncIterator[bytes]:
     yield _RESET if start.reset else b": following\n\n"
     seq, digest = start.seq, start.hash
-    with news.of(memory.scope) as fresh:
+    with news.of(memory) as changed:
         while not news.ended:
+            # Before the read, so that a commit during it is noticed.
+            changed.clear()
             try:
                 found = await run_in_thread(_after, memory, seq, digest)
             except BackstoryError as error:
@@ -103,7 +105,7 @@ async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncItera
             if len(found) < _AT_ONCE:
                 try:
                     async with asyncio.timeout(_BEAT_SECONDS):
-                        await fresh.wait(memory, seq, digest)
+                        await changed.wait()
                 except TimeoutError:
                     yield b": still here\n\n"
 
