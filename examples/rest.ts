@@ -94,8 +94,7 @@ function answer(question: string, block: string): string {
 }
 
 async function main(): Promise<void> {
-  const memory = new Memory(process.env.BACKSTORY_EXAMPLE_USER ?? "grace");
-  let turn = 0;
+  const memory = new Memory(process.env.BACKSTORY_EXAMPLE_USER ?? "grace");  const [monday, tuesday] = [crypto.randomUUID(), crypto.randomUUID()]; // two conversations
 
   async function say(thread: string, question: string): Promise<void> {
     const block = await memory.context(question);
@@ -103,18 +102,18 @@ async function main(): Promise<void> {
       { role: "user", content: question },
       { role: "assistant", content: answer(question, block) },
     ];
-    await memory.record(thread, messages, `${thread}-${(turn += 1)}`);
+    await memory.record(thread, messages, crypto.randomUUID());
     console.log(`user: ${question}\nagent: ${messages[1].content}`);
   }
 
-  await say("monday", "I moved to Bergen.");
+  await say(monday, "I moved to Bergen.");
   await memory.extract([
     {
-      thread_id: "monday",
+      thread_id: monday,
       reply: { newFacts: [{ content: "User lives in Bergen", category: "context", confidence: 0.95, evidence: [1] }] },
     },
   ]);
-  await say("tuesday", "Where do I live?");
+  await say(tuesday, "Where do I live?");
   for (const fact of await memory.facts()) {
     console.log(`${fact.content}, because you said: ${(await memory.why(fact.id)).join(" / ")}`);
   }

@@ -85,7 +85,7 @@ async def _of_values(_: Request, error: Exception) -> Response:
         for item in error.errors()[:_MOST_VALUES]
     )
     detail = "; ".join(f"{one.where}: {one.why}" for one in wrong) or "the request is not valid"
-    return problem_response(Problem(422, "Unprocessable Content", detail, error="InputError", errors=wrong))
+    return problem_response(Problem(422, HTTPStatus(422).phrase, detail, error="InputError", errors=wrong))
 
 
 async def _of_http(request: Request, error: Exception) -> Response:

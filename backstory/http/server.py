@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import socket
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -106,7 +108,22 @@ def serve(
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    _Server(config, app.state.news, lambda: on_ready(listener.url)).run(sockets=[listener.socket])
+    with _ended_by_signals():
+        _Server(config, app.state.news, lambda: on_ready(listener.url)).run(sockets=[listener.socket])
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the server, and not the process: uvicorn raises them again once it has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Server(uvicorn.Server):

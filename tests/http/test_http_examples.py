@@ -1,0 +1,115 @@
+"""The examples of other languages, run against a real server as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # processes
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+JS = Path(__file__).parent / "js"
+REQUIRED = os.environ.get("BACKSTORY_REQUIRE") == "all"
+
+
+@contextmanager
+def server(home: Path, *options: str) -> Iterator[str]:
+    """Start `backstory serve` on a home; yields its address, and checks that it ends well."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "BACKSTORY_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "backstory.cli", "--home", str(home), "--json", "serve", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=bare,
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        yield json.loads(line)["url"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+def run(*command: str, cwd: Path = ROOT, **env: str) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def program(name: str) -> str:
+    """Where a program is; the test skips without it, but in CI."""
+    found = shutil.which(name)
+    if found is None and not REQUIRED:
+        pytest.skip(f"{name} is not installed")
+    assert found is not None, f"{name} is not installed"
+    return found
+
+
+def package(name: str) -> Path:
+    """Where a package of npm is; the test skips without it, but in CI."""
+    found = JS / "node_modules" / name
+    if not found.exists() and not REQUIRED:
+        pytest.skip(f"{name} is not installed: run npm ci in {JS.relative_to(ROOT)}")
+    assert found.exists(), f"{name} is not installed"
+    return found
+
+
+def test_the_shell_example_learns_explains_and_undoes_also_a_second_time(tmp_path: Path) -> None:
+    program("curl")
+    with server(tmp_path) as url:
+        for attempt in range(2):
+            out = run("sh", str(EXAMPLES / "rest.sh"), BACKSTORY_URL=url)
+            answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+            recorded = [answer["turns"] for answer in answers if "turns" in answer]
+            assert recorded == [2, 2]
+            assert next(answer["updates"] for answer in answers if "updates" in answer) == 1 - attempt
+            assert "Alan is allergic to peanuts" in next(answer["text"] for answer in answers if "text" in answer)
+            why = next(answer for answer in answers if "evidence" in answer)
+            assert "allergic to peanuts" in why["evidence"][0]["content"]
+            assert answers[-1]["items"][0]["cause"]["kind"] == "revert"
+
+
+def test_the_typescript_example_has_the_right_types_and_remembers(tmp_path: Path) -> None:
+    node, compiler = program("node"), package("typescript") / "bin" / "tsc"
+    built = tmp_path / "built"
+    # Beside the packages, since the compiler looks for types there.
+    source = JS / "rest.ts"
+    shutil.copy(EXAMPLES / "rest.ts", source)
+    try:
+        settings = "--strict --target es2022 --module nodenext --moduleResolution nodenext --types node"
+        run(node, str(compiler), *settings.split(), "--outDir", str(built), str(source), cwd=JS)
+    finally:
+        source.unlink()
+    (built / "package.json").write_text('{"type": "module"}')
+    with server(tmp_path / "home") as url:
+        for _ in range(2):
+            out = run(node, str(built / "rest.js"), BACKSTORY_URL=url)
+            assert "agent: You live in Bergen." in out
+            assert "User lives in Bergen, because you said: I moved to Bergen." in out
+            assert "facts left: 0" in out
+
+
+def test_the_examples_send_a_token(tmp_path: Path) -> None:
+    program("curl")
+    made = run(
+        sys.executable, "-m", "backstory.cli", "--home", str(tmp_path), "--json", "token", "add", "x", "--for", "alan"
+    )
+    with server(tmp_path) as url:
+        out = run("sh", str(EXAMPLES / "rest.sh"), BACKSTORY_URL=url, BACKSTORY_TOKEN=json.loads(made)["token"])
+        assert '"actor":"token:x"' in out
