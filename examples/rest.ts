@@ -94,7 +94,8 @@ function answer(question: string, block: string): string {
 }
 
 async function main(): Promise<void> {
-  const memory = new Memory(process.env.BACKSTORY_EXAMPLE_USER ?? "grace");  const [monday, tuesday] = [crypto.randomUUID(), crypto.randomUUID()]; // two conversations
+  const memory = new Memory(process.env.BACKSTORY_EXAMPLE_USER ?? "grace");
+  const [monday, tuesday] = [crypto.randomUUID(), crypto.randomUUID()]; // two conversations
 
   async function say(thread: string, question: string): Promise<void> {
     const block = await memory.context(question);
