@@ -25,6 +25,7 @@ from backstory.cli.verbs import (
     proofs,
     reextraction,
     search,
+    serving,
 )
 
 app = typer.Typer(
@@ -90,6 +91,9 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "import": changing.import_,
         "export": changing.export,
         "repair": maintenance.repair,
+    },
+    "Serve": {
+        "mcp": serving.mcp,
     },
     "Set up": {
         "policy": changing.policy,

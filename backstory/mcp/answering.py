@@ -81,17 +81,19 @@ class Answering:
         try:
             opened = open_memory(self._opens, need, agreed=agreed)
             memory = opened.memory
-            return work(memory)
+            result = work(memory)
         except BackstoryError as error:
             if memory is not None and isinstance(error, UnavailableError):
                 self._home.faults.note(memory.scope, "tool", error)
             raise Failure(str(error), by_client=isinstance(error, UsageError | NotFoundError)) from error
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 whatever it is, the client waits for an answer
             # Its message may hold content: the client gets none of it, and the log its class and its place.
             if memory is not None:
                 self._home.faults.count(memory.scope, "tool", type(error).__name__, log=False)
-            _log.error("a request over MCP failed unexpectedly (%s at %s)", type(error).__name__, _place(error))  # noqa: TRY400
+            _log.error("a request over MCP failed unexpectedly (%s at %s)", type(error).__name__, _place(error))
             raise Failure(_UNEXPECTED, by_client=False) from None
+        self._home.faults.recovered(memory.scope, "tool")
+        return result
 
 
 def _place(error: BaseException) -> str:

@@ -78,5 +78,7 @@ def line_of(change: Change) -> str:
     """Return a change as one line; remembered words are in quotes."""
     texts = [quoted(text) for text in (change.before, change.after) if text is not None]
     said = " -> ".join(texts)
-    detail = f" {change.detail}" if change.detail and not texts else f" ({quoted(change.detail)})" if change.detail else ""
+    detail = (
+        f" {change.detail}" if change.detail and not texts else f" ({quoted(change.detail)})" if change.detail else ""
+    )
     return f"{_SIGNS.get(change.change, '~')} {change.id or change.change}: {said}".rstrip(": ") + detail

@@ -56,7 +56,7 @@ def add_history_tools(server: MCPServer, answering: Answering) -> None:
         )
 
 
-def history_of(  # noqa: PLR0917
+def history_of(
     budget: Budget,
     memory: MemoryHandle,
     limit: int,

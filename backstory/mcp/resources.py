@@ -8,7 +8,7 @@ import msgspec
 import orjson
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.resources import Resource
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.sanitize import safe_json
@@ -25,7 +25,7 @@ class _MemoryResource(Resource):
 
     answering: Answering = Field(exclude=True)
     show: Callable[[MemoryHandle], bytes] = Field(exclude=True)
-    model_config = {"arbitrary_types_allowed": True}
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     async def read(self) -> str:
         return (await self.answering.read(self.show)).decode()

@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError
+from backstory.ledger.rules.undo import Note
 from backstory.mcp.answering import Answering, Failure, failed, result_of
 from backstory.mcp.budget import Budget, Reply, cut
 from backstory.mcp.changes import line_of, of_events, shortened
@@ -21,7 +22,6 @@ from backstory.mcp.opening import can_ask
 from backstory.mcp.results import Change, RevertResult
 from backstory.memory import MemoryHandle
 from backstory.projections.history.preview import UndoResult
-from backstory.ledger.rules.undo import Note
 
 _UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _SHOWN = 20
@@ -111,9 +111,7 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
             return result_of(_reply(budget, planned, "preview", told, confirm=planned.code))
         if not was_asked and not codes.holds(planned.code, confirm or ""):
             return failed(_WRONG)
-        return await answering.tool(
-            "write", lambda memory: _reverted(budget, codes, memory, planned), agreed=was_asked
-        )
+        return await answering.tool("write", lambda memory: _reverted(budget, codes, memory, planned), agreed=was_asked)
 
 
 def _planned(codes: Confirmation, memory: MemoryHandle, seq: int) -> Plan:
@@ -149,7 +147,7 @@ def _not_done(budget: Budget, planned: Plan) -> Reply:
     return _reply(budget, planned, "nothing_to_undo", f"Nothing of commit {planned.seq} is in force any more.")
 
 
-def _reply(  # noqa: PLR0917
+def _reply(
     budget: Budget,
     planned: Plan,
     status: str,
