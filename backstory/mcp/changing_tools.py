@@ -16,9 +16,8 @@ from backstory.memory import MemoryHandle
 from backstory.results import FactChange
 
 Category: TypeAlias = Literal["preference", "knowledge", "context", "behavior", "goal", "correction"]
-Confidence = Annotated[
-    float, Field(ge=0, le=1, description="How sure it is: high where the user said so, lower where you conclude it.")
-]
+Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -31,7 +30,7 @@ def add_changing_tools(server: MCPServer, answering: Answering) -> None:
     async def memory_add(
         content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
         category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
-        confidence: Confidence = 0.7,
+        confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
     ) -> Annotated[CallToolResult, FactResult]:
         """Remember a new fact about the user, for this conversation and all later ones.
 
@@ -47,7 +46,7 @@ def add_changing_tools(server: MCPServer, answering: Answering) -> None:
         fact_id: FactId,
         content: Annotated[str | None, Field(description="The new text.")] = None,
         category: Annotated[Category | None, Field(description="The new category.")] = None,
-        confidence: Confidence | None = None,
+        confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
     ) -> Annotated[CallToolResult, FactResult]:
         """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
