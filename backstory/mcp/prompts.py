@@ -49,8 +49,8 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
         lines += [f"{name}: {quoted(cut(section.summary, length))}" for name, section in sections]
         lines += [_line(why, length) for why in origins[:items]]
         if total > items:
-            which = f" of {total}" if about is None else f" of {total}, those that fit {quoted(cut(about, length))}"
-            lines.append(f"({items}{which} facts are shown: memory_search finds the others)")
+            which = "the surest" if about is None else f"those that fit {quoted(cut(about, length))}"
+            lines.append(f"({items} of {total} facts are shown: {which}; memory_search finds the others)")
         if not total and not sections:
             lines.append("(nothing is remembered yet)")
         lines.append("</memory>")

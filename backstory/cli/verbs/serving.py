@@ -55,7 +55,7 @@ def _serve(session: Session) -> None:
     try:
         from backstory.mcp.stdio import serve_stdio
     except ModuleNotFoundError as error:
-        if error.name != "mcp":
+        if (error.name or "").partition(".")[0] != "mcp":
             raise
         raise ConfigError("the MCP server is not installed: run pip install 'backstory[mcp]'") from None
     # Nothing but the protocol may stand on standard output, so an error is said on standard error alone.
