@@ -19,15 +19,15 @@ _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\uf
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The result of a tool: its structured content, and the same as a short text."""
+    """What a request is answered with: structured content, and the same as a text. A prompt is a text alone."""
 
-    content: BaseModel
+    content: BaseModel | None
     text: str
 
     @property
     def plain(self) -> dict[str, object]:
         """The structured content as JSON has it; what is not there is left out."""
-        return self.content.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {} if self.content is None else self.content.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Budget:

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from backstory.mcp.answering import Answering
 from backstory.mcp.budget import Budget, Reply, cut, quoted
-from backstory.mcp.results import SearchResult
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
 from backstory.projections.history.audit import Why
@@ -54,7 +53,7 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
         if not total and not sections:
             lines.append("(nothing is remembered yet)")
         lines.append("</memory>")
-        return Reply(SearchResult(results=[], count=0), "\n".join(lines))
+        return Reply(None, "\n".join(lines))
 
     return budget.fill(len(facts), build).text
 

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.sanitize import safe_json
 from backstory.mcp.answering import Answering
-from backstory.mcp.history_tools import history_of
+from backstory.mcp.tools.history import history_of
 from backstory.memory import MemoryHandle
 
 _JSON = "application/json"

@@ -10,13 +10,13 @@ from mcp.server.mcpserver import MCPServer
 
 from backstory.home import Backstory
 from backstory.mcp.answering import Answering
-from backstory.mcp.changing_tools import add_changing_tools
-from backstory.mcp.history_tools import add_history_tools
 from backstory.mcp.opening import Opens, note_request
 from backstory.mcp.prompts import add_prompt
-from backstory.mcp.reading_tools import add_reading_tools
 from backstory.mcp.resources import add_resources
-from backstory.mcp.revert_tool import add_revert_tool
+from backstory.mcp.tools.changing import add_changing_tools
+from backstory.mcp.tools.history import add_history_tools
+from backstory.mcp.tools.reading import add_reading_tools
+from backstory.mcp.tools.revert import add_revert_tool
 from backstory.version import __version__
 
 _INSTRUCTIONS = (

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
+from backstory.mcp.client_config import TOKEN
 
 URL = "https://memory.example.com/mcp"
 
@@ -55,10 +56,14 @@ def test_a_server_is_named_by_its_address_and_the_token_by_its_variable(client):
     server = server_in(client, result.stdout)
     assert server["url"] == URL
     if client == "codex":
-        assert server["bearer_token_env_var"] == "BACKSTORY_TOKEN"
+        assert server["bearer_token_env_var"] == TOKEN
         assert server["http_headers"] == {"X-Backstory-User": "ada", "X-Backstory-Agent": "lead"}
     else:
-        token = {"claude": "${BACKSTORY_TOKEN}", "cursor": "${env:BACKSTORY_TOKEN}", "vscode": "${input:backstory-token}"}
+        token = {
+            "claude": "${BACKSTORY_TOKEN}",
+            "cursor": "${env:BACKSTORY_TOKEN}",
+            "vscode": "${input:backstory-token}",
+        }
         assert server["headers"] == {
             "Authorization": f"Bearer {token[client]}",
             "X-Backstory-User": "ada",

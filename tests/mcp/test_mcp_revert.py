@@ -6,9 +6,9 @@ import pytest
 from assistants import ERAS, Person, call, error, result_of, text_of
 
 from backstory.ledger.core.scope import Scope
-from backstory.mcp.confirming import Confirmation
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
+from backstory.mcp.tools.confirming import Confirmation
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,7 @@ def test_the_person_sees_what_would_change_and_agrees(server, memory, era):
     person = Person()
     result = result_of(server, "memory_revert", era=era, person=person, seq=2)
     assert person.asked == [
-        "Undo commit 2 of your memory, which is at commit 3 now? It would change:\n"
-        '- fact_2_0: "Ada lives in Oslo"'
+        'Undo commit 2 of your memory, which is at commit 3 now? It would change:\n- fact_2_0: "Ada lives in Oslo"'
     ]
     done = result.structured_content
     assert (done["status"], done["commit"]) == ("reverted", 4)
@@ -53,8 +52,8 @@ def test_without_the_persons_consent_nothing_changes(server, memory, era, action
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_memory_that_changes_while_the_person_thinks_is_not_undone_as_shown(server, memory, era):
-    meanwhile = iter([lambda: memory.add_fact("Ada has a dog")])
-    person = Person(meanwhile=lambda: next(meanwhile, lambda: None)())
+    facts = iter(["Ada has a dog"])
+    person = Person(meanwhile=lambda: [memory.add_fact(fact) for fact in facts])
     result = result_of(server, "memory_revert", era=era, person=person, seq=2)
     if era == "legacy":
         assert result.is_error

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Self
 
 import pytest
 from assistants import ERAS, Person, using
@@ -62,7 +63,7 @@ class Process:
         self._deadline.start()
         self._number = 0
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         client = {"name": "bare", "version": "1"}
         begun = self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
         assert begun["serverInfo"]["name"] == "backstory"

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from backstory.mcp.answering import Answering
 from backstory.mcp.budget import Budget, Reply, cut, quoted
-from backstory.mcp.changes import line_of, of_diff, shortened
-from backstory.mcp.reading_tools import DATA, READS, Thread
-from backstory.mcp.results import CommitItem, DiffResult, HistoryResult
+from backstory.mcp.tools.changes import line_of, of_diff, shortened
+from backstory.mcp.tools.reading import DATA, READS, Thread
+from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
 from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 

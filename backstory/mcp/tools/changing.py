@@ -10,8 +10,8 @@ from pydantic import Field
 
 from backstory.mcp.answering import Answering
 from backstory.mcp.budget import Budget, Reply, cut, quoted
-from backstory.mcp.reading_tools import FactId
-from backstory.mcp.results import FactResult
+from backstory.mcp.tools.reading import FactId
+from backstory.mcp.tools.results import FactResult
 from backstory.memory import MemoryHandle
 from backstory.results import FactChange
 

@@ -16,10 +16,10 @@ from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.rules.undo import Note
 from backstory.mcp.answering import Answering, Failure, failed, result_of
 from backstory.mcp.budget import Budget, Reply, cut
-from backstory.mcp.changes import line_of, of_events, shortened
-from backstory.mcp.confirming import Confirmation
 from backstory.mcp.opening import can_ask
-from backstory.mcp.results import Change, RevertResult
+from backstory.mcp.tools.changes import line_of, of_events, shortened
+from backstory.mcp.tools.confirming import Confirmation
+from backstory.mcp.tools.results import Change, RevertResult
 from backstory.memory import MemoryHandle
 from backstory.projections.history.preview import UndoResult
 

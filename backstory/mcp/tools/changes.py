@@ -15,7 +15,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.mcp.budget import cut, quoted
-from backstory.mcp.results import Change
+from backstory.mcp.tools.results import Change
 from backstory.projections.history.history import Diff, policy_in_words, revision_in_words
 
 _SIGNS = {"added": "+", "removed": "-"}

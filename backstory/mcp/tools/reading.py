@@ -11,7 +11,7 @@ from pydantic import Field
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import Answering
 from backstory.mcp.budget import Reply, cut, quoted
-from backstory.mcp.results import (
+from backstory.mcp.tools.results import (
     ContextResult,
     EvidenceItem,
     FoundItem,
