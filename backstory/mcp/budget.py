@@ -10,8 +10,12 @@ import msgspec
 import orjson
 from pydantic import BaseModel
 
+from backstory.ledger.core.sanitize import clip
+from backstory.projections.context.fact_lines import inline
+
 _LENGTHS = (2000, 500, 120, 40)
 """The most characters of a text, the longest first: short texts give way to no others, long ones are cut."""
+_LONGEST_NAME = 120
 _FEW = 3
 _LEAST = 400
 """A result names what it is about in fewer tokens than this, however small the configured budget is."""
@@ -94,6 +98,11 @@ def cut(text: str, length: int) -> str:
 def quoted(text: str) -> str:
     """Return a text as a JSON string on one line; what a terminal would obey, or a person not see, is escaped."""
     return _UNSAFE.sub(_escaped, json.dumps(text, ensure_ascii=False))
+
+
+def name_of(text: str | None) -> str:
+    """Return a name that somebody else chose, such as a thread's, as one short line."""
+    return clip(inline(text or ""), _LONGEST_NAME)
 
 
 def _escaped(found: re.Match[str]) -> str:

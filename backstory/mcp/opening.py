@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from backstory.ledger.core.sanitize import clip
+from backstory.mcp.budget import name_of
 from backstory.memory import MemoryHandle
-from backstory.projections.context.fact_lines import inline
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-_LONGEST_CLIENT = 80
 _AGREED = ", and the person agreed"
 
 Need: TypeAlias = Literal["read", "write"]
@@ -65,7 +63,7 @@ def open_memory(opens: Opens, need: Need, *, agreed: bool = False) -> Opened:
 def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     """Return the name that a client gives itself, as one short line."""
     params = ctx.session.client_params
-    return clip(inline(params.client_info.name), _LONGEST_CLIENT) if params else ""
+    return name_of(params.client_info.name) if params else ""
 
 
 def actor_of(client: str, token: str | None) -> str:

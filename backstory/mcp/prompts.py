@@ -7,8 +7,9 @@ from typing import Annotated
 from mcp.server.mcpserver import MCPServer
 from pydantic import Field
 
+from backstory.ledger.core.events import Fact
 from backstory.mcp.answering import Answering
-from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
 from backstory.projections.history.audit import Why
@@ -80,10 +81,19 @@ def _sections(document: Document) -> list[tuple[str, DocumentSection]]:
 
 
 def _line(why: Why, length: int) -> str:
-    fact, cause = why.fact, why.added.cause
-    said = "" if fact is None else f"{quoted(cut(fact.content, length))} ({fact.category}, {fact.confidence:.2f})"
-    by = cause.model or cause.actor
-    source = f"conversation {cause.thread}" if cause.thread else "an import" if cause.kind == "import" else "by hand"
-    line = f"- {why.id} {said}; learned {why.added.at} from {source}{f', by {by}' if by else ''}"
-    words = [f"{one.role} said {quoted(cut(one.content, min(length, _WORDS)))}" for one in why.evidence[:_EVIDENCE]]
+    cause = why.added.cause
+    source = "an import" if cause.kind == "import" else "by hand"
+    if cause.thread:
+        source = f"conversation {name_of(cause.thread)}"
+    by = name_of(cause.model or cause.actor)
+    line = f"- {_said(why.fact, length, why.id)}; learned {why.added.at} from {source}{f', by {by}' if by else ''}"
+    words = [
+        f"{name_of(one.role)} said {quoted(cut(one.content, min(length, _WORDS)))}" for one in why.evidence[:_EVIDENCE]
+    ]
     return f"{line}; because {', '.join(words)}" if words else line
+
+
+def _said(fact: Fact | None, length: int, fact_id: str) -> str:
+    if fact is None:
+        return fact_id
+    return f"{fact_id} {quoted(cut(fact.content, length))} ({name_of(fact.category)}, {fact.confidence:.2f})"

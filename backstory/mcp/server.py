@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 
 from backstory.home import Backstory
 from backstory.mcp.answering import Answering
@@ -19,6 +19,7 @@ from backstory.mcp.tools.reading import add_reading_tools
 from backstory.mcp.tools.revert import add_revert_tool
 from backstory.version import __version__
 
+_DAY = 24 * 60 * 60.0
 _INSTRUCTIONS = (
     "Long-term memory about the user, kept across conversations as a log that can be explained and undone. "
     "Look things up with memory_search before you answer what may depend on earlier conversations. "
@@ -50,6 +51,8 @@ def memory_server(home: Backstory, opens: Opens) -> MCPServer:
             # Over HTTP a subscriber would learn that the memory of somebody else has changed.
             subscriptions=False,
             middleware=[note_request],
+            # A question waits for a person. What it asks names the head of the memory, so it cannot be outdated.
+            request_state_security=RequestStateSecurity.ephemeral(ttl=_DAY),
         )
     answering = Answering(home, opens)
     add_reading_tools(server, answering)

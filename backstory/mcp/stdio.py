@@ -32,7 +32,11 @@ def serve_stdio(home: Backstory, scope: Scope) -> None:
     memory = home.memory_of(scope)
     server = memory_server(home, lambda _request, _need: Opened(memory))
     with _ending_input() as end:
-        asyncio.run(_serve(server, end))
+        try:
+            asyncio.run(_serve(server, end))
+        except* BrokenPipeError:
+            # The client went without closing the input first: there is nobody left to answer.
+            pass
 
 
 async def _serve(server: MCPServer, end: socket.socket) -> None:

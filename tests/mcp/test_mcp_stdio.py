@@ -72,7 +72,9 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            pipe.close()
         self._deadline.cancel()
         self._deadline.join()
 
@@ -94,6 +96,14 @@ class Process:
     def close_input(self) -> tuple[int, bytes, bytes]:
         out, err = self._process.communicate(timeout=PATIENCE)
         return self._process.returncode, out, err
+
+    def die(self) -> tuple[int, bytes]:
+        """Close both ends while an answer is due, the output first."""
+        self._process.stdout.close()
+        add = {"name": "memory_add", "arguments": {"content": "Ada lives in Oslo"}}
+        self.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": add})
+        self._process.stdin.close()
+        return self._process.wait(PATIENCE), self._process.stderr.read()
 
     def stop(self, number: signal.Signals) -> tuple[int, bytes, bytes]:
         self._process.send_signal(number)
@@ -121,6 +131,12 @@ def test_a_signal_ends_it_as_cleanly_while_the_client_is_still_there(tmp_path, n
         code, out, err = server.stop(number)
     assert (code, out, err) == (0, b"", b"")
     assert contents(tmp_path) == ["Ada lives in Oslo"]
+
+
+def test_a_client_that_dies_leaves_no_process_behind(tmp_path):
+    with Process(tmp_path) as server:
+        code, err = server.die()
+    assert (code, err) == (0, b"")
 
 
 def test_nothing_but_the_protocol_is_on_the_output(tmp_path):

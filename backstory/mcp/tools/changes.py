@@ -14,7 +14,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
 )
 from backstory.ledger.core.policy import POLICY_KEYS
-from backstory.mcp.budget import cut, quoted
+from backstory.mcp.budget import cut, name_of, quoted
 from backstory.mcp.tools.results import Change
 from backstory.projections.history.history import Diff, policy_in_words, revision_in_words
 
@@ -81,4 +81,4 @@ def line_of(change: Change) -> str:
     detail = (
         f" {change.detail}" if change.detail and not texts else f" ({quoted(change.detail)})" if change.detail else ""
     )
-    return f"{_SIGNS.get(change.change, '~')} {change.id or change.change}: {said}".rstrip(": ") + detail
+    return f"{_SIGNS.get(change.change, '~')} {name_of(change.id or change.change)}: {said}".rstrip(": ") + detail

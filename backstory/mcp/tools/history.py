@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from backstory.mcp.answering import Answering
-from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
 from backstory.mcp.tools.changes import line_of, of_diff, shortened
 from backstory.mcp.tools.reading import DATA, READS, Thread
 from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
@@ -28,7 +28,7 @@ def add_history_tools(server: MCPServer, answering: Answering) -> None:
     async def memory_history(
         fact_id: Annotated[str | None, Field(description="Only changes of this fact.")] = None,
         thread: Thread = None,
-        since: Annotated[str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
+        since: Annotated[int | str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
         before: Annotated[int | None, Field(ge=1, description="Only older ones: the `next` of an answer.")] = None,
         limit: Annotated[int, Field(ge=1, le=_MOST, description="How many at most.")] = 10,
     ) -> Annotated[CallToolResult, HistoryResult]:
@@ -63,14 +63,15 @@ def history_of(
     *,
     fact_id: str | None = None,
     thread: str | None = None,
-    since: str | None = None,
+    since: int | str | None = None,
     before: int | None = None,
 ) -> Reply:
     """Return the changes of memory, the newest first, as many as fit."""
     newest = memory.log(limit=1)
     # At most so many are newer than `before`; one more than the limit shows whether there are older ones.
     newer = 0 if before is None or not newest else max(0, newest[0].seq - before + 1)
-    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=since)
+    first = None if since is None else str(since)
+    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=first)
     entries = [entry for entry in found if before is None or entry.seq < before]
     shown = entries[:limit]
 
@@ -104,8 +105,8 @@ def _history_text(result: HistoryResult) -> str:
     lines = [f"{DATA} Changes of memory, the newest first:"]
     for one in result.commits:
         what = f"{one.kind} of {one.reverts}" if one.reverts is not None else one.kind
-        by = f" by {one.by}" if one.by else ""
-        thread = f", conversation {one.thread}" if one.thread else ""
+        by = f" by {name_of(one.by)}" if one.by else ""
+        thread = f", conversation {name_of(one.thread)}" if one.thread else ""
         lines.append(f"- commit {one.seq}, {one.at}, {what}{by}{thread}: {quoted(one.summary)}")
     if result.next is not None:
         lines.append(f"There are older ones: call it again with before={result.next}.")
@@ -120,7 +121,7 @@ def _difference(
         b = newest[0].seq if newest else 0
     changes = of_diff(memory.diff(a, b))
     page = changes[after : after + limit]
-    first, second = str(a), str(b)
+    first, second = name_of(str(a)), name_of(str(b))
 
     def build(items: int, length: int) -> Reply:
         following = after + items if after + items < len(changes) else None

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.rules.undo import Note
 from backstory.mcp.answering import Answering, Failure, failed, result_of
-from backstory.mcp.budget import Budget, Reply, cut
+from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import can_ask
 from backstory.mcp.tools.changes import line_of, of_events, shortened
 from backstory.mcp.tools.confirming import Confirmation
@@ -193,4 +193,4 @@ def _question(planned: Plan) -> str:
 
 
 def _noted(note: Note) -> str:
-    return f"{note.fact or note.section or note.kind} {note.detail}"
+    return f"{note.fact or note.section or note.kind} {quoted(note.detail)}"
