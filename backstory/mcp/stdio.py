@@ -57,17 +57,18 @@ def _ending_input() -> Iterator[socket.socket]:
     The SDK reads in a thread, and nothing but the end of the input ends that: a signal would wait for the client.
     Children get an empty input, so that none takes a message.
     """
-    theirs, ours = socket.socketpair()
     client = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    theirs, ours = socket.socketpair()
     threading.Thread(target=_pass_on, args=(client, ours), name="backstory-mcp-input", daemon=True).start()
-    before, sys.stdin = sys.stdin, io.TextIOWrapper(theirs.makefile("rb"), encoding="utf-8")
-    try:
-        yield ours
-    finally:
-        sys.stdin = before
+    with ours, theirs, io.TextIOWrapper(theirs.makefile("rb"), encoding="utf-8") as messages:
+        before, sys.stdin = sys.stdin, messages
+        try:
+            yield ours
+        finally:
+            sys.stdin = before
 
 
 def _pass_on(client: int, ours: socket.socket) -> None:

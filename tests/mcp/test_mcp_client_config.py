@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -79,6 +80,18 @@ def test_json_gives_the_text_with_where_it_goes():
     shown = json.loads(printed("--json", "mcp", "--print-config", "codex").stdout)
     assert (shown["client"], shown["format"], shown["file"]) == ("codex", "toml", "~/.codex/config.toml")
     assert server_in("codex", shown["text"])["args"] == ["mcp"]
+
+
+def test_neither_the_command_line_nor_a_configuration_loads_the_sdk():
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from backstory.cli.app import app\n"
+        "assert CliRunner().invoke(app, ['mcp', '--print-config', 'claude']).exit_code == 0\n"
+        "print(sorted({'mcp', 'fastapi', 'uvicorn', 'starlette', 'httpx2'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
