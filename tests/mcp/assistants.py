@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import mcp_types
 from mcp import Client
+from mcp.client.session import ElicitationFnT
 from mcp.server.mcpserver import MCPServer
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def using(
     work: Callable[[Client], Awaitable[T]],
     *,
     era: str = ERAS[0],
-    person: Person | None = None,
+    person: ElicitationFnT | None = None,
     name: str = "tester",
 ) -> T:
     """Connect the SDK's client to a server, work with it, and disconnect."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import mcp_types
 import pytest
-from assistants import ERAS, Person, call, error, result_of, text_of
+from assistants import ERAS, Person, call, error, result_of, text_of, using
+from fakes import exchange, open_home
+from mcp.shared.exceptions import MCPError
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 from backstory.mcp.tools.confirming import Confirmation
@@ -140,3 +146,31 @@ def test_what_a_fact_says_cannot_pose_as_a_part_of_the_question(server, memory):
     result_of(server, "memory_revert", person=person, seq=4)
     assert person.asked[0].count("\n") == 1
     assert "\x1b" not in person.asked[0]
+
+
+def test_what_an_agent_shared_with_its_user_is_shown_and_undone_too(tmp_path):
+    with open_home(tmp_path / "shared", shared_summaries=True) as home:
+        agent = home.memory("ada", "lead")
+        agent.record("t1", exchange("Rust", 1))
+        section = {"workContext": {"summary": "Writes Rust.", "shouldUpdate": True}}
+        agent.extract([RecordedReply("t1", json.dumps({"newFacts": [], "user": section}))])
+        assert home.memory("ada").document().user.work_context.summary == "Writes Rust."
+        lead = memory_server(home, lambda _request, _need: Opened(agent))
+        person = Person()
+        done = result_of(lead, "memory_revert", person=person, seq=agent.head().seq).structured_content
+        assert [(one["change"], one["id"]) for one in done["changes"]] == [("section", "user.workContext")]
+        assert "Writes Rust." in person.asked[0]
+        assert home.memory("ada").document().user.work_context.summary == ""
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_fails_to_ask_changes_nothing(server, memory, era):
+    async def fails(_context: object, _params: object) -> mcp_types.ErrorData:
+        return mcp_types.ErrorData(code=mcp_types.INTERNAL_ERROR, message="no window to ask in")
+
+    async def work(client):
+        with pytest.raises(MCPError, match="no window to ask in"):
+            await client.call_tool("memory_revert", {"seq": 2})
+
+    using(server, work, era=era, person=fails)
+    assert memory.head().seq == 3

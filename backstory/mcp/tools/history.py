@@ -67,9 +67,9 @@ def history_of(
     before: int | None = None,
 ) -> Reply:
     """Return the changes of memory, the newest first, as many as fit."""
-    newest = memory.log(limit=1)
+    newest = memory.log(limit=1) if before is not None else ()
     # At most so many are newer than `before`; one more than the limit shows whether there are older ones.
-    newer = 0 if before is None or not newest else max(0, newest[0].seq - before + 1)
+    newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
     first = None if since is None else str(since)
     found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=first)
     entries = [entry for entry in found if before is None or entry.seq < before]
