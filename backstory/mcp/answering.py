@@ -54,7 +54,13 @@ class Answering:
         try:
             return result_of(await self.work(need, work, agreed=agreed))
         except Failure as failure:
-            return failed(str(failure))
+            return self.failed(str(failure))
+
+    def failed(self, message: str) -> CallToolResult:
+        """Return an error as the result of a tool, so that the model reads it."""
+        # A message repeats what the client has sent, which may be long.
+        text = TextContent(type="text", text=self.budget.text(message))
+        return CallToolResult(content=[text], is_error=True)
 
     async def read(self, work: Callable[[MemoryHandle], _T]) -> _T:
         """Return what a resource or a prompt shows.
@@ -66,7 +72,7 @@ class Answering:
             return await self.work("read", work)
         except Failure as failure:
             code = INVALID_PARAMS if failure.by_client else INTERNAL_ERROR
-            raise MCPError(code=code, message=str(failure)) from failure
+            raise MCPError(code=code, message=self.budget.text(str(failure))) from failure
 
     async def work(self, need: Need, work: Callable[[MemoryHandle], _T], *, agreed: bool = False) -> _T:
         """Return the result of work on the memory, in a thread.
@@ -106,8 +112,3 @@ def _place(error: BaseException) -> str:
 def result_of(reply: Reply) -> CallToolResult:
     """Return a reply as the protocol has it."""
     return CallToolResult(content=[TextContent(type="text", text=reply.text)], structured_content=reply.plain)
-
-
-def failed(message: str) -> CallToolResult:
-    """Return an error as the result of a tool, so that the model reads it."""
-    return CallToolResult(content=[TextContent(type="text", text=message)], is_error=True)

@@ -28,7 +28,7 @@ def mcp(
         typer.Option(metavar="URL", help="With --print-config: connect to this address of a server instead."),
     ] = None,
 ) -> None:
-    """Serve one memory to an assistant over MCP, on standard input and output. Needs backstory[mcp].
+    """Serve one memory to an assistant over MCP, on standard input and output. Needs the extra mcp.
 
     The assistant starts it, so it is seldom typed. It serves the memory of --user and --agent until its input ends.
 

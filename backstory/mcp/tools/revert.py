@@ -14,11 +14,12 @@ from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Answering, Failure, failed, result_of
+from backstory.mcp.answering import Answering, Failure, result_of
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import can_ask
 from backstory.mcp.tools.changes import line_of, of_events, shortened
 from backstory.mcp.tools.confirming import Confirmation
+from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult
 from backstory.memory import MemoryHandle
 from backstory.projections.history.preview import UndoResult
@@ -97,7 +98,7 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
         changes nothing: show its result to the person, and only if they agree call again with the `confirm` from it.
         """
         if planned.problem:
-            return failed(planned.problem)
+            return answering.failed(planned.problem)
         if not planned.can_be_done:
             return result_of(_not_done(budget, planned))
         was_asked = isinstance(asked, AcceptedElicitation) and asked.data is not None
@@ -110,7 +111,7 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
             )
             return result_of(_reply(budget, planned, "preview", told, confirm=planned.code))
         if not was_asked and not codes.holds(planned.code, confirm or ""):
-            return failed(_WRONG)
+            return answering.failed(_WRONG)
         return await answering.tool("write", lambda memory: _reverted(budget, codes, memory, planned), agreed=was_asked)
 
 
@@ -173,7 +174,7 @@ def _reply(
                 "left_out": len(planned.changes) - items,
             }
         )
-        lines = [told, *map(line_of, shown)]
+        lines = [told, *([DATA] if shown else []), *map(line_of, shown)]
         lines += [f"left alone: {note}" for note in result.left_alone]
         lines += [f"conflict: {note}" for note in result.conflicts]
         if result.left_out:
