@@ -13,10 +13,11 @@ from pydantic import BaseModel
 from backstory.ledger.core.sanitize import clip
 from backstory.projections.context.fact_lines import inline
 
-_LENGTHS = (2000, 500, 120, 40)
+LONGEST = 2000
+_LENGTHS = (LONGEST, 500, 120, 40)
 """The most characters of a text, the longest first: short texts give way to no others, long ones are cut."""
 _LONGEST_NAME = 120
-_FEW = 3
+FEW = 3
 _LEAST = 400
 """A result names what it is about in fewer tokens than this, however small the configured budget is."""
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
@@ -62,7 +63,7 @@ class Budget:
         """
         for length in _LENGTHS:
             items = max(0, self._most(total, length, build))
-            if items >= min(total, _FEW):
+            if items >= min(total, FEW):
                 return build(items, length)
         return build(items, _LENGTHS[-1])
 
@@ -76,14 +77,18 @@ class Budget:
                 most = middle - 1
         return least
 
+    def holds(self, text: str) -> bool:
+        """Whether a text is within the budget."""
+        return self._count(text) <= self.tokens
+
     def text(self, text: str) -> str:
         """Return a text that is cut, with a mark, where it exceeds the budget."""
-        if self._count(text) <= self.tokens:
+        if self.holds(text):
             return text
         least, most = 0, len(text)
         while least < most:
             middle = (least + most + 1) // 2
-            if self._count(cut(text, middle)) <= self.tokens:
+            if self.holds(cut(text, middle)):
                 least = middle
             else:
                 most = middle - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from mcp.server.mcpserver import MCPServer
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from backstory.ledger.core.events import Fact
 from backstory.mcp.answering import Answering
-from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
+from backstory.mcp.budget import FEW, LONGEST, Budget, Reply, cut, name_of, quoted
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
 from backstory.projections.history.audit import Why
@@ -40,7 +41,7 @@ def add_prompt(server: MCPServer, answering: Answering) -> None:
 def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
     document = memory.document()
     facts = _chosen(memory, document, about)
-    origins = [memory.why(fact.id) for fact in facts]
+    origins = _origins(budget, memory, facts)
     total = len(document.facts)
     sections = list(_sections(document))
 
@@ -56,7 +57,19 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
         lines.append("</memory>")
         return Reply(None, "\n".join(lines))
 
-    return budget.fill(len(facts), build).text
+    return budget.fill(len(origins), build).text
+
+
+def _origins(budget: Budget, memory: MemoryHandle, facts: Sequence[DocumentFact]) -> list[Why]:
+    """Return the origins of as many facts as fit; to find one may take as long as to read a large import."""
+    origins: list[Why] = []
+    lines = ""
+    for fact in facts:
+        origins.append(memory.why(fact.id))
+        lines += _line(origins[-1], LONGEST) + "\n"
+        if len(origins) >= FEW and not budget.holds(lines):
+            break
+    return origins
 
 
 def _chosen(memory: MemoryHandle, document: Document, about: str | None) -> list[DocumentFact]:

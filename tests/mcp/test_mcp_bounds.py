@@ -14,7 +14,9 @@ from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 
-FACTS = 10_000
+FACTS, IMPORTS = 10_000, 20
+IMPORTED = 2 + IMPORTS
+"""The last of the commits that import facts."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def large(tmp_path_factory):
     with open_home(tmp_path_factory.mktemp("large")) as home:
         memory = home.memory("ada")
         memory.set_policy(max_facts=2 * FACTS)
-        memory.import_document([f"Ada keeps note number {n} about tea in drawer {n * 7}" for n in range(FACTS)])
+        for first in range(0, FACTS, FACTS // IMPORTS):
+            numbers = range(first, first + FACTS // IMPORTS)
+            memory.import_document([f"Ada keeps note number {n} about tea in drawer {n * 7}" for n in numbers])
         memory.add_fact("Ada said " + "tea and " * 6000)
         for n in range(60):
             memory.add_fact(f"Ada drinks tea of sort {n} at the harbour")
@@ -41,7 +45,7 @@ def server(large):
         ("memory_search", {"query": "Ada said tea and tea and", "limit": 3}),
         ("memory_context", {"about": "tea"}),
         ("memory_context", {"max_tokens": 100_000}),
-        ("memory_why", {"fact_id": f"fact_3_{FACTS // 2}"}),
+        ("memory_why", {"fact_id": "fact_3_250"}),
         ("memory_history", {"limit": 100}),
         ("memory_diff", {"a": 1, "limit": 100}),
         ("memory_revert", {"seq": 3}),
@@ -98,14 +102,14 @@ def test_the_history_of_a_fact_is_paged_by_its_own_changes(tmp_path):
 def test_a_difference_is_paged_without_gaps(server):
     seen, after = [], 0
     while after < 300:
-        page = call(server, "memory_diff", a=3, b=64, limit=100, after=after)
+        page = call(server, "memory_diff", a=IMPORTED, b=IMPORTED + 61, limit=100, after=after)
         assert page["total"] == 61
         assert page["count"] > 0
         seen += [one["id"] for one in page["changes"]]
         if "next" not in page:
             break
         after = page["next"]
-    assert seen == [f"fact_{seq}_0" for seq in range(4, 65)]
+    assert seen == [f"fact_{seq}_0" for seq in range(IMPORTED + 1, IMPORTED + 62)]
 
 
 class Shown(BaseModel):
