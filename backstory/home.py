@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from backstory import checks
 from backstory.aio import in_thread
 from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
@@ -182,6 +183,23 @@ class Backstory:
         """
         self._services.must_be_open()
         return self._services.blocks.tokens.wait(timeout).name
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text as those of a block are counted.
+
+        An estimate counts until the vocabulary is loaded; see `warm`.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Its tokens; the estimate errs on the high side.
+
+        Raises:
+            UsageError: The text is no string, or the home is closed.
+        """
+        self._services.must_be_open()
+        return self._services.blocks.tokens.value.count(checks.text("text", text))
 
     def flush(self, timeout: float | None = None, *, unanswered: bool = True) -> Flushed:
         """Run everything that is pending in the memories in use, for a host that is about to end.

@@ -94,6 +94,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     },
     "Serve": {
         "serve": serving.serve,
+        "mcp": serving.mcp,
     },
     "Set up": {
         "policy": changing.policy,

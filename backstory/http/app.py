@@ -6,12 +6,14 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
@@ -115,6 +117,13 @@ def create_app(
         app.include_router(router, prefix="/v1")
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
+    if find_spec("mcp") is not None:
+        # Here, since the package is an extra of its own.
+        from backstory.http.mcp_endpoint import McpEndpoint
+
+        endpoint = McpEndpoint(bs, max_body_bytes=chosen.limits.body_bytes)
+        app.router.routes.append(Route("/mcp", endpoint=endpoint))
+        app.state.parts.append(endpoint.running())
     add_docs(app)
     _describe(app)
     answer_errors(app)

@@ -86,6 +86,19 @@ def test_a_function_a_chat_model_and_a_model_object_are_asked_alike(tmp_path):
             assert memory.log()[0].cause.model == name
 
 
+def test_tokens_are_counted_as_those_of_a_block(tmp_path):
+    with Backstory.open(tmp_path, config={"token_counting": "char"}) as bs:
+        memory = bs.memory("ada")
+        memory.add_fact("Ada likes 嗨 and tea")
+        block = memory.context()
+        assert bs.count_tokens(block.text) == block.tokens > 0
+        assert bs.count_tokens("") == 0
+        with pytest.raises(UsageError, match="text must be a string"):
+            bs.count_tokens(3)
+    with pytest.raises(UsageError, match="closed"):
+        bs.count_tokens("x")
+
+
 def test_memory_json_lies_where_the_contract_says(tmp_path, home):
     for scope in (Scope(), Scope("ada"), Scope(None, "Coder"), Scope("ada", "Coder")):
         handle = home.memory_of(scope)

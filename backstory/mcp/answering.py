@@ -1,0 +1,114 @@
+"""Answers of tools, resources and the prompt: work in a thread, within the budget, with errors a model can read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent
+
+from backstory.home import Backstory
+from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
+from backstory.mcp.budget import Budget, Reply
+from backstory.mcp.opening import Need, Opens, open_memory
+from backstory.memory import MemoryHandle
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_UNEXPECTED = "memory failed unexpectedly: go on without it, and do not promise that anything was remembered"
+
+
+class Failure(Exception):  # noqa: N818 it is what a client is told, whatever went wrong
+    """What a client is told of an error, and whether the client has caused it."""
+
+    def __init__(self, message: str, *, by_client: bool) -> None:
+        super().__init__(message)
+        self.by_client = by_client
+
+
+class Answering:
+    """Opens the memory of the request that is answered, and works on it.
+
+    Args:
+        home: The home, which counts tokens and faults.
+        opens: Opens the memory of a request.
+    """
+
+    def __init__(self, home: Backstory, opens: Opens) -> None:
+        self._home = home
+        self._opens = opens
+        self.budget = Budget(home.count_tokens, home.config.settings.max_injection_tokens)
+
+    async def tool(self, need: Need, work: Callable[[MemoryHandle], Reply], *, agreed: bool = False) -> CallToolResult:
+        """Return the result of a tool; an error is a result, too.
+
+        Args:
+            need: What the tool does with the memory.
+            work: Does it.
+            agreed: Whether the person agreed to the change.
+        """
+        try:
+            return result_of(await self.work(need, work, agreed=agreed))
+        except Failure as failure:
+            return self.failed(str(failure))
+
+    def failed(self, message: str) -> CallToolResult:
+        """Return an error as the result of a tool, so that the model reads it."""
+        # A message repeats what the client has sent, which may be long.
+        text = TextContent(type="text", text=self.budget.text(message))
+        return CallToolResult(content=[text], is_error=True)
+
+    async def read(self, work: Callable[[MemoryHandle], _T]) -> _T:
+        """Return what a resource or a prompt shows.
+
+        Raises:
+            MCPError: It cannot be shown.
+        """
+        try:
+            return await self.work("read", work)
+        except Failure as failure:
+            code = INVALID_PARAMS if failure.by_client else INTERNAL_ERROR
+            raise MCPError(code=code, message=self.budget.text(str(failure))) from failure
+
+    async def work(self, need: Need, work: Callable[[MemoryHandle], _T], *, agreed: bool = False) -> _T:
+        """Return the result of work on the memory, in a thread.
+
+        Raises:
+            Failure: It failed.
+        """
+        return await run_in_thread(self._work, need, work, agreed)
+
+    def _work(self, need: Need, work: Callable[[MemoryHandle], _T], agreed: bool) -> _T:
+        memory: MemoryHandle | None = None
+        try:
+            opened = open_memory(self._opens, need, agreed=agreed)
+            memory = opened.memory
+            result = work(memory)
+        except BackstoryError as error:
+            if memory is not None and isinstance(error, UnavailableError):
+                self._home.faults.note(memory.scope, "tool", error)
+            raise Failure(str(error), by_client=isinstance(error, UsageError | NotFoundError)) from error
+        except Exception as error:  # noqa: BLE001 whatever it is, the client waits for an answer
+            # Its message may hold content: the client gets none of it, and the log its class and its place.
+            if memory is not None:
+                self._home.faults.count(memory.scope, "tool", type(error).__name__, log=False)
+            _log.error("a request over MCP failed unexpectedly (%s at %s)", type(error).__name__, _place(error))
+            raise Failure(_UNEXPECTED, by_client=False) from None
+        self._home.faults.recovered(memory.scope, "tool")
+        return result
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "an unknown place" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+
+
+def result_of(reply: Reply) -> CallToolResult:
+    """Return a reply as the protocol has it."""
+    return CallToolResult(content=[TextContent(type="text", text=reply.text)], structured_content=reply.plain)

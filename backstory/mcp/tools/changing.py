@@ -1,0 +1,90 @@
+"""Tools that change single facts: add, update and delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, ToolAnnotations
+from pydantic import Field
+
+from backstory.mcp.answering import Answering
+from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.tools.reading import FactId
+from backstory.mcp.tools.results import FactResult
+from backstory.memory import MemoryHandle
+from backstory.results import FactChange
+
+Category: TypeAlias = Literal["preference", "knowledge", "context", "behavior", "goal", "correction"]
+Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
+_ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def add_changing_tools(server: MCPServer, answering: Answering) -> None:
+    """Add memory_add, memory_update and memory_delete."""
+    budget = answering.budget
+
+    @server.tool(title="Remember a fact", annotations=_ADDS)
+    async def memory_add(
+        content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
+        category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
+        confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
+    ) -> Annotated[CallToolResult, FactResult]:
+        """Remember a new fact about the user, for this conversation and all later ones.
+
+        Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
+        on. Not for what matters to this conversation alone, and never for secrets.
+        """
+        return await answering.tool(
+            "write", lambda memory: _changed(budget, "added", memory.add_fact(content, category, confidence))
+        )
+
+    @server.tool(title="Change a fact", annotations=_CHANGES)
+    async def memory_update(
+        fact_id: FactId,
+        content: Annotated[str | None, Field(description="The new text.")] = None,
+        category: Annotated[Category | None, Field(description="The new category.")] = None,
+        confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
+    ) -> Annotated[CallToolResult, FactResult]:
+        """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
+
+        Facts that the user entered by hand cannot be changed by you: ask the user to do it.
+        """
+        return await answering.tool(
+            "write",
+            lambda memory: _changed(budget, "updated", memory.edit_fact(fact_id, content, category, confidence)),
+        )
+
+    @server.tool(title="Forget a fact", annotations=_CHANGES)
+    async def memory_delete(fact_id: FactId) -> Annotated[CallToolResult, FactResult]:
+        """Remove a fact that is no longer true, or that the user does not want remembered.
+
+        Its history stays and memory_revert brings it back. To erase it for good, the user runs `backstory forget`.
+        """
+        return await answering.tool("write", lambda memory: _deleted(budget, memory, fact_id))
+
+
+def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str) -> Reply:
+    return _changed(budget, "deleted", memory.remove_fact(fact_id))
+
+
+def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], done: FactChange) -> Reply:
+    fact = done.fact
+
+    def build(items: int, length: int) -> Reply:
+        result = FactResult(
+            fact_id=fact.id,
+            status=status,
+            content=cut(fact.content, length),
+            category=fact.category,
+            confidence=fact.confidence,
+            commit=done.commit,
+            evicted=[gone.id for gone in done.evicted[:items]],
+        )
+        gone = f" Memory is full: {len(done.evicted)} older facts gave way." if done.evicted else ""
+        text = f"{status} {fact.id}: {quoted(result.content)} ({fact.category}, {fact.confidence:.2f})."
+        return Reply(result, f"{text} It is commit {done.commit}.{gone}")
+
+    return budget.fill(len(done.evicted), build)

@@ -1,0 +1,142 @@
+"""Tools that read the history of memory: its changes, and the difference between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult
+from pydantic import Field
+
+from backstory.mcp.answering import Answering
+from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
+from backstory.mcp.tools.changes import line_of, of_diff, shortened
+from backstory.mcp.tools.reading import DATA, READS, Thread
+from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
+from backstory.memory import MemoryHandle
+from backstory.projections.history.history import LogEntry
+
+_MOST = 100
+_MOMENT = "The number of a change, as memory_history gives it, or a time in ISO 8601."
+
+
+def add_history_tools(server: MCPServer, answering: Answering) -> None:
+    """Add memory_history and memory_diff."""
+
+    @server.tool(title="List changes of memory", annotations=READS)
+    async def memory_history(
+        fact_id: Annotated[str | None, Field(description="Only changes of this fact.")] = None,
+        thread: Thread = None,
+        since: Annotated[int | str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
+        before: Annotated[int | None, Field(ge=1, description="Only older ones: the `next` of an answer.")] = None,
+        limit: Annotated[int, Field(ge=1, le=_MOST, description="How many at most.")] = 10,
+    ) -> Annotated[CallToolResult, HistoryResult]:
+        """List how memory changed, the newest first: when, by whom, and what.
+
+        Use it to find the number of a change, for memory_diff and memory_revert.
+        """
+        return await answering.tool(
+            "read",
+            lambda memory: history_of(
+                answering.budget, memory, limit, fact_id=fact_id, thread=thread, since=since, before=before
+            ),
+        )
+
+    @server.tool(title="Compare memory at two moments", annotations=READS)
+    async def memory_diff(
+        a: Annotated[int | str, Field(description=f"The earlier moment. {_MOMENT}")],
+        b: Annotated[int | str | None, Field(description=f"The later moment; now unless given. {_MOMENT}")] = None,
+        after: Annotated[int, Field(ge=0, description="Leave out this many: the `next` of an answer.")] = 0,
+        limit: Annotated[int, Field(ge=1, le=_MOST, description="How many changes at most.")] = 50,
+    ) -> Annotated[CallToolResult, DiffResult]:
+        """Compare memory at two moments: facts that were added, removed or changed, and sections that differ."""
+        return await answering.tool(
+            "read", lambda memory: _difference(answering.budget, memory, a, b, after=after, limit=limit)
+        )
+
+
+def history_of(
+    budget: Budget,
+    memory: MemoryHandle,
+    limit: int,
+    *,
+    fact_id: str | None = None,
+    thread: str | None = None,
+    since: int | str | None = None,
+    before: int | None = None,
+) -> Reply:
+    """Return the changes of memory, the newest first, as many as fit."""
+    newest = memory.log(limit=1) if before is not None else ()
+    # At most so many are newer than `before`; one more than the limit shows whether there are older ones.
+    newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
+    first = None if since is None else str(since)
+    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=first)
+    entries = [entry for entry in found if before is None or entry.seq < before]
+    shown = entries[:limit]
+
+    def build(items: int, length: int) -> Reply:
+        commits = [_commit(entry, length) for entry in shown[:items]]
+        following = shown[items - 1].seq if items and len(entries) > items else None
+        if not items and entries:
+            following = entries[0].seq + 1
+        result = HistoryResult(commits=commits, count=items, next=following)
+        return Reply(result, _history_text(result))
+
+    return budget.fill(len(shown), build)
+
+
+def _commit(entry: LogEntry, length: int) -> CommitItem:
+    cause = entry.cause
+    return CommitItem(
+        seq=entry.seq,
+        at=entry.at,
+        kind=cause.kind,
+        by=cause.model or cause.actor,
+        thread=cause.thread,
+        summary=cut(entry.summary, length),
+        reverts=cause.target if cause.kind == "revert" else None,
+    )
+
+
+def _history_text(result: HistoryResult) -> str:
+    if not result.commits:
+        return "No change of memory matches."
+    lines = [f"{DATA} Changes of memory, the newest first:"]
+    for one in result.commits:
+        what = f"{one.kind} of {one.reverts}" if one.reverts is not None else one.kind
+        by = f" by {name_of(one.by)}" if one.by else ""
+        thread = f", conversation {name_of(one.thread)}" if one.thread else ""
+        lines.append(f"- commit {one.seq}, {one.at}, {what}{by}{thread}: {quoted(one.summary)}")
+    if result.next is not None:
+        lines.append(f"There are older ones: call it again with before={result.next}.")
+    return "\n".join(lines)
+
+
+def _difference(
+    budget: Budget, memory: MemoryHandle, a: int | str, b: int | str | None, *, after: int, limit: int
+) -> Reply:
+    if b is None:
+        newest: Sequence[LogEntry] = memory.log(limit=1)
+        b = newest[0].seq if newest else 0
+    changes = of_diff(memory.diff(a, b))
+    page = changes[after : after + limit]
+    first, second = name_of(str(a)), name_of(str(b))
+
+    def build(items: int, length: int) -> Reply:
+        following = after + items if after + items < len(changes) else None
+        result = DiffResult(
+            a=first,
+            b=second,
+            changes=shortened(page[:items], length),
+            count=items,
+            total=len(changes),
+            next=following,
+        )
+        lines = [f"{DATA} {len(changes)} changes from {first} to {second}:"] if changes else []
+        lines += [line_of(change) for change in result.changes]
+        if following is not None:
+            lines.append(f"{len(changes) - following} more: call it again with after={following}.")
+        return Reply(result, "\n".join(lines) or f"Memory at {first} and at {second} is the same.")
+
+    return budget.fill(len(page), build)
