@@ -7,8 +7,8 @@ next to nothing; C is c rephrased.
 from __future__ import annotations
 
 import pytest
-from test_resent import after, said
 from one_thread import Conversation, says
+from test_resent import after, said
 
 from backstory.ledger.threads.continuing import begin_of_question, continued, holds
 from backstory.ledger.threads.transcript import Thread
