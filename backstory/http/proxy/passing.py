@@ -32,6 +32,8 @@ class Incoming:
         self._more = bool(names & {b"content-length", b"transfer-encoding"})
         self._all_here = asyncio.Event()
         self.has_body = self._more
+        self.is_answered = False
+        """Whether all of the answer is on its way to the client."""
         if not self._more:
             self._all_here.set()
 
@@ -127,8 +129,9 @@ async def pass_on(
     passing = asyncio.ensure_future(_pass_on(upstream, request, incoming, send, listener))
     try:
         await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
-        if passing.done():
-            return passing.result()
+        # With the last byte of an answer the server says that the client is gone.
+        if passing.done() or incoming.is_answered:
+            return await passing
         return AnswerOutcome.HUNG_UP
     finally:
         hung_up.cancel()
@@ -153,13 +156,14 @@ async def _pass_on(
         answer = error_response(502, "upstream_unreachable", message)
         outcome = AnswerOutcome.UNREACHABLE
     else:
-        return await _relay(response, send, listener)
+        return await _relay(response, incoming, send, listener)
+    incoming.is_answered = True
     answer.headers.raw.extend(listener.begin(answer.status_code, {}))
     await answer(incoming.scope, incoming.nothing, send)
     return outcome
 
 
-async def _relay(response: httpx.Response, send: Send, listener: Listener) -> AnswerOutcome:
+async def _relay(response: httpx.Response, incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
     held = b""
     try:
         added = listener.begin(response.status_code, response.headers)
@@ -173,6 +177,7 @@ async def _relay(response: httpx.Response, send: Send, listener: Listener) -> An
             if listener.is_over and held:
                 await listener.end()
         await listener.end()
+        incoming.is_answered = True
         await send({"type": "http.response.body", "body": held})
     except httpx.HTTPError:
         if held:

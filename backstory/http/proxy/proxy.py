@@ -130,7 +130,7 @@ class Proxy:
             raise
         except Exception as error:  # noqa: BLE001 a fault of ours must not break an answer
             # Without its text, which may quote the request.
-            _log.error("a request is forwarded without memory, please report this: %s", type(error).__name__)  # noqa: TRY400
+            _log.error("a request is forwarded without memory, please report this: %s", type(error).__name__)
             found = MemoryOutcome.UNREADABLE
         if isinstance(found, MemoryOutcome):
             self.outcomes.memory_was(found)
@@ -250,7 +250,7 @@ class Proxy:
             await error_response(400, "invalid_path", message)(scope, incoming.nothing, send)
             return
         try:
-            outcome = await pass_on(self._upstream, request, incoming, scope, send, listener)
+            outcome = await pass_on(self._upstream, request, incoming, send, listener)
         except AnswerBrokeOffError:
             self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
             raise
