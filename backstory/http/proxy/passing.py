@@ -176,6 +176,8 @@ async def _relay(response: httpx.Response, incoming: Incoming, send: Send, liste
                 await send({"type": "http.response.body", "body": now, "more_body": True})
             if listener.is_over and held:
                 await listener.end()
+                await send({"type": "http.response.body", "body": held, "more_body": True})
+                held = b""
         await listener.end()
         incoming.is_answered = True
         await send({"type": "http.response.body", "body": held})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from urllib.parse import quote
 
 from backstory.http.proxy.answers import AnswerReader, reader_of
 from backstory.http.proxy.asked import Protocol
@@ -91,7 +90,10 @@ class Recorder:
             )
         named = self._exchange.thread
         added = [(b"x-backstory-memory", self._outcome.value.encode())]
-        return added if named is None else [*added, (b"x-backstory-thread", quote(named).encode())]
+        # Other characters have no place in a header.
+        if named is not None and named.isascii() and named.isprintable():
+            added.append((b"x-backstory-thread", named.encode()))
+        return added
 
     def feed(self, chunk: bytes) -> int:
         """Read a copy of the answer."""

@@ -201,7 +201,9 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 def test_every_key_but_three_is_in_a_table_of_values() -> None:
     tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
-    assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - {"max_facts", "model", "proxy_upstream"})
+    assert sorted(key for table in tables for key in table) == sorted(
+        {*DEFAULTS} - {"max_facts", "model", "proxy_upstream"}
+    )
 
 
 def test_later_beats_earlier(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Served:
             body["stream"] = True
         if user is not None:
             body["user"] = user
-        return self.post(json=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        return self.post(json=body, headers={name.replace("_", "-"): value.encode() for name, value in headers.items()})
 
     def turns(self, user: str = "ada", agent: str | None = None) -> dict[str, list[str]]:
         """What stands in each thread of a user."""
@@ -80,9 +80,11 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(home: Backstory, upstream: str, caller: Caller = LOCAL, **options: Any) -> Iterator[Served]:
-    """Serve a proxy; threads are named thread-1, thread-2, …"""
-    numbers = itertools.count(1)
+def served(
+    home: Backstory, upstream: str, caller: Caller = LOCAL, *, first: int = 1, **options: Any
+) -> Iterator[Served]:
+    """Serve a proxy; threads are named thread-1, thread-2, … or from another number on."""
+    numbers = itertools.count(first)
     names = ThreadNames(lambda: f"thread-{next(numbers)}")
     proxy = Proxy(home, upstream=Upstream(upstream), names=names, **options)
 
