@@ -3,8 +3,8 @@
     backstory serve
     OPENAI_BASE_URL=http://127.0.0.1:8765/proxy/v1 python examples/proxy_openai.py --user ada --model gpt-5-mini
 
-It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is that of
-the model server (OPENAI_API_KEY).
+It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is the
+model server's (OPENAI_API_KEY).
 """
 
 from __future__ import annotations

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from backstory.http.proxy.answers.readers import Protocol
 from backstory.integrations.prompt_block import GAP, text_with_block, without_block
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import Message, read_message
-
-Protocol: TypeAlias = Literal["chat", "responses"]
-"""Chat completions, or the Responses API."""
 
 _Fields: TypeAlias = dict[str, Raw]
 

@@ -15,7 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.proxy.asked import Asked, Protocol, UnreadableRequestError, read_request
+from backstory.http.proxy.answers.readers import Protocol
+from backstory.http.proxy.asked import Asked, UnreadableRequestError, read_request
 from backstory.http.proxy.errors import error_response
 from backstory.http.proxy.exchange import Exchange, Memories
 from backstory.http.proxy.headers import header, to_upstream

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from backstory.http.proxy.answers import AnswerReader, reader_of
-from backstory.http.proxy.asked import Protocol
+from backstory.http.proxy.answers.readers import AnswerReader, Protocol, reader_of
 from backstory.http.proxy.exchange import Exchange
 from backstory.http.proxy.headers import Headers
 from backstory.http.proxy.outcomes import MemoryOutcome
