@@ -23,6 +23,11 @@ from upstreams import (
     response_stream,
 )
 
+from backstory.checks import kept_of
+from backstory.http.proxy.asked import read_request
+from backstory.http.proxy.thread_names import ThreadNames
+from backstory.ledger.core.scope import Scope
+
 
 def metadata(proxy: Served, thread: str = "thread-1") -> dict[str, object]:
     """The metadata of the last turn of a thread of ada's."""
@@ -319,3 +324,23 @@ def test_an_error_is_no_answer(proxy, upstream):
     proxy.chat("Where do I live?")
     assert proxy.chat("Where do I live?").content == b"<html>"
     proxy.until(lambda: proxy.turns() == {"thread-1": ["Where do I live?"]})
+
+
+def test_a_response_given_again_to_a_whole_conversation_takes_the_place_of_the_one_before(proxy, upstream):
+    said = ["I live in Bergen now", "Good to know, Bergen it is.", "Where do I live?"]
+    items = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(said)]
+    for n, (text, sent) in enumerate([(said[1], 1), ("In Oslo, I believe.", 3), ("In Bergen, of course.", 3)]):
+        upstream.then(document(response(text, f"resp_{n}")))
+        proxy.post("/responses", json={"user": "ada", "input": items[:sent], "store": False})
+    assert proxy.turns() == {"thread-1": [*said, "In Bergen, of course."]}
+
+
+def test_a_thread_in_which_a_question_is_under_way_is_no_other_conversations():
+    names = ThreadNames(lambda: "new")
+    asked = read_request("chat", b'{"messages": [{"role": "user", "content": "hi"}]}')
+    said = kept_of(asked.messages)
+    assert names.take(Scope("ada"), asked, said, named="t") == "t"
+    assert names.take(Scope("ada"), asked, said, find=lambda: ["t"]) == "new"
+    names.leave(Scope("ada"), "t")
+    names.leave(Scope("ada"), "new")
+    assert names.take(Scope("bo"), asked, said, find=lambda: ["t"]) == "t"
