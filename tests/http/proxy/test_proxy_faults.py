@@ -109,7 +109,7 @@ def test_an_answer_that_breaks_off_is_recorded_marked_and_not_ended(proxy, upstr
     with pytest.raises(httpx.RemoteProtocolError):
         proxy.chat("Where do I live?", stream=True)
     proxy.until(lambda: proxy.answers == {"broken-off": 1})
-    proxy.until(lambda: len(proxy.turns()["thread-1"]) == 2)
+    proxy.until(lambda: len(proxy.turns().get("thread-1", ())) == 2)
     assert last_turn(proxy) == ("You live in", {"interrupted": True})
 
 
@@ -211,8 +211,10 @@ def test_a_locked_memory_does_not_hold_up_the_answer(tmp_path, upstream, caplog)
 def test_memory_that_is_slow_to_read_is_left_out_and_records_all_the_same(home, upstream, monkeypatch, caplog):
     released = threading.Event()
     context = MemoryHandle.context
+    readings = []
 
     def slow(self: MemoryHandle, *args: object, **options: object) -> object:
+        readings.append(options)
         released.wait(PATIENCE)
         return context(self, *args, **options)  # type: ignore[arg-type]
 
@@ -224,6 +226,7 @@ def test_memory_that_is_slow_to_read_is_left_out_and_records_all_the_same(home, 
             assert (response.status_code, response.headers["x-backstory-memory"]) == (200, "slow")
             assert FACT not in upstream.last.raw.decode()
         proxy.until(lambda: faults(home) == {"inject": "SlowMemory"})
+        assert len(readings) == 1
         released.set()
         proxy.until(lambda: list(map(len, proxy.turns().values())) == [2, 2])
         proxy.until(lambda: not proxy.proxy._late)
