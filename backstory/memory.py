@@ -214,6 +214,27 @@ class MemoryHandle:
         """
         return conversations.threads(self._services.writer)
 
+    def find_threads(self, messages: Iterable[object] = (), *, turn_id: str | None = None) -> tuple[str, ...]:
+        """Return the threads that a conversation may continue, for a host that does not name its conversations.
+
+        Only the newest 100 threads are looked at. A first question continues no thread, unless one holds this question
+        alone and no answer to it.
+
+        Args:
+            messages: The whole conversation up to now, with the question at its end.
+            turn_id: The id of one of the last turns of the thread; `messages` are not looked at then.
+
+        Returns:
+            The names of the threads, the likeliest first.
+
+        Raises:
+            InputError: `messages` is no list, or one cannot be read.
+        """
+        if turn_id is not None:
+            checks.text("turn_id", turn_id)
+        kept = () if turn_id is not None else checks.kept_of(checks.messages_in(messages))
+        return conversations.find_threads(self._services.writer, kept, turn_id)
+
     def transcript(self, thread: str) -> tuple[TurnView, ...]:
         """Return the turns of a thread that stand, in order.
 
@@ -1040,6 +1061,7 @@ class MemoryHandle:
 
     arecord = in_thread(record)
     athreads = in_thread(threads)
+    afind_threads = in_thread(find_threads)
     atranscript = in_thread(transcript)
     asummaries = in_thread(summaries)
     asuperseded = in_thread(superseded)

@@ -25,6 +25,8 @@ from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import answer_errors
+from backstory.http.proxy import PATH as PROXY_PATH
+from backstory.http.proxy import Proxy
 from backstory.http.routes import changing, events, explaining, home, reading
 from backstory.http.schemas import components
 from backstory.integrations.threads import run_in_thread
@@ -117,6 +119,9 @@ def create_app(
         app.include_router(router, prefix="/v1")
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
+    proxy = Proxy(bs, note=metrics.proxy)
+    app.mount(PROXY_PATH, proxy)
+    app.state.parts.append(contextlib.aclosing(proxy))
     if find_spec("mcp") is not None:
         # Here, since the package is an extra of its own.
         from backstory.http.mcp_endpoint import McpEndpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -56,15 +57,20 @@ class Metrics(Observer):
         self.pending = Gauge("backstory_threads_pending", "Threads that wait for an update.", registry=registry)
         self.parked = Gauge("backstory_threads_parked", "Threads whose update failed.", registry=registry)
         self.outbox = Gauge("backstory_outbox_deliveries", "Deliveries that wait to be recorded.", registry=registry)
-        self.proxied = Counter("backstory_proxy_requests", "Requests of the proxy.", ("outcome",), registry=registry)
+        self.proxied = Counter(
+            "backstory_proxy_requests",
+            "Requests of the proxy: what memory did, and what became of the answer.",
+            ("about", "outcome"),
+            registry=registry,
+        )
 
     def over(self, limit: str) -> None:
         """Count a request that went over a limit."""
         self.refused_requests.labels(limit).inc()
 
-    def proxy(self, outcome: str) -> None:
-        """Count a request of the proxy."""
-        self.proxied.labels(outcome).inc()
+    def proxy(self, about: Literal["memory", "answer"], outcome: str) -> None:
+        """Count an outcome of a request to the proxy; see `Note`."""
+        self.proxied.labels(about, outcome).inc()
 
     def on_commit(self, scope: MemoryScope, commit: Commit, before: Memory, after: Memory) -> None:
         """Listen to the commits of a home; see `ledger.log.writer.Listener`."""

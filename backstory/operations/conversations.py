@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
+from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
+from backstory.ledger.threads.continuing import continued, holds
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
 from backstory.results import Restored, ThreadSummary
+
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+
+_NEWEST = 100
+"""How many threads are looked at for one that a conversation continues."""
 
 
 def threads(writer: Writer) -> tuple[ThreadSummary, ...]:
@@ -27,6 +37,21 @@ def threads(writer: Writer) -> tuple[ThreadSummary, ...]:
             )
             for name, thread in state.transcript.threads.items()
         )
+
+
+def find_threads(writer: Writer, messages: Sequence[Kept], turn_id: str | None) -> tuple[str, ...]:
+    """Return the threads that a conversation may continue; see `MemoryHandle.find_threads`."""
+
+    def seal() -> Seal | None:
+        key = writer.store.key(writer.transcript_stream)
+        return None if key is None else sealing(key)
+
+    with writer.reader.state() as state:
+        threads = state.transcript.threads
+        newest = map(threads.__getitem__, islice(reversed(list(threads)), _NEWEST))
+        if turn_id is not None:
+            return tuple(thread.name for thread in newest if holds(thread, turn_id))
+        return tuple(continued(newest, messages, seal))
 
 
 def transcript(writer: Writer, thread: str) -> tuple[TurnView, ...]:

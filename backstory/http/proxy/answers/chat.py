@@ -1,0 +1,96 @@
+"""Answers of chat completions: chunks of a stream, and whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from backstory.http.proxy.answers.answer import Answer, Words, name_of
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.messages import read_message
+
+_SAID = ("content", "refusal", "audio", "tool_calls", "function_call")
+
+
+class _Delta(msgspec.Struct):
+    content: object = None
+    refusal: object = None
+    tool_calls: object = None
+    function_call: object = None
+
+
+class _Choice(msgspec.Struct):
+    index: object = 0
+    delta: _Delta | None = None
+    finish_reason: object = None
+
+
+class _Chunk(msgspec.Struct):
+    id: object = None
+    choices: list[_Choice] | None = None
+
+
+class ChatEvents:
+    """Puts the chunks of a chat completion together."""
+
+    def __init__(self) -> None:
+        self._text = Words()
+        self._refusal = Words()
+        self._calls: dict[str, None] = {}
+        self._calls_tools = self._whole = False
+        self._id: str | None = None
+
+    def take(self, data: bytes) -> bool:
+        """Take the data of an event; return whether it is the end of the answer."""
+        if data.strip() == b"[DONE]":
+            self._whole = True
+            return True
+        try:
+            chunk = msgspec.json.decode(data, type=_Chunk)
+        except (ValueError, RecursionError):
+            return False
+        self._id = self._id or name_of(chunk.id)
+        for choice in chunk.choices or ():
+            if choice.index in (0, None):
+                self._whole = self._whole or choice.finish_reason is not None
+                if choice.delta is not None:
+                    self._add(choice.delta)
+        return False
+
+    def _add(self, delta: _Delta) -> None:
+        self._text.add(delta.content)
+        self._refusal.add(delta.refusal)
+        self._calls_tools = self._calls_tools or bool(delta.tool_calls or delta.function_call)
+        self._calls.update(dict.fromkeys(_call_ids(delta.tool_calls)))
+
+    def answer(self) -> Answer:
+        """Return what was said up to now."""
+        said = self._text if self._text.parts else self._refusal
+        text = "" if self._calls_tools else said.joined
+        return Answer(text, self._id, tuple(self._calls), self._whole, said.cut)
+
+
+def completion_of(document: Mapping[str, object]) -> Answer:
+    """Return the answer of a chat completion."""
+    choices = document.get("choices")
+    first = (
+        next((c for c in choices if isinstance(c, dict) and c.get("index") in (0, None)), None)
+        if isinstance(choices, list)
+        else None
+    )
+    message = None if first is None else first.get("message")
+    if not isinstance(message, dict):
+        return Answer()
+    said = {name: message[name] for name in _SAID if message.get(name) is not None}
+    try:
+        read = read_message({"content": None, **said, "role": "assistant"})
+    except InputError:
+        return Answer()
+    calls = tuple(_call_ids(message.get("tool_calls")))
+    return Answer("" if read.calls_tools else read.content, name_of(document.get("id")), calls, whole=True)
+
+
+def _call_ids(calls: object) -> list[str]:
+    listed = calls if isinstance(calls, list) else ()
+    return [key for call in listed if isinstance(call, dict) and (key := name_of(call.get("id"))) is not None]

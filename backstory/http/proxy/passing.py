@@ -1,0 +1,190 @@
+"""Passing on: sends a request to the upstream, and its answer to the client, byte for byte as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+import httpx
+from starlette.types import Message, Receive, Scope, Send
+
+from backstory.http.proxy.errors import error_response
+from backstory.http.proxy.headers import Headers, to_client
+from backstory.http.proxy.outcomes import AnswerOutcome
+from backstory.http.proxy.upstream import Upstream
+
+_ERROR = 400
+
+
+class AnswerBrokeOffError(Exception):
+    """The upstream broke off: the server has to break off its response, too, and not to end it as if it were whole."""
+
+
+class Incoming:
+    """A request as it comes in."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._parts: list[bytes] = []
+        names = {name for name, _ in scope["headers"]}
+        self._more = bool(names & {b"content-length", b"transfer-encoding"})
+        self._all_here = asyncio.Event()
+        self.has_body = self._more
+        self.is_answered = False
+        """Whether all of the answer is on its way to the client."""
+        if not self._more:
+            self._all_here.set()
+
+    async def read(self, limit: int) -> bytes | None:
+        """Return the body; None where it has more bytes than the limit. It can be sent all the same.
+
+        Raises:
+            ConnectionError: The client hung up.
+        """
+        size = 0
+        while self._more:
+            part = await self._part()
+            self._parts.append(part)
+            size += len(part)
+            if size > limit:
+                return None
+        return b"".join(self._parts)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield the body in parts, those that were read first.
+
+        Raises:
+            ConnectionError: The client hung up.
+        """
+        for part in self._parts:
+            yield part
+        while self._more:
+            yield await self._part()
+
+    async def _part(self) -> bytes:
+        message: Message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionError("the client hung up")
+        self._more = bool(message.get("more_body", False))
+        if not self._more:
+            self._all_here.set()
+        part: bytes = message.get("body", b"")
+        return part
+
+    async def nothing(self) -> Message:
+        """Receive nothing, for a response that asks for nothing."""
+        return {"type": "http.disconnect"}
+
+    async def hung_up(self) -> None:
+        """Wait until the client hangs up."""
+        await self._all_here.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class Listener(Protocol):
+    """Hears an answer on its way.
+
+    Each response is begun, fed and ended; `break_off` comes last in any case.
+    """
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the end of the answer was heard."""
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:
+        """Hear of a response; return headers to add to it."""
+
+    def feed(self, chunk: bytes) -> int:
+        """Hear bytes; return from which of them on the answer is at its end."""
+
+    async def end(self) -> None:
+        """Hear the end, before the client gets it."""
+
+    def break_off(self) -> None:
+        """Hear that no more comes."""
+
+
+async def pass_on(
+    upstream: Upstream, request: httpx.Request, incoming: Incoming, send: Send, listener: Listener
+) -> AnswerOutcome:
+    """Send a request, and pass its answer on.
+
+    Args:
+        upstream: The upstream.
+        request: The request to it.
+        incoming: The request as it came in.
+        send: Sends to the client.
+        listener: Hears the answer.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        AnswerBrokeOffError: The upstream broke off in the middle.
+    """
+    hung_up = asyncio.ensure_future(incoming.hung_up())
+    passing = asyncio.ensure_future(_pass_on(upstream, request, incoming, send, listener))
+    try:
+        await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
+        # With the last byte of an answer the server says that the client is gone.
+        if passing.done() or incoming.is_answered:
+            return await passing
+        return AnswerOutcome.HUNG_UP
+    finally:
+        hung_up.cancel()
+        passing.cancel()
+        await asyncio.gather(hung_up, passing, return_exceptions=True)
+        listener.break_off()
+
+
+async def _pass_on(
+    upstream: Upstream, request: httpx.Request, incoming: Incoming, send: Send, listener: Listener
+) -> AnswerOutcome:
+    try:
+        response = await upstream.send(request)
+    except ConnectionError:
+        return AnswerOutcome.HUNG_UP
+    except httpx.TimeoutException:
+        answer = error_response(504, "upstream_timeout", "the model server did not answer in time: try again later")
+        outcome = AnswerOutcome.TIMEOUT
+    except (httpx.HTTPError, httpx.InvalidURL):
+        # The texts of these errors may quote headers, and so the caller's key.
+        message = "the model server behind this proxy cannot be reached, or closed the connection: try again later"
+        answer = error_response(502, "upstream_unreachable", message)
+        outcome = AnswerOutcome.UNREACHABLE
+    else:
+        return await _relay(response, incoming, send, listener)
+    incoming.is_answered = True
+    answer.headers.raw.extend(listener.begin(answer.status_code, {}))
+    await answer(incoming.scope, incoming.nothing, send)
+    return outcome
+
+
+async def _relay(response: httpx.Response, incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
+    held = b""
+    try:
+        added = listener.begin(response.status_code, response.headers)
+        headers = [*to_client(response.headers.raw), *added]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        async for chunk in response.aiter_raw():
+            here = listener.feed(chunk)
+            now, held = held + chunk[:here], chunk[here:]
+            if now:
+                await send({"type": "http.response.body", "body": now, "more_body": True})
+            if listener.is_over and held:
+                await listener.end()
+                await send({"type": "http.response.body", "body": held, "more_body": True})
+                held = b""
+        await listener.end()
+        incoming.is_answered = True
+        await send({"type": "http.response.body", "body": held})
+    except httpx.HTTPError:
+        if held:
+            await send({"type": "http.response.body", "body": held, "more_body": True})
+        raise AnswerBrokeOffError("the model server broke off its answer") from None
+    finally:
+        await asyncio.shield(response.aclose())
+    return AnswerOutcome.ANSWERED if response.status_code < _ERROR else AnswerOutcome.UPSTREAM_ERROR

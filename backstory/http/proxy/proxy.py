@@ -1,0 +1,282 @@
+"""Proxy application: who asks, what memory does for the request, and what is forwarded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections import Counter
+from urllib.parse import unquote
+
+import httpx
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from backstory.home import Backstory
+from backstory.http.access.callers import Caller, Right
+from backstory.http.proxy.answers.readers import Protocol
+from backstory.http.proxy.asked import Asked, UnreadableRequestError, read_request
+from backstory.http.proxy.errors import error_response
+from backstory.http.proxy.exchange import Exchange, Memories
+from backstory.http.proxy.headers import header, to_upstream
+from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
+from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, pass_on
+from backstory.http.proxy.recorder import Recorder, Silent
+from backstory.http.proxy.recordings import Recordings, done_within
+from backstory.http.proxy.thread_names import ThreadNames
+from backstory.http.proxy.upstream import Upstream, upstream_of
+from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.errors import NotFoundError, ScopeError
+from backstory.ledger.core.sanitize import bounded_name
+from backstory.ledger.core.scope import Scope as MemoryScope
+from backstory.outbox.outbox import LOST
+
+_log = logging.getLogger(__name__)
+
+PATH = "/proxy/v1"
+"""The path under which the proxy is mounted."""
+
+_PROTOCOLS: dict[str, Protocol] = {"/chat/completions": "chat", "/responses": "responses"}
+_MOST_BYTES = 64 * 2**20
+"""The largest body that is read; one with more is forwarded as it comes, without memory."""
+_SMALL_BYTES = 64 * 2**10
+"""The largest body that is read on the event loop."""
+_READ_SECONDS = 2.0
+_RECORD_SECONDS = 2.0
+_CLOSE_SECONDS = 10.0
+_SEPARATOR = re.compile(r"[/\\]")
+
+
+class Proxy:
+    """ASGI application that forwards requests to a model server, with memory in them, and records what is said.
+
+    Mount it at `/proxy/v1`, behind a middleware that puts the caller into `request.state.caller`. Close it before the
+    home.
+
+    Attributes:
+        outcomes: Counts of what memory did, and of what became of the answers.
+
+    Args:
+        home: An open home.
+        upstream: Where requests are forwarded to; as configured by default (`upstream_of`).
+        names: Names the threads.
+        note: Gets each outcome, for metrics.
+        read_seconds: How long a request waits for memory to be read; then it is forwarded without.
+        record_seconds: How long the end of an answer waits to be recorded; then it is recorded in the background.
+    """
+
+    def __init__(
+        self,
+        home: Backstory,
+        *,
+        upstream: Upstream | None = None,
+        names: ThreadNames | None = None,
+        note: Note | None = None,
+        read_seconds: float = _READ_SECONDS,
+        record_seconds: float = _RECORD_SECONDS,
+    ) -> None:
+        self.outcomes = Outcomes(note)
+        self._home = home
+        self._upstream = upstream or Upstream(upstream_of(home.config.settings, os.environ))
+        self._memories = Memories(home, names or ThreadNames())
+        self._recordings = Recordings()
+        self._read_seconds = read_seconds
+        self._record_seconds = record_seconds
+        self._late: Counter[MemoryScope] = Counter()
+        """Readings that take longer than requests wait."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008, "reason": "not supported"})
+            return
+        incoming = Incoming(scope, receive)
+        target = _target(scope)
+        if target is None:
+            response = error_response(404, "not_found", f"there is nothing here: use {PATH}/chat/completions")
+            await response(scope, receive, send)
+            return
+        if self._upstream.is_at(scope.get("server"), PATH):
+            message = (
+                f"{self._upstream.base_url} is this proxy itself: set proxy_upstream to the address of the model server"
+            )
+            await error_response(502, "upstream_is_this_proxy", message)(scope, receive, send)
+            return
+        protocol = _PROTOCOLS.get(target[0]) if scope["method"] == "POST" else None
+        try:
+            if protocol is None:
+                self.outcomes.memory_was(MemoryOutcome.OTHER_PATH)
+                await self._forward(scope, incoming, send, target, Silent(MemoryOutcome.OTHER_PATH))
+            else:
+                await self._converse(scope, incoming, send, target, protocol)
+        except ConnectionError:
+            self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
+
+    async def aclose(self) -> None:
+        """Wait until what was said is recorded, and close the connections to the upstream."""
+        await self._recordings.end(_CLOSE_SECONDS)
+        await self._upstream.aclose()
+
+    # With memory.
+
+    async def _converse(
+        self, scope: Scope, incoming: Incoming, send: Send, target: tuple[str, bytes], protocol: Protocol
+    ) -> None:
+        caller = _caller(scope)
+        found: tuple[Asked, Exchange] | MemoryOutcome | Response
+        try:
+            found = await self._exchange_of(caller, scope, incoming, protocol)
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 a fault of ours must not break an answer
+            # Without its text, which may quote the request.
+            _log.error("a request is forwarded without memory, please report this: %s", type(error).__name__)
+            found = MemoryOutcome.UNREADABLE
+        if isinstance(found, MemoryOutcome):
+            self.outcomes.memory_was(found)
+            await self._forward(scope, incoming, send, target, Silent(found))
+        elif isinstance(found, Response):
+            self.outcomes.memory_was(MemoryOutcome.REFUSED)
+            await found(scope, incoming.nothing, send)
+        else:
+            asked, exchange = found
+            reading, outcome = await self._read(exchange)
+            block = reading.result() if reading is not None and reading.done() else None
+            try:
+                body = None if block is None else asked.with_block(block)
+            except UnreadableRequestError:
+                body, outcome = None, MemoryOutcome.UNREADABLE
+            self.outcomes.memory_was(outcome)
+            recorder = Recorder(
+                exchange,
+                protocol,
+                outcome,
+                self._recordings,
+                reading=reading,
+                patience=self._record_seconds,
+            )
+            await self._forward(scope, incoming, send, target, recorder, body=body, plain=True)
+
+    async def _exchange_of(
+        self, caller: Caller, scope: Scope, incoming: Incoming, protocol: Protocol
+    ) -> tuple[Asked, Exchange] | MemoryOutcome | Response:
+        """Return the request and its memory; or why there is none, or the answer to a caller who may not see it."""
+        if not self._home.config.settings.enabled:
+            return MemoryOutcome.DISABLED
+        body = await incoming.read(_MOST_BYTES)
+        if body is None:
+            return MemoryOutcome.TOO_LARGE
+        try:
+            if len(body) <= _SMALL_BYTES:
+                asked = read_request(protocol, body)
+            else:
+                asked = await run_in_thread(read_request, protocol, body)
+        except UnreadableRequestError:
+            return MemoryOutcome.UNREADABLE
+        headers = scope["headers"]
+        user = header(headers, b"x-backstory-user") or asked.user
+        if user is None and (caller.users is None or len(caller.users) != 1):
+            return MemoryOutcome.NO_USER
+        try:
+            owner = caller.scope(user, header(headers, b"x-backstory-agent") or None)
+        except NotFoundError:
+            return error_response(404, "memory_not_found", "this token does not cover the user that the request names")
+        except ScopeError:
+            return MemoryOutcome.INVALID_NAME
+        thread = bounded_name(header(headers, b"x-backstory-thread"))
+        return asked, Exchange(
+            self._memories,
+            owner,
+            asked,
+            thread=thread or None,
+            again=header(headers, b"x-stainless-retry-count") not in ("", "0"),
+            records=await self._may_record(caller, owner),
+        )
+
+    async def _may_record(self, caller: Caller, owner: MemoryScope) -> bool:
+        if caller.right < Right.WRITE:
+            return False
+        if self._recordings.is_full:
+            detail = "the words of a request to the proxy are not recorded: too many recordings wait for their memory"
+            await run_in_thread(self._home.faults.count, owner, "record", LOST, detail)
+            return False
+        return True
+
+    async def _read(self, exchange: Exchange) -> tuple[asyncio.Future[str | None] | None, MemoryOutcome]:
+        """Read memory, as long as a request waits for it; a reading that takes longer goes on."""
+        if self._late[exchange.scope]:
+            return None, MemoryOutcome.SLOW
+        reading = asyncio.ensure_future(run_in_thread(exchange.read))
+        if await done_within(reading, self._read_seconds):
+            return reading, MemoryOutcome.UNAVAILABLE if reading.result() is None else MemoryOutcome.USED
+        self._late[exchange.scope] += 1
+
+        def done(_: object) -> None:
+            self._late[exchange.scope] -= 1
+            if not self._late[exchange.scope]:
+                del self._late[exchange.scope]
+
+        reading.add_done_callback(done)
+        detail = f"memory was not read within {self._read_seconds:g} s, so a request was forwarded without"
+        self._recordings.start(lambda: self._home.faults.count(exchange.scope, "inject", "SlowMemory", detail))
+        return reading, MemoryOutcome.SLOW
+
+    # Forwarding.
+
+    async def _forward(
+        self,
+        scope: Scope,
+        incoming: Incoming,
+        send: Send,
+        target: tuple[str, bytes],
+        listener: Listener,
+        *,
+        body: bytes | None = None,
+        plain: bool = False,
+    ) -> None:
+        """Forward a request: with the body given, or as it came in."""
+        headers = to_upstream(scope["headers"], plain=plain)
+        content = body if body is not None else incoming.parts() if incoming.has_body else None
+        length = header(scope["headers"], b"content-length")
+        if body is None and length:
+            headers.append((b"content-length", length.encode()))
+        query = scope.get("query_string", b"")
+        path = target[1] + (b"?" + query if query else b"")
+        try:
+            request = self._upstream.request(scope["method"], path, headers, content)
+        except (httpx.InvalidURL, UnicodeDecodeError):
+            listener.break_off()
+            message = "the address cannot be forwarded: use the paths of the OpenAI protocol"
+            await error_response(400, "invalid_path", message)(scope, incoming.nothing, send)
+            return
+        try:
+            outcome = await pass_on(self._upstream, request, incoming, send, listener)
+        except AnswerBrokeOffError:
+            self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
+            raise
+        except asyncio.CancelledError:
+            self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
+            raise
+        self.outcomes.answer_was(outcome)
+
+
+def _target(scope: Scope) -> tuple[str, bytes] | None:
+    """Return what follows the proxy's own path, decoded and as it came; None for what must not be forwarded."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    _, found, rest = raw.partition(PATH.encode())
+    try:
+        path = unquote(rest.decode("ascii"))
+    except UnicodeDecodeError:
+        return None
+    # `..` would lead out of the base URL.
+    if not found or not path.startswith("/") or {".", ".."} & set(_SEPARATOR.split(path)):
+        return None
+    return path.rstrip("/"), rest
+
+
+def _caller(scope: Scope) -> Caller:
+    caller = scope.get("state", {}).get("caller")
+    if not isinstance(caller, Caller):
+        raise TypeError("the proxy needs a middleware that puts a Caller into request.state.caller")
+    return caller

@@ -1,0 +1,128 @@
+"""Listeners of answers: one that records what it hears, and one that only says why nothing is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from backstory.http.proxy.answers.readers import AnswerReader, Protocol, reader_of
+from backstory.http.proxy.exchange import Exchange
+from backstory.http.proxy.headers import Headers
+from backstory.http.proxy.outcomes import MemoryOutcome
+from backstory.http.proxy.recordings import Recordings, done_within
+
+_GOOD = range(200, 300)
+
+
+class Silent:
+    """Hears nothing; the response says what memory did."""
+
+    def __init__(self, outcome: MemoryOutcome) -> None:
+        self.outcome = outcome
+
+    @property
+    def is_over(self) -> bool:
+        """Never: nothing is heard."""
+        return False
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:  # noqa: ARG002 as a Listener
+        """Return the header that says what memory did."""
+        return [(b"x-backstory-memory", self.outcome.value.encode())]
+
+    def feed(self, chunk: bytes) -> int:
+        """Hold nothing back."""
+        return len(chunk)
+
+    async def end(self) -> None:
+        """Wait for nothing."""
+
+    def break_off(self) -> None:
+        """Do nothing."""
+
+
+class Recorder:
+    """Records an exchange: the question while the upstream is asked, the answer before the client has all of it.
+
+    Args:
+        exchange: The memory of the request.
+        protocol: The protocol of the request.
+        outcome: What memory did for it.
+        recordings: Where recordings are under way.
+        reading: The reading of memory, which may still be under way; None where it was skipped.
+        patience: Seconds that the end of an answer waits to be recorded. It is recorded in the background then.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        protocol: Protocol,
+        outcome: MemoryOutcome,
+        recordings: Recordings,
+        *,
+        reading: asyncio.Future[str | None] | None,
+        patience: float,
+    ) -> None:
+        self._exchange = exchange
+        self._protocol = protocol
+        self._outcome = outcome
+        self._recordings = recordings
+        self._patience = patience
+        self._reader: AnswerReader | None = None
+        self._last: asyncio.Task[None] | None = None
+        self._ended = False
+        if exchange.records:
+            self._last = recordings.start(exchange.record_question, reading)
+        elif reading is not None and not reading.done():
+            # Left only once it is known which thread it is.
+            self._last = recordings.start(lambda: None, reading)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the end of the answer was heard."""
+        return self._reader is not None and self._reader.over
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:
+        """Find out how to read a response; return headers that name the thread and say what memory did."""
+        if status in _GOOD:
+            self._reader = reader_of(
+                self._protocol, headers.get("content-type", ""), headers.get("content-encoding", "")
+            )
+        named = self._exchange.thread
+        added = [(b"x-backstory-memory", self._outcome.value.encode())]
+        # Other characters have no place in a header.
+        if named is not None and named.isascii() and named.isprintable():
+            added.append((b"x-backstory-thread", named.encode()))
+        return added
+
+    def feed(self, chunk: bytes) -> int:
+        """Read a copy of the answer."""
+        return len(chunk) if self._reader is None else self._reader.feed(chunk)
+
+    async def end(self) -> None:
+        """Record the answer. It is durable on return, where memory works and is not slow."""
+        if not self._ended:
+            self._finish(interrupted=False)
+        if self._last is not None:
+            await done_within(self._last, self._patience)
+
+    def break_off(self) -> None:
+        """Record the answer as far as it came, unless it was recorded."""
+        if not self._ended:
+            self._finish(interrupted=True)
+
+    def _finish(self, *, interrupted: bool) -> None:
+        self._ended = True
+        exchange, reader = self._exchange, self._reader
+        if not exchange.records or reader is None:
+            self._last = self._recordings.start(exchange.leave, self._last)
+            return
+        answer = reader.answer()
+        exchange.note_answer(answer)
+
+        def record() -> None:
+            try:
+                exchange.record_answer(answer, interrupted=interrupted or not answer.whole)
+            finally:
+                exchange.leave()
+
+        self._last = self._recordings.start(record, self._last)

@@ -1,0 +1,34 @@
+"""A home with a fact of ada's, a stand-in for the model server, and a proxy between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import open_home
+from served import Served, served
+from upstreams import StandIn, completion
+
+from backstory import Backstory
+
+FACT = "User lives in Bergen"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Backstory]:
+    with open_home(tmp_path / "home") as bs:
+        bs.memory("ada").add_fact(FACT, "context", 0.9)
+        yield bs
+
+
+@pytest.fixture
+def upstream() -> Iterator[StandIn]:
+    with StandIn(completion("You live in Bergen.")) as standin:
+        yield standin
+
+
+@pytest.fixture
+def proxy(home: Backstory, upstream: StandIn) -> Iterator[Served]:
+    with served(home, upstream.base_url) as one:
+        yield one
