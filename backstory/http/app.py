@@ -57,6 +57,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     Attributes:
         local: Whether it listens on this machine only.
+        user: The user of requests that name none; otherwise they are about the memory that all users share.
         hosts: Further names that the Host header may have.
         origins: Further origins whose pages may send requests.
         limits: Its limits.
@@ -64,6 +65,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """
 
     local: bool = True
+    user: str | None = None
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -142,7 +144,9 @@ def create_app(
             expose_headers=["ETag"],
         )
     app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, counts=metrics)
-    app.add_middleware(Gate, tokens=tokens, local=chosen.local, hosts=chosen.hosts, origins=chosen.origins)
+    app.add_middleware(
+        Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins
+    )
     app.add_middleware(Timed, metrics=metrics)
     return app
 

@@ -36,11 +36,12 @@ def serve(
 ) -> None:
     """Serve memories over HTTP: REST under /v1, DeerFlow's routes, the OpenAI proxy, MCP, documentation at /docs.
 
-    On another address than this machine's it needs tokens: see `token add`.
+    Requests name their user; --user is the user of those that name none. On another address than this machine's it
+    needs tokens: see `token add`.
 
     Example: backstory serve --port 8765
     """
-    from backstory.ledger.core.errors import ConfigError
+    from backstory.ledger.core.errors import ConfigError, UsageError
 
     session = session_of(ctx)
     session.check_home()
@@ -53,9 +54,14 @@ def serve(
 
     from backstory import Backstory
 
+    scope = session.scope
+    if scope.agent is not None:
+        raise UsageError("a server serves all agents: requests name theirs, so leave --agent out")
     listener = listen(host, port)
     opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
-    options = ServerOptions(local=listener.local, hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ()))
+    options = ServerOptions(
+        local=listener.local, user=scope.user, hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ())
+    )
 
     def ready(url: str) -> None:
         session.answer({"url": url}, lambda page, _: page.line(f"serving on {url}  (documentation: {url}/docs)"))

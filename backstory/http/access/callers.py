@@ -29,19 +29,28 @@ class Caller(msgspec.Struct, frozen=True):
     """Who sent a request: the name that commits record, a right, and the users whose memories it covers.
 
     `users` is None for all users; only such a caller sees the memories without a user, and what concerns the whole
-    home.
+    home. `default` is the user of requests that name none.
     """
 
     name: str
     right: Right
     users: frozenset[str] | None = None
+    default: str | None = None
+
+    @property
+    def own_user(self) -> str | None:
+        """The user of requests that name none: the default, or the only user that the caller may see."""
+        if self.users is not None and len(self.users) == 1:
+            (only,) = self.users
+            return only
+        return self.default if self.sees(self.default) else None
 
     def sees(self, user: str | None) -> bool:
         """Whether the memories of this user, or without a user the shared ones, are visible."""
         return self.users is None or user in self.users
 
     def scope(self, user: str | None, agent: str | None) -> Scope:
-        """Return the scope that a request is about. A caller with a single user need not name that user.
+        """Return the scope that a request is about; without a user, that of the caller's own.
 
         Args:
             user: The user that the request names; None where it names none.
@@ -51,9 +60,7 @@ class Caller(msgspec.Struct, frozen=True):
             ScopeError: A name is invalid.
             NotFoundError: The caller may not see it. A memory that does not exist gives the same answer.
         """
-        if user is None and self.users is not None and len(self.users) == 1:
-            (user,) = self.users
-        scope = Scope.of(user, agent)
+        scope = Scope.of(self.own_user if user is None else user, agent)
         if not self.sees(scope.user):
             raise NotFoundError(f"there is no memory of {scope} here: name a user that this token covers")
         return scope

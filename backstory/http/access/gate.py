@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backstory.http.access.callers import LOCAL, Caller
@@ -43,6 +44,7 @@ class Gate:
         tokens: The tokens that count.
         local: Whether the server listens on this machine only. Without tokens it is open then, and to all who can
             reach this machine's loopback interface.
+        user: The user of requests that name none, where their token covers that user.
         hosts: Further names that the Host header may have; others are refused if any are given.
         origins: Further origins whose pages may send requests, such as `https://app.example`.
     """
@@ -53,12 +55,14 @@ class Gate:
         tokens: Tokens,
         *,
         local: bool,
+        user: str | None = None,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
     ) -> None:
         self._app = app
         self._tokens = tokens
         self._local = local
+        self._user = user
         self._hosts = frozenset(host.casefold() for host in hosts)
         self._origins = frozenset(origin.casefold().rstrip("/") for origin in origins)
         self._had_tokens = False
@@ -89,6 +93,8 @@ class Gate:
                 )
                 await missing(scope, receive, send)
                 return
+        if caller is not None and self._user is not None:
+            caller = msgspec.structs.replace(caller, default=self._user)
         scope.setdefault("state", {})["caller"] = caller
         await self._app(scope, receive, send)
 

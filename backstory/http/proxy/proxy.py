@@ -175,8 +175,8 @@ class Proxy:
         except UnreadableRequestError:
             return MemoryOutcome.UNREADABLE
         headers = scope["headers"]
-        user = header(headers, b"x-backstory-user") or asked.user
-        if user is None and (caller.users is None or len(caller.users) != 1):
+        user = header(headers, b"x-backstory-user") or asked.user or caller.own_user
+        if user is None:
             return MemoryOutcome.NO_USER
         try:
             owner = caller.scope(user, header(headers, b"x-backstory-agent") or None)
