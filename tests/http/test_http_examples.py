@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,15 +23,18 @@ REQUIRED = os.environ.get("BACKSTORY_REQUIRE") == "all"
 
 
 @contextmanager
-def server(home: Path, *options: str) -> Iterator[str]:
+def server(
+    home: Path, *, user: str | None = None, config: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Start `backstory serve` on a home; yields its address, and checks that it ends well."""
+    stated = [*(("--user", user) if user else ()), *(("--config", str(config)) if config else ())]
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "BACKSTORY_"))}
     process = subprocess.Popen(
-        [sys.executable, "-m", "backstory.cli", "--home", str(home), "--json", "serve", "--port", "0", *options],
+        [sys.executable, "-m", "backstory.cli", "--home", str(home), *stated, "--json", "serve", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=bare,
+        env={**bare, **(env or {})},
     )
     assert process.stdout is not None
     try:
