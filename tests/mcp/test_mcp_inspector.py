@@ -1,6 +1,6 @@
 """The protocol's inspector, written with another SDK, reads what the server offers and calls a tool.
 
-It runs where `mcp-inspector` is on the path, which no test installs.
+`npm ci --ignore-scripts` in tests/mcp/js installs it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sizes import cannot
 
 pytestmark = pytest.mark.slow
 
@@ -20,16 +21,16 @@ PATIENCE = 90
 
 @pytest.fixture
 def inspect(tmp_path: Path):
-    inspector = shutil.which("mcp-inspector")
-    if inspector is None or shutil.which("node") is None:
-        pytest.skip("node or mcp-inspector is not on the path: npm install --global @modelcontextprotocol/inspector")
+    inspector = Path(__file__).parent / "js" / "node_modules" / ".bin" / "mcp-inspector"
+    if shutil.which("node") is None or not inspector.exists():
+        cannot("node or the inspector is missing: run npm ci --ignore-scripts in tests/mcp/js")
     server = {"command": sys.executable, "args": ["-m", "backstory.cli", "--home", str(tmp_path / "home"), "mcp"]}
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"mcpServers": {"backstory": server}}))
 
     def run(*words: str):
         done = subprocess.run(
-            [inspector, "--cli", "--config", str(config), "--server", "backstory", *words],
+            [str(inspector), "--cli", "--config", str(config), "--server", "backstory", *words],
             capture_output=True,
             text=True,
             timeout=PATIENCE,
