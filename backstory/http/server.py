@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from backstory.http.access.gate import is_loopback
@@ -19,7 +20,7 @@ from backstory.http.app import OpensHome, ServerOptions, create_app
 from backstory.http.news import News
 from backstory.ledger.core.errors import StoreError, UsageError
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Listener", "listen", "serve"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "BackstoryServer", "Listener", "listen", "serve", "server_on"]
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
@@ -84,6 +85,19 @@ def serve(
         UsageError: The address is not this machine's alone, and there is no token.
         BackstoryError: The home cannot be opened.
     """
+    with listener.socket:
+        server_on(listener, open_home, options, on_ready=on_ready, environ=environ).run(sockets=[listener.socket])
+
+
+def server_on(
+    listener: Listener,
+    open_home: OpensHome,
+    options: ServerOptions,
+    *,
+    on_ready: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> BackstoryServer:
+    """Return a server that is not running yet; see `serve`."""
     app = create_app(open_home, options, environ=environ)
     if not listener.local and not app.state.tokens:
         app.state.home.close()
@@ -106,24 +120,33 @@ def serve(
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    _Server(config, app.state.news, lambda: on_ready(listener.url)).run(sockets=[listener.socket])
+    return BackstoryServer(config, app, lambda: on_ready(listener.url))
 
 
-class _Server(uvicorn.Server):
-    """Ends event streams before it waits for open requests."""
+class BackstoryServer(uvicorn.Server):
+    """Uvicorn's server of one app; it ends event streams before it waits for open requests.
 
-    def __init__(self, config: uvicorn.Config, news: News, on_ready: Callable[[], None]) -> None:
+    Args:
+        config: How uvicorn runs.
+        app: The app.
+        on_ready: Called once requests are answered.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._news = news
+        self.app = app
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._news.end()
+        """Answer what has begun, and end."""
+        news: News = self.app.state.news
+        news.end()
         await super().shutdown(sockets)
 
 
