@@ -116,16 +116,17 @@ def create_app(
     _describe(app)
     answer_errors(app)
     # The last one is the outermost.
-    if chosen.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(chosen.origins),
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["ETag"],
-        )
     app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, counts=metrics)
     app.add_middleware(Gate, tokens=tokens, local=chosen.local, hosts=chosen.hosts, origins=chosen.origins)
+    if chosen.origins:
+        # Outside the gate: a browser asks without a token whether a page may send one, and shows it what is refused.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=[origin.casefold().rstrip("/") for origin in chosen.origins],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["ETag", "Retry-After"],
+        )
     app.add_middleware(Timed, metrics=metrics)
     return app
 
@@ -144,7 +145,8 @@ def _report(error: Exception) -> None:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return route.name
+    # DeerFlow's routes are named as in its gateway, like some of ours.
+    return f"deerflow_{route.name}" if route.path.startswith("/api/memory") else route.name
 
 
 def _describe(app: FastAPI) -> None:

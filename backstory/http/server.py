@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import socket
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -35,8 +38,9 @@ class Listener:
 
     def __init__(self, host: str, bound: socket.socket) -> None:
         self.socket = bound
-        self.local = is_loopback(host)
-        port = bound.getsockname()[1]
+        # Of the address, not of the name: names resolve to whatever a resolver says.
+        address, port = bound.getsockname()[:2]
+        self.local = is_loopback(address)
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -86,7 +90,9 @@ def serve(
         BackstoryError: The home cannot be opened.
     """
     with listener.socket:
-        server_on(listener, open_home, options, on_ready=on_ready, environ=environ).run(sockets=[listener.socket])
+        server = server_on(listener, open_home, options, on_ready=on_ready, environ=environ)
+        with _ended_by_sigterm(server):
+            server.run(sockets=[listener.socket])
 
 
 def server_on(
@@ -148,6 +154,23 @@ class BackstoryServer(uvicorn.Server):
         news: News = self.app.state.news
         news.end()
         await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm(server: BackstoryServer) -> Iterator[None]:
+    """Have SIGTERM end the server, but not the process: uvicorn raises the signal again when the server has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_: int, __: FrameType | None) -> None:
+        server.should_exit = True
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _PatientProtocol(HttpToolsProtocol):
