@@ -83,6 +83,9 @@ class _Exchange:
     right: ClassVar[Right]
 
     def __init__(self, request: Request, user: str | None, agent: str | None, seen: str | None = None) -> None:
+        for name in ("user", "agent"):
+            if len(request.query_params.getlist(name)) > 1:
+                raise UsageError(f"the parameter {name} is sent more than once: send it once")
         self.home = home_of(request)
         self.caller = caller_of(request)
         self.request = request
