@@ -68,7 +68,7 @@ class Limiter:
             return
         if (too_large := self._declared_too_large(scope)) is not None:
             self._counts.over("body_bytes")
-            await refusal(scope["path"], 413, too_large, {"Connection": "close"})(scope, receive, send)
+            await refusal(scope["path"], 413, too_large)(scope, receive, send)
             return
         limited = self._limited(receive)
         if self._is_stream(scope["path"]):

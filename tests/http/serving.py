@@ -117,7 +117,11 @@ def thread_server(
     def run() -> None:
         try:
             one = server.server_on(
-                listener, opening(home, **settings), options or ServerOptions(), on_ready=ready.put, environ=environ or {}
+                listener,
+                opening(home, **settings),
+                options or ServerOptions(),
+                on_ready=ready.put,
+                environ=environ or {},
             )
             servers.append(one)
             one.run(sockets=[listener.socket])
@@ -191,7 +195,11 @@ class Stream:
 
     def __init__(self, running: Server, path: str, headers: Mapping[str, str] | None = None) -> None:
         self.connection = running.connect()
-        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+        lines = [
+            f"GET {path} HTTP/1.1",
+            "Host: 127.0.0.1",
+            *(f"{name}: {value}" for name, value in (headers or {}).items()),
+        ]
         self.connection.sendall("\r\n".join([*lines, "", ""]).encode())
         self.data = b""
 

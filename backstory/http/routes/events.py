@@ -83,7 +83,9 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
     return _Start(since, known[0].hash if known and known[0].seq == since else "")
 
 
-async def _events(memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def _events(
+    memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     yield _RESET if start.reset else b": following\n\n"
     seq, digest = start.seq, start.hash
     with news.of(memory.scope) as fresh:

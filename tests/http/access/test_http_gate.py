@@ -67,7 +67,9 @@ def test_an_open_server_answers_for_no_other_host(client: TestClient, host: str,
     assert len(answer.content) < 1000
 
 
-@pytest.mark.parametrize("line", [b"", b"Host: evil.example\r\nHost: 127.0.0.1\r\n", b"Host: 127.0.0.1\r\nHost: evil\r\n"])
+@pytest.mark.parametrize(
+    "line", [b"", b"Host: evil.example\r\nHost: 127.0.0.1\r\n", b"Host: 127.0.0.1\r\nHost: evil\r\n"]
+)
 def test_a_request_without_one_host_is_refused(tmp_path: Path, line: bytes) -> None:
     with thread_server(tmp_path / "home") as running:
         for version in (b"1.0", b"1.1"):
@@ -78,7 +80,14 @@ def test_a_request_without_one_host_is_refused(tmp_path: Path, line: bytes) -> N
 def test_allowed_hosts(tmp_path: Path) -> None:
     options = ServerOptions(hosts=("App.Example", "other.example:8443", "[2001:db8::1]", "dot.example."))
     with app_client(tmp_path / "home", options) as client:
-        for host in ("app.example", "APP.EXAMPLE:443", "app.example.", "other.example", "[2001:db8::1]:80", "dot.example"):
+        for host in (
+            "app.example",
+            "APP.EXAMPLE:443",
+            "app.example.",
+            "other.example",
+            "[2001:db8::1]:80",
+            "dot.example",
+        ):
             assert client.get("/v1/facts", headers={"Host": host}).status_code == 200, host
         assert client.get("/v1/facts", headers={"Host": "localhost"}).status_code == 200
         for host in ("x.app.example", "app.example.evil.example", "evil.example", ""):
@@ -186,7 +195,16 @@ def test_health_and_documentation_need_no_token(tmp_path: Path) -> None:
     with app_client(tmp_path / "home") as client:
         for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/docs/begin.js", "/static/swagger-ui.css"):
             assert client.get(path).status_code == 200, path
-        for path in ("/metrics", "/v1/scopes", "/v1/facts", "/mcp", "/static", "/docs/x", "/nope", "/static/../v1/facts"):
+        for path in (
+            "/metrics",
+            "/v1/scopes",
+            "/v1/facts",
+            "/mcp",
+            "/static",
+            "/docs/x",
+            "/nope",
+            "/static/../v1/facts",
+        ):
             assert client.get(path).status_code == 401, path
 
 

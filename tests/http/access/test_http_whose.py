@@ -275,7 +275,12 @@ def test_every_user_id_is_one_memory_and_no_other(tmp_path: Path) -> None:
 def test_what_is_not_utf8_is_refused_and_not_replaced(tmp_path: Path, spelled: str) -> None:
     """Decoded with replacements, `%ff` and `%fe` would be the same user."""
     with app_client(tmp_path / "home") as client:
-        for path in (f"/v1/facts?user={spelled}", f"/v1/facts/{spelled}", f"/v1/scopes?prefix={spelled}", f"/{spelled}"):
+        for path in (
+            f"/v1/facts?user={spelled}",
+            f"/v1/facts/{spelled}",
+            f"/v1/scopes?prefix={spelled}",
+            f"/{spelled}",
+        ):
             answer = client.get(path)
             assert answer.status_code == 400, path
             assert "UTF-8" in answer.json()["detail"]
@@ -309,7 +314,18 @@ def test_a_hostile_agent_name_is_refused(tmp_path: Path, agent: str) -> None:
     assert not (tmp_path / "home" / "agents").exists()
 
 
-TRICKS = ["../../etc/passwd", "..%2f..%2fx", "%2e%2e/x", "/etc/passwd", "a\0b", "\u202e", "x" * 20_000, "fact_2", "*", "%"]
+TRICKS = [
+    "../../etc/passwd",
+    "..%2f..%2fx",
+    "%2e%2e/x",
+    "/etc/passwd",
+    "a\0b",
+    "\u202e",
+    "x" * 20_000,
+    "fact_2",
+    "*",
+    "%",
+]
 
 
 @pytest.mark.parametrize("trick", TRICKS, ids=[trick[:12] for trick in TRICKS])
@@ -329,7 +345,9 @@ def test_path_tricks_in_every_parameter_stay_in_the_home(tmp_path: Path, trick: 
                         continue
                     if path == "/v1/events":
                         continue
-                    params = {p["name"]: "1" for p in operation["parameters"] if p.get("required") and p["in"] == "query"}
+                    params = {
+                        p["name"]: "1" for p in operation["parameters"] if p.get("required") and p["in"] == "query"
+                    }
                     target = path
                     if one["in"] == "path":
                         target = path.replace("{" + one["name"] + "}", quote(trick, safe=""))
@@ -340,7 +358,11 @@ def test_path_tricks_in_every_parameter_stay_in_the_home(tmp_path: Path, trick: 
                     if bodies is not None and method != "get" and one["in"] != "path":
                         continue  # a write that is right but for a query parameter: those are user and agent
                     answer = client.request(method, target, params=params, json=bodies)
-                    assert answer.status_code in (200, 400, 404, 405, 409, 422), (method, target[:80], answer.text[:300])
+                    assert answer.status_code in (200, 400, 404, 405, 409, 422), (
+                        method,
+                        target[:80],
+                        answer.text[:300],
+                    )
                     sent += 1
                     for shape in ("root:", "Traceback", str(tmp_path)):
                         assert shape not in answer.text
