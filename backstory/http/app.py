@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
-from backstory.http.problems import answer_errors
+from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.routes import changing, events, explaining, home, reading
 from backstory.http.schemas import components
 from backstory.version import __version__
@@ -29,6 +31,8 @@ from backstory.version import __version__
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
 
 _log = logging.getLogger(__name__)
+
+_LONG_THREADS = 64
 
 OpensHome = Callable[..., Backstory]
 """Opens the home; gets `listeners` and `callbacks`, as `Backstory.open` does."""
@@ -89,6 +93,8 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         news.start()
+        # For what may take long; the loop's own pool has a few threads only.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_LONG_THREADS, "backstory-long"))
         async with contextlib.AsyncExitStack() as parts:
             for part in app.state.parts:
                 await parts.enter_async_context(part)
@@ -118,6 +124,7 @@ def create_app(
     # The last one is the outermost.
     app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, counts=metrics)
     app.add_middleware(Gate, tokens=tokens, local=chosen.local, hosts=chosen.hosts, origins=chosen.origins)
+    app.add_middleware(Unexpected)
     if chosen.origins:
         # Outside the gate: a browser asks without a token whether a page may send one, and shows it what is refused.
         app.add_middleware(
@@ -131,12 +138,15 @@ def create_app(
     return app
 
 
-_OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
+_OPEN = frozenset({"/healthz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
 _OPEN_FOLDERS: Collection[str] = ("/mcp", "/proxy/")
 
 
 def _stays_open(path: str) -> bool:
-    """Whether requests of a path may take long, and must not take the place of others."""
+    """Whether requests of a path neither take the places of others nor wait for one.
+
+    They may take long; or, as that for health, they are answered also when all others have to wait.
+    """
     return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
 
 
