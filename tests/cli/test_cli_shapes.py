@@ -309,7 +309,7 @@ def test_version_and_help(cli: Cli) -> None:
     assert "Example: backstory revert HEAD --dry-run" in cli.run("revert", "--help").stdout
 
 
-@pytest.mark.parametrize("verb", ["copy", "serve", "mcp"])
+@pytest.mark.parametrize("verb", ["copy", "mcp"])
 def test_a_verb_of_a_later_version_is_wrong_use(cli: Cli, verb: str) -> None:
     assert verb in cli.error(verb, code=2)
 
