@@ -69,7 +69,9 @@ def test_a_body_that_cannot_be_read_is_4xx_at_once(client: TestClient, path: str
         assert client.get("/v1/head").json()["seq"] == 0
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
 def test_a_form_of_a_page_changes_nothing(client: TestClient, kind: str) -> None:
     """Browsers send these kinds to other sites without asking."""
     answer = send(client, "/v1/facts", b'{"content": "x"}', kind)
@@ -100,7 +102,7 @@ ODD = {
 
 @pytest.mark.parametrize("message", ODD.values(), ids=ODD)
 def test_an_odd_message_is_recorded_or_refused(client: TestClient, message: str) -> None:
-    body = '{"thread": "t", "messages": [%s]}' % message
+    body = '{"thread": "t", "messages": [' + message + "]}"
     answer = send(client, "/v1/record", body)
     assert answer.status_code in (200, 400, 422), answer.text[:500]
     read = client.get("/v1/turns?thread=t")
@@ -131,7 +133,7 @@ def test_an_odd_message_is_recorded_or_refused(client: TestClient, message: str)
 )
 def test_an_odd_document_is_imported_or_refused(client: TestClient, document: str) -> None:
     for replace in ("false", "true"):
-        answer = send(client, "/v1/import", '{"document": %s, "replace": %s}' % (document, replace))
+        answer = send(client, "/v1/import", f'{{"document": {document}, "replace": {replace}}}')
         assert answer.status_code in (200, 400, 409, 422), answer.text[:500]
     assert client.get("/v1/verify").json()["ok"]
     assert client.post("/v1/facts", json={"content": "next"}).status_code == 201
@@ -159,7 +161,7 @@ def test_numbers_and_cursors_that_are_none_are_4xx(client: TestClient, path: str
     client.post("/v1/facts", json={"content": "x"})
     client.post("/v1/record", json={"thread": "t", "messages": [{"role": "user", "content": "Hi"}]})
     answer = client.get(f"{path}{'&' if '?' in path else '?'}{query}")
-    if query in ("cursor=" + "9" * 19,) or not query.startswith("cursor"):
+    if query == "cursor=" + "9" * 19 or not query.startswith("cursor"):
         assert answer.status_code in (400, 422)
     assert answer.status_code in (200, 400, 404, 422), answer.text
     assert len(answer.content) < 2000

@@ -50,9 +50,13 @@ def problem(answer: bytes) -> tuple[int, dict[str, object]]:
 def send_without_end(connection: socket.socket) -> None:
     """Send chunks until the server ends the connection."""
     end = time.monotonic() + PATIENCE
-    with pytest.raises(ConnectionError):
+
+    def send() -> None:
         while time.monotonic() < end:
             connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+
+    with pytest.raises(ConnectionError):
+        send()
 
 
 def check_well(running: ThreadServer, facts: int = 0) -> None:

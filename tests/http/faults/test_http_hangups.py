@@ -81,7 +81,8 @@ def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(tmp_path: 
         for rudely in (False, True):
             connection = running.connect()
             connection.sendall(
-                b"POST /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"
+                b"POST /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"
                 b'{"content": "Runs"'
             )
             hang_up(connection, rudely=rudely)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
-import os
 import subprocess
 import sys
 import threading
@@ -34,9 +31,9 @@ sys.stdin.read()
 @contextmanager
 def locked(home: Path, user: str) -> Iterator[None]:
     """Another process holds the lock of a user's memory."""
-    (lock,) = [path for path in (home / "users" / user).iterdir() if path.suffix == ".lock" and "ledger" in path.name] or [
-        home / "users" / user / "ledger.lock"
-    ]
+    (lock,) = [
+        path for path in (home / "users" / user).iterdir() if path.suffix == ".lock" and "ledger" in path.name
+    ] or [home / "users" / user / "ledger.lock"]
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -78,7 +75,10 @@ def test_a_locked_scope_is_503_and_others_go_on(tmp_path: Path) -> None:
             assert answer.json()["error"] == "LockTimeoutError"
             assert "held by another process" in answer.json()["detail"]
             assert "raise file_lock_timeout_seconds" in answer.json()["detail"]
-            assert client.post("/api/memory/facts", json={"content": "x"}, headers={"X-Backstory-User": "ada"}).status_code == 409
+            assert (
+                client.post("/api/memory/facts", json={"content": "x"}, headers={"X-Backstory-User": "ada"}).status_code
+                == 409
+            )
         assert add(client, "ada", "Swims").status_code == 201
         assert contents(client, "ada") == ["Runs", "Swims"]
         assert client.get("/v1/verify?user=ada").json()["ok"]
@@ -194,6 +194,12 @@ def test_a_full_disk_is_503_and_loses_nothing(tmp_path: Path, monkeypatch: pytes
         assert client.get("/v1/verify?user=ada").json()["ok"]
 
 
+def fill_up(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
 @pytest.mark.slow
 def test_a_disk_that_is_full_for_a_while(small_disk: Path) -> None:
     """A server of its own on a small disk; it says so in /readyz, and needs no restart once there is room."""
@@ -202,9 +208,8 @@ def test_a_disk_that_is_full_for_a_while(small_disk: Path) -> None:
         assert client.get("/readyz").status_code == 200
         kept = []
         assert add(client, "ada", "First").status_code == 201
-        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-            while True:
-                file.write(b"x" * 4096)
+        with pytest.raises(OSError, match="No space left"):
+            fill_up(ballast)
         for number in range(50):
             answer = add(client, "ada", f"Fact {number} " + "y" * 2000)
             if answer.status_code == 503:
@@ -253,7 +258,11 @@ def test_what_was_acknowledged_before_a_kill_is_there_once(tmp_path: Path, after
     lock = threading.Lock()
 
     def record(client: httpx.Client, number: int) -> None:
-        said = {"thread": f"t{number % 10}", "mode": "append", "messages": [{"role": "user", "content": f"Turn {number}"}]}
+        said = {
+            "thread": f"t{number % 10}",
+            "mode": "append",
+            "messages": [{"role": "user", "content": f"Turn {number}"}],
+        }
         try:
             answer = client.post("/v1/record?user=ada", json=said, headers={"Idempotency-Key": f"k{number}"})
         except httpx.HTTPError:

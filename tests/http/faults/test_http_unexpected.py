@@ -11,11 +11,11 @@ from serving import app_client, thread_server
 from backstory.http.routes import events
 from backstory.memory import MemoryHandle
 
-SECRET = "her diary is under the bed"
+CONTENT = "her diary is under the bed"
 
 
 def broken(*_: object, **__: object) -> object:
-    raise RuntimeError(SECRET)
+    raise RuntimeError(CONTENT)
 
 
 @pytest.mark.parametrize("path", ["/v1/facts", "/api/memory"])
@@ -28,14 +28,14 @@ def test_an_unexpected_error_is_500_and_its_message_is_nowhere(
         answer = running.get(path)
         assert answer.status_code == 500
         assert "RuntimeError" in answer.json()["detail"]
-        assert SECRET not in answer.text
+        assert CONTENT not in answer.text
         if path.startswith("/v1"):
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["status"] == 500
         else:
             assert list(answer.json()) == ["detail"]
         assert running.get("/v1/head").status_code == 200
-    assert SECRET not in caplog.text
+    assert CONTENT not in caplog.text
     (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert "RuntimeError" in told
     assert "test_http_unexpected.py" in told
@@ -61,12 +61,14 @@ def test_an_error_in_the_middle_of_an_answer_breaks_the_connection(
         assert answer.startswith(b"HTTP/1.1 200")
         # The last chunk, which would tell that the answer is whole, is missing.
         assert not answer.endswith(b"0\r\n\r\n")
-        assert SECRET.encode() not in answer
+        assert CONTENT.encode() not in answer
         assert running.get("/v1/head").status_code == 200
-    assert SECRET not in caplog.text
+    assert CONTENT not in caplog.text
 
 
-def test_an_error_before_any_route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_before_any_route(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     from backstory.http.access.tokens import Tokens
 
     with caplog.at_level(logging.DEBUG), thread_server(tmp_path / "home") as running:
@@ -74,6 +76,6 @@ def test_an_error_before_any_route(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             patch.setattr(Tokens, "__bool__", broken)
             answer = running.get("/v1/facts")
             assert answer.status_code == 500
-            assert SECRET not in answer.text
+            assert CONTENT not in answer.text
         assert running.get("/v1/facts").status_code == 200
-    assert SECRET not in caplog.text
+    assert CONTENT not in caplog.text
