@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,11 +22,10 @@ from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.deerflow import deerflow_routes
 from backstory.http.docs_page import add_docs
-from backstory.http.exchange import TurnsByScope
 from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
-from backstory.http.problems import answer_errors
+from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import PATH as PROXY_PATH
 from backstory.http.proxy import Proxy
 from backstory.http.routes import changing, events, explaining, home, reading
@@ -35,6 +36,8 @@ from backstory.version import __version__
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
 
 _log = logging.getLogger(__name__)
+
+_LONG_THREADS = 64
 
 OpensHome = Callable[..., Backstory]
 """Opens the home; gets `listeners` and `callbacks`, as `Backstory.open` does."""
@@ -97,6 +100,8 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         news.start()
+        # For what may take long; the loop's own pool has a few threads only.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_LONG_THREADS, "backstory-long"))
         async with contextlib.AsyncExitStack() as parts:
             for part in app.state.parts:
                 await parts.enter_async_context(part)
@@ -115,7 +120,7 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
-    app.state.parts, app.state.turns = [], TurnsByScope()
+    app.state.parts = []
     # `why` before the fact itself, whose id may hold a slash.
     for router in (explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
@@ -135,29 +140,38 @@ def create_app(
     _describe(app)
     answer_errors(app)
     # The last one is the outermost.
-    if chosen.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(chosen.origins),
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["ETag"],
-        )
-    app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, counts=metrics)
+    app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, is_passed_on=_is_passed_on, counts=metrics)
     app.add_middleware(
         Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins
     )
+    app.add_middleware(Unexpected)
+    if chosen.origins:
+        # Outside the gate: a browser asks without a token whether a page may send one, and shows it what is refused.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=[origin.casefold().rstrip("/") for origin in chosen.origins],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["ETag", "Retry-After"],
+        )
     app.add_middleware(Timed, metrics=metrics)
     return app
 
 
-_OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
-_OPEN_FOLDERS: Collection[str] = ("/mcp", "/proxy/")
+_OPEN = frozenset({"/healthz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
+_OPEN_FOLDERS: Collection[str] = ("/mcp",)
 
 
 def _stays_open(path: str) -> bool:
-    """Whether requests of a path may take long, and must not take the place of others."""
+    """Whether requests of a path neither take the places of others nor wait for one.
+
+    They may take long; or, as that for health, they are answered also when all others have to wait.
+    """
     return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
+
+
+def _is_passed_on(path: str) -> bool:
+    return path.startswith(f"{PROXY_PATH}/")
 
 
 def _report(error: Exception) -> None:
@@ -165,7 +179,8 @@ def _report(error: Exception) -> None:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return f"deerflow_{route.name}" if route.path.startswith("/api/") else route.name
+    # DeerFlow's routes are named as in its gateway, like some of ours.
+    return f"deerflow_{route.name}" if route.path.startswith("/api/memory") else route.name
 
 
 def _describe(app: FastAPI) -> None:

@@ -8,8 +8,7 @@ write with `If-Match` is carried out on that head or not at all.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -28,7 +27,6 @@ __all__ = [
     "JsonResponse",
     "ReadExchange",
     "Reading",
-    "TurnsByScope",
     "WriteExchange",
     "Writing",
     "WritingOnce",
@@ -79,35 +77,15 @@ def etag_of(memory: MemoryHandle, *, turns: bool = False) -> str:
     return f'"{".".join(head.hash for head in memory.heads(turns=turns))}"'
 
 
-class TurnsByScope:
-    """Lets some requests of each memory run at once: those that wait for a locked memory must not take all threads."""
-
-    def __init__(self, most: int = 16) -> None:
-        self._most = most
-        self._scopes: dict[tuple[str | None, str | None], tuple[asyncio.Semaphore, int]] = {}
-
-    @contextlib.asynccontextmanager
-    async def turn(self, scope: tuple[str | None, str | None]) -> AsyncIterator[None]:
-        """Wait for a turn, and keep it for the block."""
-        semaphore, users = self._scopes.get(scope) or (asyncio.Semaphore(self._most), 0)
-        self._scopes[scope] = semaphore, users + 1
-        try:
-            async with semaphore:
-                yield
-        finally:
-            semaphore, users = self._scopes[scope]
-            if users > 1:
-                self._scopes[scope] = semaphore, users - 1
-            else:
-                del self._scopes[scope]
-
-
 class _Exchange:
     """A request about one memory."""
 
     right: ClassVar[Right]
 
     def __init__(self, request: Request, user: str | None, agent: str | None, seen: str | None = None) -> None:
+        for name in ("user", "agent"):
+            if len(request.query_params.getlist(name)) > 1:
+                raise UsageError(f"the parameter {name} is sent more than once: send it once")
         self.home = home_of(request)
         self.caller = caller_of(request)
         self.request = request
@@ -122,13 +100,6 @@ class _Exchange:
             ScopeError, NotFoundError, ForbiddenError: See `Caller.memory`.
         """
         return self.caller.memory(self.home, self._user, self._agent, self.right)
-
-    async def _run(self, work: Callable[[], Response], *, long: bool) -> Response:
-        if long:
-            return await asyncio.to_thread(work)
-        turns: TurnsByScope = self.request.app.state.turns
-        async with turns.turn((self._user, self._agent)):
-            return await run_in_thread(work)
 
 
 class ReadExchange(_Exchange):
@@ -158,7 +129,7 @@ class ReadExchange(_Exchange):
                 return Response(status_code=304, headers=headers)
             return JsonResponse(read(memory), headers=headers)
 
-        return await self._run(work, long=long)
+        return await (asyncio.to_thread(work) if long else run_in_thread(work))
 
 
 class WriteExchange(_Exchange):
@@ -194,7 +165,7 @@ class WriteExchange(_Exchange):
             result = change(self._guarded(memory))
             return JsonResponse(result, status, {"ETag": etag_of(memory), **_UNTAGGED})
 
-        return await self._run(work, long=long)
+        return await (asyncio.to_thread(work) if long else run_in_thread(work))
 
     def _guarded(self, memory: MemoryHandle) -> MemoryHandle:
         if self._key is not None:

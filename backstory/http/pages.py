@@ -23,6 +23,7 @@ __all__ = [
     "ScopePage",
     "ThreadPage",
     "TurnPage",
+    "UnreadableScope",
     "offset_of",
     "part_of",
 ]
@@ -59,11 +60,20 @@ class TurnPage(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class UnreadableScope(msgspec.Struct, frozen=True):
+    """A scope whose log cannot be read now, and why."""
+
+    user: str | None
+    agent: str | None
+    detail: str
+
+
 class ScopePage(msgspec.Struct, frozen=True):
-    """Users and agents that have a memory, in the order of their folders."""
+    """Users and agents that have a memory, in the order of their folders; those that cannot be read are apart."""
 
     items: tuple[ScopeSummary, ...]
     next: str | None = None
+    unreadable: tuple[UnreadableScope, ...] = ()
 
 
 class ParkedThreads(msgspec.Struct, frozen=True):

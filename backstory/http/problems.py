@@ -57,7 +57,6 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(BackstoryError, _of_memory)
     app.add_exception_handler(RequestValidationError, _of_values)
     app.add_exception_handler(HTTPException, _of_http)
-    app.add_middleware(Unexpected)
 
 
 async def _of_memory(_: Request, error: Exception) -> Response:
@@ -121,7 +120,9 @@ class Unexpected:
             if scope["type"] != "http":
                 raise
             kind = type(error).__name__
-            _log.error("%s %s failed: %s in %s", scope["method"], scope["path"], kind, _place(error))
+            # The path itself may hold a name, or a line break that forges a line of the log.
+            route = getattr(scope.get("route"), "path", None) or "a request"
+            _log.error("%s of %s failed: %s in %s", scope["method"], route, kind, _place(error))
             if begun:
                 # Only a broken connection tells the client that the answer is not whole.
                 raise BrokenAnswerError(kind) from None

@@ -8,7 +8,9 @@ for a page of another origin is refused (cross-site request forgery), unless tha
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,8 +24,9 @@ __all__ = ["PROXY_TOKEN", "Gate", "is_loopback"]
 PROXY_TOKEN = b"x-backstory-token"
 """The header of the token for the proxy, where `Authorization` is the caller's key for the upstream."""
 
-_PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
+_PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/begin.js"})
 _PUBLIC_FOLDERS = ("/static/",)
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:\s,/@]+))(?::\d{0,5})?", re.ASCII)
 
 
 def is_loopback(host: str) -> bool:
@@ -37,7 +40,10 @@ def is_loopback(host: str) -> bool:
 
 
 class Gate:
-    """ASGI middleware that lets in whom the tokens allow, and sets `state["caller"]`.
+    """ASGI middleware that lets in whom the tokens allow.
+
+    It sets `state["caller"]`, and `state["admitted"]`, a function that says whether that caller would still be let in:
+    an event stream stays open for hours, and its token may be revoked by then.
 
     Args:
         app: The server.
@@ -63,7 +69,7 @@ class Gate:
         self._tokens = tokens
         self._local = local
         self._user = user
-        self._hosts = frozenset(host.casefold() for host in hosts)
+        self._hosts = frozenset(map(_host_name, hosts))
         self._origins = frozenset(origin.casefold().rstrip("/") for origin in origins)
         self._had_tokens = False
 
@@ -76,26 +82,28 @@ class Gate:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name, value)
-        open_here = self._is_open()
-        if (wrong := self._wrong_host(headers, open_here=open_here) or self._wrong_origin(headers)) is not None:
+        if (garbled := _garbled(scope)) is not None:
+            await refusal(path, 400, garbled)(scope, receive, send)
+            return
+        if (wrong := self._wrong_host(scope) or self._wrong_origin(headers)) is not None:
             await refusal(path, 403, wrong)(scope, receive, send)
             return
-        caller: Caller | None = LOCAL if open_here else None
+        caller = self._caller(path, headers)
         if caller is None and not self._is_public(path):
-            caller = self._caller(path, headers)
-            if caller is None:
-                header = "X-Backstory-Token" if path.startswith("/proxy/") else "Authorization: Bearer"
-                missing = refusal(
-                    path,
-                    401,
-                    f"this server needs a token, in the header {header}; `backstory token add` makes one",
-                    {"WWW-Authenticate": 'Bearer realm="backstory"'},
-                )
-                await missing(scope, receive, send)
-                return
+            header = "X-Backstory-Token" if path.startswith("/proxy/") else "Authorization: Bearer"
+            missing = refusal(
+                path,
+                401,
+                f"this server needs a token, in the header {header}; `backstory token add` makes one",
+                {"WWW-Authenticate": 'Bearer realm="backstory"'},
+            )
+            await missing(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
         if caller is not None and self._user is not None:
-            caller = msgspec.structs.replace(caller, default=self._user)
-        scope.setdefault("state", {})["caller"] = caller
+            state["caller"] = msgspec.structs.replace(caller, default=self._user)
+        state["admitted"] = lambda: self._caller(path, headers) == caller
         await self._app(scope, receive, send)
 
     def _is_open(self) -> bool:
@@ -107,18 +115,24 @@ class Gate:
         return path in _PUBLIC or path.startswith(_PUBLIC_FOLDERS)
 
     def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller | None:
+        if self._is_open():
+            return LOCAL
         if path.startswith("/proxy/"):
             return self._tokens.caller(headers.get(PROXY_TOKEN, b"").decode("latin-1").strip())
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         return self._tokens.caller(token.strip()) if scheme.casefold() == "bearer" else None
 
-    def _wrong_host(self, headers: dict[bytes, bytes], *, open_here: bool) -> str | None:
-        host = _host_name(headers.get(b"host", b"").decode("latin-1"))
-        if host in self._hosts or (is_loopback(host) and self._local):
+    def _wrong_host(self, scope: Scope) -> str | None:
+        stated = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(stated) > 1:
+            return f"the header Host is sent {len(stated)} times: send it once"
+        name = _host_name(stated[0]) if stated else ""
+        if name and (name in self._hosts or (self._local and is_loopback(name))):
             return None
-        if not self._hosts and not open_here:
+        if not self._hosts and not self._is_open():
             return None
-        return f"this server does not answer for the host {host[:100]!r}: start it with --allow-host to allow it"
+        host = stated[0][:100] if stated else ""
+        return f"this server does not answer for the host {host!r}: start it with --allow-host to allow it"
 
     def _wrong_origin(self, headers: dict[bytes, bytes]) -> str | None:
         origin = headers.get(b"origin")
@@ -132,7 +146,16 @@ class Gate:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header, without the port."""
-    if host.startswith("["):
-        return host.partition("]")[0].removeprefix("[").casefold()
-    return host.partition(":")[0].casefold()
+    """Return the name in a Host header, without port and final dot; "" if it is none."""
+    found = _HOST.fullmatch(host.casefold())
+    return "" if found is None else (found[1] or found[2]).removesuffix(".")
+
+
+def _garbled(scope: Scope) -> str | None:
+    """Say that a path or query is not UTF-8. Decoded with replacements, two such names would be the same one."""
+    for part, what in ((scope.get("raw_path", b""), "path"), (scope["query_string"], "query")):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            return f"the {what} of this request is not UTF-8: encode it so, and each byte that is no letter as %XX"
+    return None

@@ -35,7 +35,7 @@ VARIABLE = "BACKSTORY_TOKENS"
 
 _TOKEN = re.compile(r"bst_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,100}")
+_MOST_CHARACTERS = 100
 _RIGHTS = {str(right): right for right in Right}
 
 
@@ -109,8 +109,11 @@ class TokenFile:
             StoreError: The file cannot be written.
         """
         covered = None if users is None else tuple(dict.fromkeys(users))
-        if not _NAME.fullmatch(name):
-            raise InputError(f"the name of a token has 1 to 100 characters and no spaces, got {name[:100]!r}")
+        if not _is_name(name):
+            raise InputError(
+                f"the name of a token has 1 to {_MOST_CHARACTERS} characters that can be seen, and no spaces, got "
+                f"{name[:_MOST_CHARACTERS]!r}"
+            )
         if right not in _RIGHTS:
             raise InputError(f"the right of a token is {', '.join(_RIGHTS)}, got {right!r}")
         if covered is not None and not covered:
@@ -136,11 +139,11 @@ class TokenFile:
             StoreError: The file cannot be written.
         """
         with self._changing() as tokens:
-            for token in tokens:
-                if name in (token.name, token.id):
-                    tokens.remove(token)
-                    return token
-            raise NotFoundError(f"there is no token {name} in {self.path}: see `backstory token list`")
+            found = [token for token in tokens if token.name == name] or [token for token in tokens if token.id == name]
+            if not found:
+                raise NotFoundError(f"there is no token {name} in {self.path}: see `backstory token list`")
+            tokens.remove(found[0])
+            return found[0]
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -233,9 +236,14 @@ def _read(data: bytes, where: str) -> tuple[Token, ...]:
             f"{where} holds no tokens: {error}; it is written by `backstory token add`, restore it or remove it"
         ) from error
     for token in tokens:
-        if token.right not in _RIGHTS or not _HASH.fullmatch(token.hash):
-            raise ConfigError(f"{where}: token {token.name} has a right or a hash that is none; restore it")
+        if not _is_name(token.name) or token.right not in _RIGHTS or not _HASH.fullmatch(token.hash):
+            raise ConfigError(f"{where}: token {token.name!r} has a name, a right or a hash that is none; restore it")
     return tokens
+
+
+def _is_name(name: str) -> bool:
+    # Names are in commits, logs and lists, so they hold nothing that changes how the rest of a line is shown.
+    return 0 < len(name) <= _MOST_CHARACTERS and name.isprintable() and " " not in name
 
 
 def _hash(secret: str) -> str:

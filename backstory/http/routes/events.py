@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 import msgspec
@@ -54,7 +54,7 @@ async def follow(
     memory = await run_in_thread(reading.memory)
     start = await run_in_thread(_start, memory, since, last_event_id)
     news: News = request.app.state.news
-    stream = _events(memory, start, news)
+    stream = _events(memory, start, news, request.state.admitted)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
@@ -83,7 +83,9 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
     return _Start(since, known[0].hash if known and known[0].seq == since else "")
 
 
-async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncIterator[bytes]:
+async def _events(
+    memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     yield _RESET if start.reset else b": following\n\n"
     seq, digest = start.seq, start.hash
     with news.of(memory) as changed:
@@ -98,6 +100,9 @@ async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncItera
                 return
             if found is None:
                 yield _ENDED
+                return
+            if not admitted():
+                # Its token was revoked. The client connects again, and is told so.
                 return
             for entry in found:
                 yield _spelled(entry)

@@ -10,13 +10,14 @@ from starlette.responses import Response
 from backstory.http.access.callers import Caller
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
-from backstory.http.pages import Health, ScopePage
+from backstory.http.pages import Health, ScopePage, UnreadableScope
 from backstory.http.routes.reading import Cursor, Limit
 from backstory.http.schemas import returns
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.errors import NotFoundError, UnavailableError
 from backstory.ledger.core.scope import Scope
 from backstory.projections.integrity.disk_check import examine_writing
+from backstory.results import ScopeSummary
 
 router = APIRouter(tags=["Home"])
 unversioned = APIRouter(tags=["Home"])
@@ -36,7 +37,14 @@ async def list_scopes(
         listed = [scope for scope in home.owners() if _is_listed(scope, caller, prefix)]
         listed = [scope for scope in listed if cursor is None or scope.folder > cursor]
         shown = listed[:limit]
-        page = ScopePage(tuple(map(home.summary, shown)), shown[-1].folder if len(listed) > limit else None)
+        summaries: list[ScopeSummary] = []
+        unreadable: list[UnreadableScope] = []
+        for scope in shown:
+            try:
+                summaries.append(home.summary(scope))
+            except UnavailableError as error:
+                unreadable.append(UnreadableScope(scope.user, scope.agent, str(error)))
+        page = ScopePage(tuple(summaries), shown[-1].folder if len(listed) > limit else None, tuple(unreadable))
         return JsonResponse(page, headers={"Cache-Control": "no-store"})
 
     return await run_in_thread(read)

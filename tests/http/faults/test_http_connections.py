@@ -1,0 +1,362 @@
+"""Clients that send too much, too slowly or without end, and clients that do not read: each loses its connection.
+
+The server goes on for all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE
+from serving import Stream, ThreadServer, thread_server, token, until_closed
+
+from backstory.http import server
+from backstory.http.app import ServerOptions
+from backstory.http.limits import Limits
+
+SMALL = Limits(body_bytes=10_000, body_seconds=0.5, requests=4, waiting=4, wait_seconds=0.3, streams=2)
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadServer]:
+    monkeypatch.setattr(server.PatientProtocol, "header_seconds", 0.4)
+    monkeypatch.setattr(server.PatientProtocol, "stall_seconds", 0.4)
+    monkeypatch.setattr(server.PatientProtocol, "linger_seconds", 0.4)
+    with thread_server(tmp_path / "home", ServerOptions(limits=SMALL)) as running:
+        yield running
+
+
+def post(path: str, *headers: str) -> bytes:
+    return "\r\n".join(
+        [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *headers, "", ""]
+    ).encode()
+
+
+def problem(answer: bytes) -> tuple[int, dict[str, object]]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head, answer
+    return int(head.split(b" ")[1]), json.loads(body)
+
+
+def send_without_end(connection: socket.socket) -> None:
+    """Send chunks until the server ends the connection."""
+    end = time.monotonic() + PATIENCE
+
+    def send() -> None:
+        while time.monotonic() < end:
+            connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+
+    with pytest.raises(ConnectionError):
+        send()
+
+
+def check_well(running: ThreadServer, facts: int = 0) -> None:
+    """Nothing came through, and the server answers."""
+    answer = running.get("/v1/facts")
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == facts
+
+
+# Bodies.
+
+
+def test_a_declared_body_over_the_limit_is_refused_before_it_is_sent(running: ThreadServer) -> None:
+    for size in ("10001", "50000000", "9" * 18):
+        status, said = problem(running.raw(post("/v1/record", f"Content-Length: {size}")))
+        assert status == 413
+        assert "10,000 bytes" in str(said["detail"])
+    for size in ("9" * 30, "9" * 5000, "-1", "1e3", "0x10", "1, 2"):
+        answer = running.raw(post("/v1/record", f"Content-Length: {size}"))
+        assert answer.split(b" ")[1] in (b"400", b"413", b"431"), answer
+    check_well(running)
+
+
+def test_a_body_at_the_limit_is_taken(running: ThreadServer) -> None:
+    content = b'{"content": "Runs"}'
+    assert running.raw(
+        post("/v1/facts", "Content-Length: 10000", "Connection: close") + content.ljust(10_000)
+    ).startswith(b"HTTP/1.1 201")
+    check_well(running, facts=1)
+
+
+def test_a_large_body_that_is_sent_at_once_gets_a_whole_answer(running: ThreadServer) -> None:
+    """50 MB: the client reads why it is refused, although it is still sending."""
+    answer = running.post("/v1/record", {"thread": "t", "messages": [{"role": "user", "content": "x" * 50_000_000}]})
+    assert answer.status_code == 413
+    assert "10,000 bytes" in answer.json()["detail"]
+    check_well(running)
+
+
+@pytest.mark.parametrize("path", ["/v1/record", "/v1/facts", "/api/memory/import", "/v1/nope", "/v1/events"])
+def test_a_chunked_body_without_end_is_cut_off(running: ThreadServer, path: str) -> None:
+    with running.connect() as connection:
+        connection.sendall(post(path, "Transfer-Encoding: chunked"))
+        send_without_end(connection)
+    check_well(running)
+
+
+def test_a_chunked_body_over_the_limit_is_413(running: ThreadServer) -> None:
+    part = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+    status, said = problem(running.raw(post("/v1/record", "Transfer-Encoding: chunked") + part * 3))
+    assert status == 413
+    assert "10,000 bytes" in str(said["detail"])
+    answer = running.raw(post("/api/memory/facts", "Transfer-Encoding: chunked") + part * 3)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b'{"detail":"the body has more than 10,000 bytes' in answer.replace(b'": "', b'":"')
+    check_well(running)
+
+
+@pytest.mark.parametrize("how", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_a_body_that_stops_is_408(running: ThreadServer, how: str) -> None:
+    beginning = b'{"thread"' if how.startswith("Content") else b'9\r\n{"thread"\r\n'
+    status, said = problem(running.raw(post("/v1/record", how) + beginning))
+    assert status == 408
+    assert "longer than 0.5 seconds" in str(said["detail"])
+    check_well(running)
+
+
+def test_a_body_that_drips_is_408(running: ThreadServer) -> None:
+    """Each byte comes in time, and the whole does not."""
+    with running.connect() as connection:
+        connection.sendall(post("/v1/record", "Content-Length: 9000"))
+        ended = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.02):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        status, _ = problem(until_closed(connection))
+        ended.set()
+        thread.join()
+    assert status == 408
+
+
+def test_refused_bodies_take_no_place(running: ThreadServer) -> None:
+    """More slow bodies than there are places: others wait for them no longer than the limit of time."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(SMALL.requests):
+            connection = stack.enter_context(running.connect())
+            connection.sendall(post("/v1/record", "Content-Length: 100") + b"{")
+        busy = running.get("/v1/facts")
+        assert busy.status_code in (200, 503)
+        if busy.status_code == 503:
+            assert busy.headers["retry-after"] == "1"
+        for _ in range(20):
+            if running.get("/v1/facts").status_code == 200:
+                break
+    check_well(running)
+
+
+def test_a_client_without_a_token_is_refused_before_its_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.PatientProtocol, "linger_seconds", 0.4)
+    token(tmp_path / "home", "good")
+    with thread_server(tmp_path / "home") as running, running.connect() as connection:
+        connection.sendall(post("/v1/record", "Transfer-Encoding: chunked"))
+        assert connection.recv(20).startswith(b"HTTP/1.1 401")
+        send_without_end(connection)
+
+
+# Headers.
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"GET / HTTP/1.1\r\nX-A: b"]
+)
+def test_headers_that_do_not_end_are_cut_off(running: ThreadServer, beginning: bytes) -> None:
+    answer = running.raw(beginning)
+    assert answer.startswith(b"HTTP/1.1 408"), answer
+    assert b"connection: close" in answer.lower()
+    check_well(running)
+
+
+def test_headers_that_drip_are_cut_off(running: ThreadServer) -> None:
+    with running.connect() as connection:
+        connection.sendall(b"GET /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        ended = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.02):
+                    connection.sendall(b"X-A: b\r\n")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        answer = until_closed(connection)
+        ended.set()
+        thread.join()
+    assert answer.startswith(b"HTTP/1.1 408") or answer == b""
+    check_well(running)
+
+
+def test_a_second_request_on_a_connection_has_as_little_time(running: ThreadServer) -> None:
+    with running.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        found = connection.recv(1 << 16)
+        assert found.startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost")
+        assert until_closed(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_a_request_behind_an_open_stream_does_not_break_into_its_answer(running: ThreadServer) -> None:
+    """What is written for the second request must not stand in the middle of the answer to the first."""
+    with Stream(running, "/v1/events") as stream:
+        stream.wait_for(b": following")
+        stream.connection.sendall(b"GET /v1/facts HTTP/1.1\r\nHost")
+        stream.wait_for_end()
+        assert b"HTTP/1.1 4" not in stream.data
+    check_well(running)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"X-A: " + b"b" * 70_000 + b"\r\n",
+        b"".join(b"X-%d: %b\r\n" % (number, b"b" * 100) for number in range(700)),
+        b"X-A: " + b"b" * 200_000 + b"\r\n",
+        b"Authorization: Bearer " + b"b" * 1_000_000 + b"\r\n",
+    ],
+    ids=["one", "many", "large", "larger"],
+)
+@pytest.mark.parametrize("ended", [True, False])
+def test_headers_that_are_too_large_are_431(running: ThreadServer, headers: bytes, ended: bool) -> None:
+    request = b"GET /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + (b"\r\n" if ended else b"")
+    answer = running.raw(request)
+    assert answer.startswith(b"HTTP/1.1 431"), answer[:200]
+    check_well(running)
+
+
+def test_a_url_that_is_too_long_is_431_and_one_that_is_not_is_read(running: ThreadServer) -> None:
+    answer = running.raw(b"GET /v1/facts?user=" + b"u" * 70_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 431"), answer[:200]
+    fits = b"GET /v1/facts?user=" + b"u" * 60_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    assert running.raw(fits).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\0" * 100,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"NOPE / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
+        b"POST /v1/facts HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET http://evil.example/v1/facts HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\nConnection: close\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
+        b"GET /v1/facts HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_answered_or_dropped(
+    running: ThreadServer, request_: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = running.raw(request_)
+    assert answer == b"" or answer.split(b" ")[1] in (b"400", b"403", b"404", b"405", b"408", b"200"), answer
+    check_well(running)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# Clients that do not read.
+
+
+def stuck(running: ThreadServer, request: bytes) -> socket.socket:
+    """A client with a small window that sends a request and reads nothing."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(PATIENCE)
+    connection.connect(running.address)
+    connection.sendall(request)
+    return connection
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[tuple[str, int]]:
+    """The addresses of connections that the server has given up or seen the end of."""
+    found: queue.Queue[tuple[str, int]] = queue.Queue()
+    real = server.PatientProtocol.connection_lost
+
+    def connection_lost(self: server.PatientProtocol, exc: Exception | None) -> None:
+        assert self.client is not None
+        found.put(self.client)
+        real(self, exc)
+
+    monkeypatch.setattr(server.PatientProtocol, "connection_lost", connection_lost)
+    monkeypatch.setattr(server.PatientProtocol, "stall_seconds", 0.4)
+    return found
+
+
+def wait_until_lost(lost: queue.Queue[tuple[str, int]], connection: socket.socket) -> None:
+    while lost.get(timeout=PATIENCE) != connection.getsockname():
+        pass
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_a_large_answer_loses_its_connection(
+    tmp_path: Path, lost: queue.Queue[tuple[str, int]]
+) -> None:
+    with thread_server(tmp_path / "home") as running:
+        filler = "x" * 9_000
+        for part in range(4):
+            turns = [{"role": "user", "content": f"{part} {number} {filler}"} for number in range(250)]
+            assert running.post("/v1/record", {"thread": "t", "messages": turns, "mode": "append"}).status_code == 200
+        request = b"GET /v1/turns?thread=t&limit=1000 HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\n"
+        for more in (b"", b"Connection: close\r\n"):
+            with stuck(running, request % more) as connection:
+                wait_until_lost(lost, connection)
+        # One that reads gets all of it.
+        with stuck(running, request % b"Connection: close\r\n") as connection:
+            assert len(until_closed(connection)) > 9_000_000
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_not_read_is_given_up(tmp_path: Path, lost: queue.Queue[tuple[str, int]]) -> None:
+    with thread_server(tmp_path / "home", ServerOptions(limits=Limits(streams=1)), max_facts=500) as running:
+        for part in range(40):
+            turns = [{"content": f"{part} {number} " + "x" * 5000} for number in range(50)]
+            assert running.post("/v1/import", {"document": turns}).status_code == 200
+        with stuck(running, b"GET /v1/events?since=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as connection:
+            wait_until_lost(lost, connection)
+        # The only place for a stream is free again, or will be at once.
+        streaming = b"HTTP/1.1 200"
+        for _ in range(100):
+            with Stream(running, "/v1/events") as stream:
+                stream.wait_for(b"\r\n\r\n")
+                if stream.data.startswith(streaming):
+                    break
+        assert stream.data.startswith(streaming)
+
+
+def test_too_many_streams_are_refused_and_a_place_is_free_again(running: ThreadServer) -> None:
+    with Stream(running, "/v1/events") as one, Stream(running, "/v1/events") as two:
+        for stream in (one, two):
+            stream.wait_for(b": following")
+        refused = running.get("/v1/events")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert "streams" in refused.json()["detail"]
+        # Streams take no place of other requests.
+        check_well(running)
+        one.connection.close()
+        for _ in range(200):
+            with Stream(running, "/v1/events") as third:
+                third.data = third.connection.recv(100)
+                if third.data.startswith(b"HTTP/1.1 200"):
+                    break
+        assert third.data.startswith(b"HTTP/1.1 200")
+    metrics = running.get("/metrics").text
+    assert 'backstory_http_over_limit_total{limit="streams"}' in metrics
