@@ -103,7 +103,9 @@ def _document(loader: Loader, rounds: int) -> Iterator[Row]:
     cpu = statistics.median(served.cpu / served.seconds for served in taken[6::4])
     size = f"{ours.count * rounds:,} requests each, {_CLIENTS} connections"
     rates = ", ".join(f"{ours.count / statistics.median(each):,.0f}/s" for each in (full, same, plain, plain_same))
-    yield Row(f"GET document, {FACTS} facts / a bare FastAPI route with the same bytes, rate", _ratio(plain, full), "≥ 0.5 ×")
+    yield Row(
+        f"GET document, {FACTS} facts / a bare FastAPI route with the same bytes, rate", _ratio(plain, full), "≥ 0.5 ×"
+    )
     yield Row("the same unchanged (304) / that bare route with the bytes, rate", _ratio(plain, same), "≥ 0.8 ×")
     yield Row("  unchanged / a bare route that answers 304, rate", _ratio(plain_same, same))
     yield Row(f"  document; unchanged; bare; bare 304 ({size}; generator's share of a core)", f"{rates} ({cpu:.2f})")

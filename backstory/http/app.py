@@ -16,6 +16,8 @@ from starlette.middleware.cors import CORSMiddleware
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
+from backstory.http.caching.answers import Answers
+from backstory.http.caching.repeating import Repeating
 from backstory.http.deerflow import deerflow_routes
 from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
@@ -78,8 +80,8 @@ def create_app(
         BackstoryError: The home cannot be opened, or its tokens are damaged.
     """
     chosen = options or ServerOptions()
-    metrics, news = Metrics(), News()
-    bs = open_home(listeners=(metrics.on_commit, news.note), callbacks=(metrics,))
+    metrics, news, answers = Metrics(), News(), Answers()
+    bs = open_home(listeners=(metrics.on_commit, news.note, answers.note), callbacks=(metrics,))
     try:
         tokens = Tokens(chosen.tokens or TokenFile(bs.home / FILE), environ, _report)
     except BaseException:
@@ -107,6 +109,8 @@ def create_app(
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
     app.state.parts = []
+    app.state.answers = answers
+    app.state.parts.append(answers.swept())
     # `why` before the fact itself, whose id may hold a slash.
     for router in (explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
@@ -114,8 +118,9 @@ def create_app(
     app.include_router(deerflow_routes(bs))
     add_docs(app)
     _describe(app)
-    answer_errors(app)
     # The last one is the outermost.
+    app.add_middleware(Repeating, answers=answers)
+    answer_errors(app)
     if chosen.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -23,6 +23,7 @@ from backstory.http.bodies import (
     Reverting,
     RollingBack,
 )
+from backstory.http.caching.answers import Answers
 from backstory.http.examples import FACT_CHANGE, RECORDED
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
 from backstory.http.schemas import returns
@@ -162,4 +163,9 @@ async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Re
         removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
         return JsonResponse(removed, headers={"Cache-Control": "no-store"})
 
-    return await run_in_thread(work)
+    answers: Answers = erasing.request.app.state.answers
+    try:
+        return await run_in_thread(work)
+    finally:
+        # Also after a removal that was interrupted.
+        answers.sweep()
