@@ -24,7 +24,7 @@ from backstory.http.limits import Limiter, Limits
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import answer_errors
-from backstory.http.routes import changing, events, explaining, home, reading
+from backstory.http.routes import changing, events, explaining, home, reading, recording
 from backstory.http.schemas import components
 from backstory.version import __version__
 
@@ -111,8 +111,8 @@ def create_app(
     app.state.parts = []
     app.state.answers = answers
     app.state.parts.append(answers.swept())
-    # `why` before the fact itself, whose id may hold a slash.
-    for router in (explaining.router, events.router, reading.router, changing.router, home.router):
+    # The most frequent one first; `why` before the fact itself, whose id may hold a slash.
+    for router in (recording.router, explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))

@@ -26,6 +26,7 @@ from backstory.memory import MemoryHandle
 from backstory.operations.services import HeadsSeen
 
 __all__ = [
+    "MOST_OF_KEY",
     "EraseExchange",
     "Erasing",
     "JsonResponse",
@@ -213,6 +214,9 @@ class EraseExchange(WriteExchange):
     right = Right.ERASE
 
 
+MOST_OF_KEY = 255
+"""How many characters an Idempotency-Key has at most."""
+
 _UNTAGGED = {"Cache-Control": "no-store"}
 
 
@@ -234,7 +238,7 @@ _Key = Annotated[
     str | None,
     Header(
         min_length=1,
-        max_length=255,
+        max_length=MOST_OF_KEY,
         description="Names this request, such as a UUID: sent again, it answers the same and changes nothing.",
     ),
 ]
