@@ -49,6 +49,7 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from long_threads(50_000 // scale)
     yield from waiting(20_000 // scale)
     yield from plugged(scale, data)
+    yield from over_http(scale)
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)
@@ -68,6 +69,16 @@ def plugged(scale: int, data: Path | None) -> Iterator[Row]:
     yield from handing_over(max(1, 20 // scale))
     talks = None if data is None or next(data.rglob("*.conversation.jsonl"), None) is None else data
     yield from many_conversations(1_000 // scale, talks)
+
+
+def over_http(scale: int) -> Iterator[Row]:
+    """Measure the server, where what it needs is installed."""
+    if find_spec("fastapi") is None or find_spec("uvloop") is None:
+        yield Row("the server: left out", "the extra [server] is not installed")
+        return
+    from benchmarks.serving import serving
+
+    yield from serving(scale)
 
 
 def recalling(data: Path | None, *, vectors: bool) -> Iterator[Row]:

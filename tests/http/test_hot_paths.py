@@ -87,6 +87,8 @@ def test_a_kept_answer_is_the_same_to_the_byte_and_reads_nothing(
     assert (unchanged.status_code, unchanged.content) == (304, b"")
     assert unchanged.headers["ETag"] == first.headers["ETag"]
     assert client.get(ADA, headers={"If-None-Match": '"x"'}).content == first.content
+    counted = '/document",status="200"} 3.0'
+    assert counted in client.get("/metrics").text  # under its route, as those that were read
 
 
 def test_an_unchanged_answer_is_known_by_its_tag_alone(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
