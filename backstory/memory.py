@@ -1090,6 +1090,7 @@ class MemoryHandle:
     aforget = in_thread(forget)
     ahead = in_thread(head)
     aheads = in_thread(heads)
+    aheads_seen = in_thread(heads_seen)
     asign_head = in_thread(sign_head)
     averify = in_thread(verify)
 

@@ -119,20 +119,18 @@ class Answers:
     async def swept(self) -> AsyncIterator[None]:
         """Hear of erasures, and sweep every few seconds."""
         self._loop = asyncio.get_running_loop()
-
-        def again() -> None:
-            nonlocal timer
-            self.sweep()
-            timer = loop.call_later(_SWEEP_SECONDS, again)
-
-        loop = self._loop
-        timer = loop.call_later(_SWEEP_SECONDS, again)
+        sweeping = self._loop.create_task(self._sweep_often())
         try:
             yield
         finally:
-            timer.cancel()
+            sweeping.cancel()
             self._kept.clear()
             self._bytes = 0
+
+    async def _sweep_often(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.sweep()
 
     def _purge(self, scope: Scope) -> None:
         for key in [key for key, answer in self._kept.items() if scope in answer.seen.scopes]:
