@@ -40,7 +40,7 @@ from backstory.operations.document_access import DocumentAccess
 from backstory.operations.learning import Recorded
 from backstory.operations.recording import Intake
 from backstory.operations.search import Within
-from backstory.operations.services import Progress, ScopeServices
+from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
@@ -1006,6 +1006,17 @@ class MemoryHandle:
             The head of the ledger; for an agent that reads its user's memory or shares sections with it, that of the
             user's ledger; with `turns`, that of the transcript.
         """
+        return self.heads_seen(turns=turns).heads
+
+    def heads_seen(self, *, turns: bool = False) -> HeadsSeen:
+        """Return the heads that a read depends on, as a value that tells later whether they still stand.
+
+        Args:
+            turns: Whether turns are read, too.
+
+        Returns:
+            The heads. Where agents share sections, and on an engine that cannot tell at once, they never stand.
+        """
         return self._services.heads(turns=turns)
 
     def sign_head(self, key: str) -> SignedHead:
@@ -1101,6 +1112,7 @@ class MemoryHandle:
     aforget = in_thread(forget)
     ahead = in_thread(head)
     aheads = in_thread(heads)
+    aheads_seen = in_thread(heads_seen)
     asign_head = in_thread(sign_head)
     averify = in_thread(verify)
 

@@ -49,7 +49,7 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from long_threads(50_000 // scale)
     yield from waiting(20_000 // scale)
     yield from plugged(scale, data)
-    yield from proxied(scale)
+    yield from over_http(scale)
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)
@@ -71,13 +71,15 @@ def plugged(scale: int, data: Path | None) -> Iterator[Row]:
     yield from many_conversations(1_000 // scale, talks)
 
 
-def proxied(scale: int) -> Iterator[Row]:
-    """Measure what the proxy adds to an answer, where the server's packages are installed."""
-    if find_spec("uvicorn") is None or find_spec("httpx") is None:
-        yield Row("the proxy: left out", "the extra [server] is not installed")
+def over_http(scale: int) -> Iterator[Row]:
+    """Measure the server, where what it needs is installed."""
+    if find_spec("fastapi") is None or find_spec("uvloop") is None:
+        yield Row("the server: left out", "the extra [server] is not installed")
         return
     from benchmarks.proxying import proxying
+    from benchmarks.serving import serving
 
+    yield from serving(scale)
     yield from proxying(500 // scale)
 
 

@@ -20,6 +20,8 @@ from starlette.routing import Route
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
+from backstory.http.caching.answers import Answers
+from backstory.http.caching.repeating import Repeating
 from backstory.http.deerflow import deerflow_routes
 from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
@@ -28,7 +30,7 @@ from backstory.http.news import News
 from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import PATH as PROXY_PATH
 from backstory.http.proxy import Proxy
-from backstory.http.routes import changing, events, explaining, home, reading
+from backstory.http.routes import changing, events, explaining, home, reading, recording
 from backstory.http.schemas import components
 from backstory.integrations.threads import run_in_thread
 from backstory.version import __version__
@@ -89,8 +91,8 @@ def create_app(
         BackstoryError: The home cannot be opened, or its tokens are damaged.
     """
     chosen = options or ServerOptions()
-    metrics, news = Metrics(), News()
-    bs = open_home(listeners=(metrics.on_commit, news.note), callbacks=(metrics,))
+    metrics, news, answers = Metrics(), News(), Answers()
+    bs = open_home(listeners=(metrics.on_commit, news.note, answers.note), callbacks=(metrics,))
     try:
         tokens = Tokens(chosen.tokens or TokenFile(bs.home / FILE), environ, _report)
     except BaseException:
@@ -121,8 +123,10 @@ def create_app(
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
     app.state.parts = []
-    # `why` before the fact itself, whose id may hold a slash.
-    for router in (explaining.router, events.router, reading.router, changing.router, home.router):
+    app.state.answers = answers
+    app.state.parts.append(answers.swept())
+    # The most frequent one first; `why` before the fact itself, whose id may hold a slash.
+    for router in (recording.router, explaining.router, events.router, reading.router, changing.router, home.router):
         app.include_router(router, prefix="/v1")
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
@@ -140,6 +144,7 @@ def create_app(
     _describe(app)
     answer_errors(app)
     # The last one is the outermost.
+    app.add_middleware(Repeating, answers=answers)
     app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, is_passed_on=_is_passed_on, counts=metrics)
     app.add_middleware(
         Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins

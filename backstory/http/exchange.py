@@ -8,7 +8,8 @@ write with `If-Match` is carried out on that head or not at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -17,11 +18,15 @@ from starlette.responses import Response
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
+from backstory.http.caching.answers import Answer, Answers, key_of, matches
 from backstory.integrations.threads import run_in_thread
+from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle
+from backstory.operations.services import HeadsSeen
 
 __all__ = [
+    "MOST_OF_KEY",
     "EraseExchange",
     "Erasing",
     "JsonResponse",
@@ -74,7 +79,11 @@ def etag_of(memory: MemoryHandle, *, turns: bool = False) -> str:
         memory: The memory.
         turns: Whether it depends on the turns, too.
     """
-    return f'"{".".join(head.hash for head in memory.heads(turns=turns))}"'
+    return _tag(memory.heads(turns=turns))
+
+
+def _tag(heads: Iterable[Head]) -> str:
+    return f'"{".".join(head.hash for head in heads)}"'
 
 
 class _Exchange:
@@ -118,18 +127,30 @@ class ReadExchange(_Exchange):
             turns: Whether it depends on the turns, too.
             long: Whether it may take long, so that it must not keep a thread from other requests.
         """
+        known: HeadsSeen | None = None
 
         def work() -> Response:
+            nonlocal known
             memory = self.memory()
             if not tagged:
                 return JsonResponse(read(memory), headers=_UNTAGGED)
             # Before the read: a commit in between makes the tag outdated, never the answer.
-            headers = {"ETag": etag_of(memory, turns=turns), "Cache-Control": "private, no-cache"}
-            if self._seen is not None and (self._seen.strip() == "*" or _matches(self._seen, headers["ETag"])):
+            known = memory.heads_seen(turns=turns)
+            headers = {"ETag": _tag(known.heads), "Cache-Control": "private, no-cache"}
+            if self._seen is not None and (self._seen.strip() == "*" or matches(self._seen, headers["ETag"])):
                 return Response(status_code=304, headers=headers)
             return JsonResponse(read(memory), headers=headers)
 
-        return await (asyncio.to_thread(work) if long else run_in_thread(work))
+        answer = await (asyncio.to_thread(work) if long else run_in_thread(work))
+        if known is not None:
+            self._keep(known, answer)
+        return answer
+
+    def _keep(self, known: HeadsSeen, answer: Response) -> None:
+        answers: Answers = self.request.app.state.answers
+        body = bytes(answer.body) if answer.status_code == HTTPStatus.OK else None
+        kept = Answer(known, answer.headers["ETag"], answer.raw_headers, body, self.request.scope.get("route"))
+        answers.keep(key_of(self.request.scope), kept)
 
 
 class WriteExchange(_Exchange):
@@ -181,7 +202,7 @@ class WriteExchange(_Exchange):
             # A request that is repeated has changed the memory itself; whether it was carried out is looked up first.
             return memory.expecting(_own_head(seen.partition(",")[0].strip()))
         tag = etag_of(memory)
-        if not _matches(seen, tag):
+        if not matches(seen, tag):
             raise WrongExpectedVersionError(
                 f"the memory of {memory.scope} has changed: its ETag is now {tag}, and not {seen[:200]}; read it "
                 "again, then repeat the change if it still applies",
@@ -196,12 +217,10 @@ class EraseExchange(WriteExchange):
     right = Right.ERASE
 
 
+MOST_OF_KEY = 255
+"""How many characters an Idempotency-Key has at most."""
+
 _UNTAGGED = {"Cache-Control": "no-store"}
-
-
-def _matches(stated: str, tag: str) -> bool:
-    """Whether a list of ETags holds a tag. A proxy that compresses answers makes tags weak."""
-    return any(one.strip().removeprefix("W/") == tag for one in stated.split(","))
 
 
 def _own_head(tag: str) -> str:
@@ -222,7 +241,7 @@ _Key = Annotated[
     str | None,
     Header(
         min_length=1,
-        max_length=255,
+        max_length=MOST_OF_KEY,
         description="Names this request, such as a UUID: sent again, it answers the same and changes nothing.",
     ),
 ]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.descriptors import translate_verbs
+from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.sanitize import MAX_NAME, safe_text
-from backstory.ledger.log.writer import Recorded
+from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.operations.services import NO_MODEL_HERE, ScopeServices
 from backstory.projections.index.keyed_commits import delivered
@@ -94,7 +95,8 @@ class Intake:
             turns = [event.turn for event in events if isinstance(event, TurnRecorded)]
             _must_be_the_same(thread, kept, turns)
             superseded = sum(isinstance(event, TurnSuperseded) for event in events)
-            if made and mode == "append":
+            if made and (mode == "append" or _is_whole(made[0], kept)):
+                # By now other turns may follow, among which the same words would count as said again.
                 return Recorded(len(turns), len(kept) - len(turns), superseded)
             try:
                 # A crash may have left a part of the delivery, which is completed now.
@@ -120,6 +122,14 @@ class Intake:
         writer = self._services.writer
         with writer.store.locked(writer.transcript_stream):
             return
+
+
+def _is_whole(newest: Commit, kept: Sequence[Kept]) -> bool:
+    """Whether a commit is certainly the last one of its delivery, which a crash may have cut short."""
+    turns = [event.turn for event in newest.events if isinstance(event, TurnRecorded)]
+    if len(turns) < TURNS_PER_COMMIT:
+        return True
+    return bool(kept) and (turns[-1].role, turns[-1].content) == (kept[-1].role, kept[-1].content)
 
 
 def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) -> None:

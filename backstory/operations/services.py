@@ -27,6 +27,7 @@ from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_durable_commits
+from backstory.ledger.log.store import TellsAtOnce
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import Faults
@@ -58,6 +59,29 @@ NO_MODEL_HERE = f"{NO_MODEL}; or pass `model` to Backstory.open"
 
 Progress = Callable[[int], None]
 """A callback that gets the number of finished steps of a long operation."""
+
+
+class HeadsSeen(msgspec.Struct, frozen=True):
+    """The heads that a read depended on when it began.
+
+    Attributes:
+        heads: The heads; see `MemoryHandle.heads`.
+        streams: The stream of each.
+        scopes: The scopes that the streams belong to.
+        tells: Tells the head of a stream at once; None where the engine cannot, or where heads are not all.
+    """
+
+    heads: tuple[Head, ...]
+    streams: tuple[str, ...]
+    scopes: tuple[Scope, ...]
+    tells: TellsAtOnce | None
+
+    def stand(self) -> bool:
+        """Whether these are certainly still the heads: it waits for nothing, so it may be called on an event loop."""
+        tells = self.tells
+        return tells is not None and all(
+            tells.head_at_once(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
+        )
 
 
 class HomeServices(msgspec.Struct, frozen=True):
@@ -187,15 +211,22 @@ class ScopeServices(msgspec.Struct, frozen=True):
             own, theirs = agent.memory(), users.memory()
         return own.with_sections_of(theirs)
 
-    def heads(self, *, turns: bool) -> tuple[Head, ...]:
+    def heads(self, *, turns: bool) -> HeadsSeen:
         """Return the heads that a read depends on: of the own ledger, then of the user's and of the transcript."""
         own = self.writer.reader.standing()[1]
-        found = [own]
+        heads, writers, streams = [own], [self.own], [self.own.ledger]
         if self.users is not None or (self.fallback is not None and own.seq == 0):
-            found.append((self.users or self.fallback or self.own).reader.standing()[1])
+            other = self.users or self.fallback or self.own
+            heads.append(other.reader.standing()[1])
+            writers.append(other)
+            streams.append(other.ledger)
+        store = self.own.store
         if turns:
-            found.append(self.own.store.durable_head(self.own.transcript_stream))
-        return tuple(found)
+            heads.append(store.durable_head(self.own.transcript_stream))
+            streams.append(self.own.transcript_stream)
+        # Where agents share sections a read delivers what is under way, which no head tells.
+        tells = store if isinstance(store, TellsAtOnce) and not self.shares else None
+        return HeadsSeen(tuple(heads), tuple(streams), tuple(writer.scope for writer in writers), tells)
 
     def policy(self) -> PolicyResult:
         """Return the policy in force and the configured one; before the first commit those that it will record."""

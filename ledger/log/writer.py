@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TURNS_PER_COMMIT = 200
+TURNS_PER_COMMIT = 200
+"""How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
 
 Listener = Callable[[Scope, Commit, Memory, Memory], None]
 """Called after each ledger commit of this process, in order, once it is durable, with the memory before and after it.
@@ -498,7 +499,7 @@ class Writer:
             arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
             # Part of a conversation is recognised when it is sent again; part of an append is not.
             whole = mode == "append" and any(message.id is None for message in arrival.fresh)
-            at_most = len(arrival.fresh) if whole else _TURNS_PER_COMMIT
+            at_most = len(arrival.fresh) if whole else TURNS_PER_COMMIT
             return [self._append_turns(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
 
         events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]

@@ -41,6 +41,8 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "facts": lambda memory: memory.facts(),
     "graph": lambda memory: memory.graph(thread="t"),
     "head": lambda memory: memory.head(),
+    "heads": lambda memory: memory.heads(turns=True),
+    "heads_seen": lambda memory: memory.heads_seen(turns=True).heads,
     "message_flow": lambda memory: memory.message_flow(thread="t"),
     "log": lambda memory: (memory.log(), memory.log(thread="t"), memory.log(since="2026-01-01")),
     "own": lambda memory: (memory.own.document(), memory.own.taken_over()),

@@ -1,4 +1,4 @@
-"""Routes that change memory: recording and extracting, facts by hand, undo, import, policy, erasure."""
+"""Routes that change memory: extracting, facts by hand, undo, import, policy, erasure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from backstory.http.bodies import (
     Clearing,
-    Delivery,
     EditedFact,
     Extraction,
     Flushing,
@@ -23,7 +22,8 @@ from backstory.http.bodies import (
     Reverting,
     RollingBack,
 )
-from backstory.http.examples import FACT_CHANGE, RECORDED
+from backstory.http.caching.answers import Answers
+from backstory.http.examples import FACT_CHANGE
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
 from backstory.http.schemas import returns
 from backstory.integrations.threads import run_in_thread
@@ -37,7 +37,6 @@ from backstory.results import (
     Forgotten,
     ImportedDocument,
     PolicyResult,
-    RecordResult,
     RemovedUser,
 )
 
@@ -46,16 +45,6 @@ router = APIRouter()
 _LEARN: list[str | Enum] = ["Record and learn"]
 _CHANGE: list[str | Enum] = ["Change"]
 _ERASE: list[str | Enum] = ["Erase"]
-
-
-@router.post("/record", tags=_LEARN, responses=returns(RecordResult, 408, 413, example=RECORDED))
-async def record(writing: WritingOnce, delivery: Delivery) -> Response:
-    """Record what is new of a conversation. It is durable when this answers, and is extracted after the debounce."""
-    return await writing.change(
-        lambda memory: memory.record(
-            delivery.thread, delivery.plain(), mode=delivery.mode, immediate=delivery.immediate
-        )
-    )
 
 
 @router.post("/extract", tags=_LEARN, responses=returns(Extracted, 409, 502))
@@ -162,4 +151,9 @@ async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Re
         removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
         return JsonResponse(removed, headers={"Cache-Control": "no-store"})
 
-    return await run_in_thread(work)
+    answers: Answers = erasing.request.app.state.answers
+    try:
+        return await run_in_thread(work)
+    finally:
+        # Also after a removal that was interrupted.
+        answers.sweep()

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
 
-__all__ = ["EventStore", "Record"]
+__all__ = ["EventStore", "Record", "TellsAtOnce"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -178,3 +178,11 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Close files and connections that are kept open; the store can be used again."""
+
+
+@runtime_checkable
+class TellsAtOnce(Protocol):
+    """An engine that can tell a durable head without waiting for a disk, a lock or a network."""
+
+    def head_at_once(self, stream: str) -> Head | None:
+        """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
