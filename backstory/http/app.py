@@ -23,7 +23,7 @@ from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import answer_errors
 from backstory.http.routes import changing, events, explaining, home, reading
-from backstory.http.schemas import components
+from backstory.http.schemas import add_refusals, components
 from backstory.version import __version__
 
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
@@ -109,7 +109,7 @@ def create_app(
     app.state.parts = []
     # `why` before the fact itself, whose id may hold a slash.
     for router in (explaining.router, events.router, reading.router, changing.router, home.router):
-        app.include_router(router, prefix="/v1")
+        app.include_router(router)
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
     add_docs(app)
@@ -144,7 +144,7 @@ def _report(error: Exception) -> None:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return route.name
+    return f"deerflow_{route.name}" if "deerflow" in route.tags else route.name
 
 
 def _describe(app: FastAPI) -> None:
@@ -157,6 +157,7 @@ def _describe(app: FastAPI) -> None:
             parts = document.setdefault("components", {})
             parts["schemas"] = {**components(), **parts.get("schemas", {})}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            add_refusals(document)
             document["security"] = [{}, {"token": []}]
             app.openapi_schema = document
         return app.openapi_schema

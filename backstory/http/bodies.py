@@ -45,7 +45,11 @@ class Message(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
-    role: str = Field(description="user or human, assistant or ai, tool, system.", examples=["user"])
+    role: str | None = Field(
+        default=None,
+        description="user or human, assistant or ai, tool, system. LangChain's messages have a `type` in its place.",
+        examples=["user"],
+    )
     content: str | list[JsonValue] | None = Field(default=None, examples=["I am allergic to peanuts."])
 
 

@@ -55,7 +55,7 @@ class Body(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Section(Body):
+class StoredSection(Body):
     """A section of the document."""
 
     summary: str = Field(default="", description="The text of the section")
@@ -65,17 +65,17 @@ class Section(Body):
 class UserSections(Body):
     """The sections about the user's present."""
 
-    work_context: Section = Section()
-    personal_context: Section = Section()
-    top_of_mind: Section = Section()
+    work_context: StoredSection = StoredSection()
+    personal_context: StoredSection = StoredSection()
+    top_of_mind: StoredSection = StoredSection()
 
 
 class HistorySections(Body):
     """The sections about the user's past."""
 
-    recent_months: Section = Section()
-    earlier_context: Section = Section()
-    long_term_background: Section = Section()
+    recent_months: StoredSection = StoredSection()
+    earlier_context: StoredSection = StoredSection()
+    long_term_background: StoredSection = StoredSection()
 
 
 class StoredFact(Body):

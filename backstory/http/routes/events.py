@@ -18,12 +18,13 @@ from starlette.responses import Response, StreamingResponse
 
 from backstory.http.exchange import ReadExchange, Reading
 from backstory.http.news import News
+from backstory.http.schemas import problem
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 
-router = APIRouter(tags=["Explain"])
+router = APIRouter(prefix="/v1", tags=["Explain"])
 
 _AT_ONCE = 200
 """How many commits are read and sent at a time."""
@@ -40,7 +41,10 @@ _RESET = b"event: reset\ndata: {}\n\n"
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={200: {"description": "Commits as they are made.", "content": {"text/event-stream": {}}}},
+    responses={
+        200: {"description": "Commits as they are made.", "content": {"text/event-stream": {}}},
+        **{status: problem(status) for status in (400, 403, 404, 422, 503)},
+    },
 )
 async def follow(
     request: Request,

@@ -23,7 +23,7 @@ from backstory.projections.document.document import Document
 from backstory.projections.search.results import Found
 from backstory.results import PolicyResult, Status
 
-router = APIRouter(tags=["Read"])
+router = APIRouter(prefix="/v1", tags=["Read"])
 
 Moment = Annotated[
     str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
