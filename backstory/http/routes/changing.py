@@ -27,7 +27,7 @@ from backstory.http.examples import FACT_CHANGE, RECORDED
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
 from backstory.http.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
 from backstory.projections.document.document import Document
 from backstory.projections.history.preview import UndoResult
@@ -159,10 +159,16 @@ async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Re
     """Remove a user altogether: the user's memories, those of the user's agents, and the name."""
 
     def work() -> Response:
-        scope = erasing.memory().scope
+        memory = erasing.guarded(erasing.memory())
+        scope = memory.scope
         if scope.user is None or scope.agent is not None:
             raise UsageError("forget-user removes a whole user: name the user, and no agent")
-        removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
+        try:
+            removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
+        except NotFoundError:
+            # Another request may have removed the user since the look at the head.
+            erasing.guarded(memory)
+            raise
         return JsonResponse(removed, headers={"Cache-Control": "no-store"})
 
     return await run_in_thread(work)
