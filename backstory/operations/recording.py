@@ -84,6 +84,7 @@ class Intake:
         services, key = self._services, self._services.key
         writer = services.writer
         if key is None:
+            services.must_stand()
             return writer.record(thread, kept, mode=mode, sent_before=sent_before)
         logs = services.logs(writer)
         while True:
@@ -93,6 +94,8 @@ class Intake:
             events: list[Event] = [event for commit in made for event in commit.events]
             turns = [event.turn for event in events if isinstance(event, TurnRecorded)]
             _must_be_the_same(thread, kept, turns)
+            if not made:
+                services.must_stand()
             superseded = sum(isinstance(event, TurnSuperseded) for event in events)
             if made and mode == "append":
                 return Recorded(len(turns), len(kept) - len(turns), superseded)
