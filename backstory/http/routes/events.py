@@ -1,15 +1,17 @@
 """Event stream of new commits: server-sent events, each with the commit's entry in the log.
 
 The id of an event is the commit's number and hash. A client that connects again sends the last id it got
-(`Last-Event-ID`) and gets what came after it: no commit twice, none left out. If that commit is no longer in the log,
+(`Last-Event-ID`) and gets what came after it: no commit twice, none left out. The stream begins with the id of the
+commit that it goes on from, so a client that is dropped before the first event misses none, either. If that commit is no longer in the log,
 because the memory was removed or restored from a copy, the stream begins with an event `reset` and all commits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 import msgspec
@@ -20,7 +22,7 @@ from backstory.http.exchange import ReadExchange, Reading
 from backstory.http.news import News
 from backstory.http.schemas import problem
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NotFoundError, UsageError
 from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 
@@ -35,7 +37,10 @@ _BEAT_SECONDS = 15.0
 _ID = re.compile(r"(\d{1,18})-([0-9a-f]{64})", re.ASCII)
 
 _ENDED = b"event: removed\ndata: {}\n\n"
-_RESET = b"event: reset\ndata: {}\n\n"
+_RESET = b"event: reset\ndata: {}\n"
+
+_NONE = "0" * 64
+"""In the id that stands before all commits, in place of a hash."""
 
 
 @router.get(
@@ -77,27 +82,38 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
         if found is None:
             raise UsageError(f"Last-Event-ID must be the id of an event of this stream, got {last_id[:40]!r}")
         seq, digest = int(found[1]), found[2]
-        known = memory.log(limit=1, before=seq + 1) if 0 < seq <= head.seq else ()
-        if seq == 0 or (known and known[0].seq == seq and known[0].hash == digest):
+        if seq == 0:
+            return _Start(0, "")
+        known = memory.log(limit=1, before=seq + 1) if seq <= head.seq else ()
+        if known and known[0].seq == seq and known[0].hash == digest:
             return _Start(seq, digest)
         return _Start(0, "", reset=True)
     if since is None:
         return _Start(head.seq, head.hash)
-    known = memory.log(limit=1, before=since + 1) if since else ()
-    return _Start(since, known[0].hash if known and known[0].seq == since else "")
+    if since == 0:
+        return _Start(0, "")
+    known = memory.log(limit=1, before=since + 1) if since <= head.seq else ()
+    if not known or known[0].seq != since:
+        raise NotFoundError(f"there is no commit {since}: the ledger of {memory.scope} ends at {head.seq}")
+    return _Start(since, known[0].hash)
 
 
 async def _events(memory: MemoryHandle, start: _Start, news: News) -> AsyncIterator[bytes]:
-    yield _RESET if start.reset else b": following\n\n"
+    yield (_RESET if start.reset else b"") + b"id: %d-%s\n\n" % (start.seq, (start.hash or _NONE).encode())
+    try:
+        async with contextlib.aclosing(_followed(memory, start, news)) as parts:
+            async for part in parts:
+                yield part
+    except BackstoryError as error:
+        # The client connects again, and gets the error as an answer if it lasts.
+        yield b"event: error\ndata: " + msgspec.json.encode({"detail": str(error)}) + b"\n\n"
+
+
+async def _followed(memory: MemoryHandle, start: _Start, news: News) -> AsyncGenerator[bytes, None]:
     seq, digest = start.seq, start.hash
     with news.of(memory.scope) as fresh:
         while not news.ended:
-            try:
-                found = await run_in_thread(_after, memory, seq, digest)
-            except BackstoryError as error:
-                # The client connects again, and gets the error as an answer if it lasts.
-                yield b"event: error\ndata: " + msgspec.json.encode({"detail": str(error)}) + b"\n\n"
-                return
+            found = await run_in_thread(_after, memory, seq, digest)
             if found is None:
                 yield _ENDED
                 return
