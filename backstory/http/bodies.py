@@ -121,7 +121,9 @@ class EditedFact(_Body):
 class Importing(_Body):
     """A memory to take in: a document, or a list of texts or facts."""
 
-    document: dict[str, JsonValue] | list[JsonValue]
+    document: dict[str, JsonValue] | list[JsonValue] = Field(
+        description="memory.json, or a list.", examples=[["User is allergic to peanuts"]]
+    )
     replace: bool = Field(default=False, description="Put it in place of the memory, not beside it.")
 
 
