@@ -58,6 +58,7 @@ WHY: dict[str, Any] = {
     "id": "fact_2_0",
     "fact": _FACT,
     "live": True,
+    "cited": True,
     "added": {"seq": 2, "at": _AT, "cause": _CAUSE},
     "evidence": [{"turn": "m1", "thread": "monday", "role": "user", "content": "I am allergic to peanuts.", "at": _AT}],
     "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "cause": "extraction", "detail": "added"}],
