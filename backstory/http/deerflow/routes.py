@@ -19,11 +19,11 @@ from backstory.http.deerflow.answers import DeerFlowRoute, answer_to, empty_cont
 from backstory.http.deerflow.config import config_shown
 from backstory.http.deerflow.models import (
     FactPatch,
+    Failure,
     ImportedMemory,
     MemoryConfig,
     MemoryStatus,
     NewFact,
-    Failure,
     StoredMemory,
 )
 from backstory.integrations.threads import run_in_thread

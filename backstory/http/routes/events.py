@@ -2,8 +2,9 @@
 
 The id of an event is the commit's number and hash. A client that connects again sends the last id it got
 (`Last-Event-ID`) and gets what came after it: no commit twice, none left out. The stream begins with the id of the
-commit that it goes on from, so a client that is dropped before the first event misses none, either. If that commit is no longer in the log,
-because the memory was removed or restored from a copy, the stream begins with an event `reset` and all commits.
+commit that it goes on from, so a client that is dropped before the first event misses none, either. If that commit is
+no longer in the log, because the memory was removed or restored from a copy, the stream begins with an event `reset`
+and all commits.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,7 +94,7 @@ def test_every_write_is_made_on_the_memory_that_was_seen(server: Server, client:
         if client.get("/v1/head", params=ADA).json()["seq"] == 0:
             fact = parked(server.home.memory("ada"))
         live = [one["id"] for one in client.get_json("/v1/facts", **ADA)["items"]]
-        if not live or path == "discard" and not client.get_json("/v1/parked", **ADA)["items"]:
+        if not live or (path == "discard" and not client.get_json("/v1/parked", **ADA)["items"]):
             server.home.forget_user("ada")
             live = [parked(server.home.memory("ada"))]
         fact = live[0]
@@ -110,6 +109,11 @@ def test_any_tag_needs_a_memory(client: CheckedClient) -> None:
     assert refused.status_code == 412
     tag = client.get("/v1/head", params=ADA).headers["etag"]
     assert client.post("/v1/facts", params=ADA, json={"content": "x"}, headers={"If-Match": tag}).status_code == 201
+
+
+def at_once(start: threading.Barrier, client: CheckedClient, method: str, path: str, fact: str, tag: str) -> int:  # noqa: PLR0917
+    start.wait()
+    return int(send(client, method, path, fact, **{"If-Match": tag}).status_code)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +141,9 @@ def test_of_many_writes_on_one_head_exactly_one_is_made(
         tag = client.get("/v1/head", params=ADA).headers["etag"]
         seq = server.home.memory("ada").head().seq
         start = threading.Barrier(6)
-
-        def ask(n: int) -> int:
-            start.wait()
-            return int(send(client, method, path, fact, **{"If-Match": tag}).status_code)
-
         with ThreadPoolExecutor(6) as pool:
-            answers = sorted(pool.map(ask, range(6)))
+            asked = [pool.submit(at_once, start, client, method, path, fact, tag) for _ in range(6)]
+            answers = sorted(one.result() for one in asked)
         assert [answer for answer in answers if answer < 300], answers
         assert answers[1:] == [412] * 5, answers
         if path != "forget-user":

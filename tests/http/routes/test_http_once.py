@@ -35,7 +35,7 @@ REQUESTS: dict[str, tuple[str, str, object, object]] = {
 
 @pytest.mark.parametrize("tagged", [False, True], ids=["", "with If-Match"])
 @pytest.mark.parametrize(("method", "path", "body", "other"), REQUESTS.values(), ids=REQUESTS)
-def test_a_repeated_request_answers_the_same_and_changes_nothing_more(  # noqa: PLR0917 a case has four parts
+def test_a_repeated_request_answers_the_same_and_changes_nothing_more(
     servers: Callable[..., Server], method: str, path: str, body: object, other: object, *, tagged: bool
 ) -> None:
     server = servers()

@@ -14,13 +14,13 @@ from httpx2 import InvalidURL
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
     response_schema_conformance,
     status_code_conformance,
 )
-from schemathesis.checks import not_a_server_error
 from served_home import Server, copied
 from sizes import PATIENT, sized
 
