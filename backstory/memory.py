@@ -128,8 +128,8 @@ class MemoryHandle:
         """Return the same memory for changes that hold only on a head that was seen.
 
         A commit by hand, an undo, an import, a clear, a change of the policy and an erasure raise
-        WrongExpectedVersionError where the ledger has another head by then, and write nothing. What is recorded and
-        extracted does not depend on the head.
+        WrongExpectedVersionError where the ledger has another head by then, and write nothing. So does `record` where
+        the ledger has another head as it begins. What is extracted does not depend on the head.
 
         Args:
             head: The head, or its hash; see `head`.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import PATH as PROXY_PATH
 from backstory.http.proxy import Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
-from backstory.http.schemas import components
+from backstory.http.schemas import add_refusals, components
 from backstory.integrations.threads import run_in_thread
 from backstory.version import __version__
 
@@ -122,12 +123,12 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
-    app.state.parts = []
+    app.state.parts, app.state.removing = [], threading.Lock()
     app.state.answers = answers
     app.state.parts.append(answers.swept())
     # The most frequent one first; `why` before the fact itself, whose id may hold a slash.
     for router in (recording.router, explaining.router, events.router, reading.router, changing.router, home.router):
-        app.include_router(router, prefix="/v1")
+        app.include_router(router)
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
     proxy = Proxy(bs, note=metrics.proxy)
@@ -184,8 +185,7 @@ def _report(error: Exception) -> None:
 
 
 def _operation_id(route: APIRoute) -> str:
-    # DeerFlow's routes are named as in its gateway, like some of ours.
-    return f"deerflow_{route.name}" if route.path.startswith("/api/memory") else route.name
+    return f"deerflow_{route.name}" if "deerflow" in route.tags else route.name
 
 
 def _describe(app: FastAPI) -> None:
@@ -198,6 +198,7 @@ def _describe(app: FastAPI) -> None:
             parts = document.setdefault("components", {})
             parts["schemas"] = {**components(), **parts.get("schemas", {})}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            add_refusals(document)
             document["security"] = [{}, {"token": []}]
             app.openapi_schema = document
         return app.openapi_schema

@@ -45,7 +45,11 @@ class Message(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
-    role: str = Field(description="user or human, assistant or ai, tool, system.", examples=["user"])
+    role: str | None = Field(
+        default=None,
+        description="user or human, assistant or ai, tool, system. LangChain's messages have a `type` in its place.",
+        examples=["user"],
+    )
     content: str | list[JsonValue] | None = Field(default=None, examples=["I am allergic to peanuts."])
 
 
@@ -117,7 +121,9 @@ class EditedFact(_Body):
 class Importing(_Body):
     """A memory to take in: a document, or a list of texts or facts."""
 
-    document: dict[str, JsonValue] | list[JsonValue]
+    document: dict[str, JsonValue] | list[JsonValue] = Field(
+        description="memory.json, or a list.", examples=[["User is allergic to peanuts"]]
+    )
     replace: bool = Field(default=False, description="Put it in place of the memory, not beside it.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_FACT: dict[str, Any] = {
+_STORED_FACT: dict[str, Any] = {
     "id": "fact_2_0",
     "content": "Ada is allergic to peanuts",
     "category": "preference",
@@ -12,6 +12,7 @@ _FACT: dict[str, Any] = {
     "createdAt": "2026-03-02T09:00:00Z",
     "source": "monday",
 }
+_FACT: dict[str, Any] = {**_STORED_FACT, "seq": 2, "evidence": ["m1"]}
 _CAUSE = {"kind": "extraction", "thread": "monday", "turns": {"first": 1, "last": 2}, "model": "recorded"}
 _HASH = "5f0c4a1be2a94f5c7f7d3b7d2e2cb4d4c0f3f3a9a1a0c27c2f3f4c7f9b1b7d10"
 _AT = "2026-03-02T09:00:00Z"
@@ -27,7 +28,7 @@ DOCUMENT: dict[str, Any] = {
     "lastUpdated": _AT,
     "user": {"workContext": _EMPTY, "personalContext": _EMPTY, "topOfMind": _EMPTY},
     "history": {"recentMonths": _EMPTY, "earlierContext": _EMPTY, "longTermBackground": _EMPTY},
-    "facts": [_FACT],
+    "facts": [_STORED_FACT],
 }
 CONTEXT: dict[str, Any] = {
     "text": "<memory>\nFacts:\n- [preference | 0.95] Ada is allergic to peanuts\n</memory>",
@@ -54,10 +55,12 @@ LOG: dict[str, Any] = {
     "next": None,
 }
 WHY: dict[str, Any] = {
+    "id": "fact_2_0",
     "fact": _FACT,
-    "live": True,
+    "live": False,
+    "cited": True,
     "added": {"seq": 2, "at": _AT, "cause": _CAUSE},
     "evidence": [{"turn": "m1", "thread": "monday", "role": "user", "content": "I am allergic to peanuts.", "at": _AT}],
-    "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "detail": "added"}],
-    "removed": None,
+    "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "cause": "extraction", "detail": "added"}],
+    "removed": {"seq": 3, "at": _AT, "reason": "model"},
 }

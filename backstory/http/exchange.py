@@ -137,9 +137,11 @@ class ReadExchange(_Exchange):
             # Before the read: a commit in between makes the tag outdated, never the answer.
             known = memory.heads_seen(turns=turns)
             headers = {"ETag": _tag(known.heads), "Cache-Control": "private, no-cache"}
-            if self._seen is not None and (self._seen.strip() == "*" or matches(self._seen, headers["ETag"])):
+            if self._seen is not None and matches(self._seen, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
-            return JsonResponse(read(memory), headers=headers)
+            found = JsonResponse(read(memory), headers=headers)
+            # `*` matches any answer, so there has to be one.
+            return Response(status_code=304, headers=headers) if (self._seen or "").strip() == "*" else found
 
         answer = await (asyncio.to_thread(work) if long else run_in_thread(work))
         if known is not None:
@@ -170,7 +172,7 @@ class WriteExchange(_Exchange):
     async def change(
         self, change: Callable[[MemoryHandle], object], *, status: int = 200, long: bool = False
     ) -> Response:
-        """Change the memory in a thread, and answer with the result and the ETag of the memory after it.
+        """Change the memory in a thread, and answer with the result and, after a commit, the memory's ETag.
 
         Args:
             change: Changes the memory.
@@ -183,12 +185,20 @@ class WriteExchange(_Exchange):
 
         def work() -> Response:
             memory = self.memory()
-            result = change(self._guarded(memory))
-            return JsonResponse(result, status, {"ETag": etag_of(memory), **_UNTAGGED})
+            result = change(self.guarded(memory))
+            heads = memory.heads()
+            # Not of a later commit: the client has not seen what that one changed.
+            tagged = getattr(result, "commit", None) == heads[0].seq
+            return JsonResponse(result, status, {**_UNTAGGED, **({"ETag": _tag(heads)} if tagged else {})})
 
         return await (asyncio.to_thread(work) if long else run_in_thread(work))
 
-    def _guarded(self, memory: MemoryHandle) -> MemoryHandle:
+    def guarded(self, memory: MemoryHandle) -> MemoryHandle:
+        """Return the memory for a change that is made on the head that the client has seen, and once under its key.
+
+        Raises:
+            WrongExpectedVersionError: The client has seen another memory.
+        """
         if self._key is not None:
             memory = memory.once(self._key)
         if self._seen is None:
@@ -198,11 +208,12 @@ class WriteExchange(_Exchange):
             if memory.head().seq == 0:
                 raise WrongExpectedVersionError(f"there is no memory of {memory.scope} yet: send no If-Match", actual=0)
             return memory
-        if self._key is not None:
-            # A request that is repeated has changed the memory itself; whether it was carried out is looked up first.
-            return memory.expecting(_own_head(seen.partition(",")[0].strip()))
         tag = etag_of(memory)
         if not matches(seen, tag):
+            if self._key is not None:
+                # A request that is repeated has changed the memory itself: whether it was carried out is looked up
+                # before the head, which is none of these.
+                return memory.expecting(seen)
             raise WrongExpectedVersionError(
                 f"the memory of {memory.scope} has changed: its ETag is now {tag}, and not {seen[:200]}; read it "
                 "again, then repeat the change if it still applies",

@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.http.access.refusals import PROBLEM, Problem
 
-__all__ = ["Responses", "components", "returns"]
+__all__ = ["Responses", "add_refusals", "components", "problem", "returns"]
 
 Responses = dict[int | str, dict[str, Any]]
 """What FastAPI takes as the responses of a route."""
@@ -63,12 +63,31 @@ def returns(
     }
     if cached:
         found[304] = {"description": "The answer is still the one with this ETag."}
-    for problem in sorted({401, 403, 404, 422, 400, 503, *problems}):
-        found[problem] = {
-            "description": _PROBLEMS[problem],
-            "content": {PROBLEM: {"schema": {"$ref": _REF.format(name="Problem")}}},
-        }
+    for status_of_problem in sorted({400, 403, 404, 422, 503, *problems}):
+        found[status_of_problem] = problem(status_of_problem)
     return found
+
+
+def problem(status: int) -> dict[str, Any]:
+    """Return the response that describes a problem."""
+    return {
+        "description": _PROBLEMS[status],
+        "content": {PROBLEM: {"schema": {"$ref": _REF.format(name="Problem")}}},
+    }
+
+
+def add_refusals(document: Mapping[str, Any]) -> None:
+    """Add to an OpenAPI document what is answered before any route: no token, a wrong host, a limit."""
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            refused = {401, 403, 503} | ({408, 413} if "requestBody" in operation else set())
+            for status in sorted(refused):
+                answer = problem(status)
+                if path.startswith("/api/memory"):
+                    # DeerFlow's clients read the detail alone.
+                    detail = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
+                    answer["content"] = {"application/json": {"schema": detail}}
+                operation["responses"].setdefault(str(status), answer)
 
 
 def components() -> Mapping[str, Any]:
@@ -77,7 +96,13 @@ def components() -> Mapping[str, Any]:
 
 
 def _components(kinds: Iterable[type]) -> Mapping[str, Any]:
-    _, found = msgspec.json.schema_components(kinds, schema_hook=_anything, ref_template=_REF)
+    stated = tuple(kinds)
+    refs, found = msgspec.json.schema_components(stated, schema_hook=_anything, ref_template=_REF)
+    # Where a type inside of another has the same name, both are listed by their full names.
+    for kind, ref in zip(stated, refs, strict=True):
+        name = ref["$ref"].removeprefix(_REF.format(name=""))
+        if name != kind.__name__:
+            found[kind.__name__] = found.pop(name)
     return found
 
 

@@ -160,7 +160,7 @@ def edit_fact(
     cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
 
     def command() -> EditFact:
-        live_fact(services.writer.memory(durable=False), edit.id)
+        _must_be_live(services, edit.id)
         return EditFact(at="", edit=edit, by_model=services.by_model)
 
     commit = _commit(services, cause, command, edit)
@@ -173,7 +173,7 @@ def remove_fact(services: ScopeServices, fact_id: str) -> FactChange:
     """Remove a fact; see `MemoryHandle.remove_fact`."""
 
     def command() -> RemoveFact:
-        live_fact(services.writer.memory(durable=False), fact_id)
+        _must_be_live(services, fact_id)
         return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model)
 
     named = checks.text("fact_id", fact_id)
@@ -184,16 +184,30 @@ def remove_fact(services: ScopeServices, fact_id: str) -> FactChange:
     )
 
 
+def _must_be_live(services: ScopeServices, fact_id: str) -> None:
+    """Refuse to change a fact that is not live.
+
+    Raises:
+        NotFoundError: It is not live.
+        WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
+    """
+    try:
+        live_fact(services.writer.memory(durable=False), fact_id)
+    except NotFoundError:
+        services.must_stand()
+        raise
+
+
 def clear(services: ScopeServices, *, all_agents: bool) -> Document:
     """Empty the memory; see `MemoryHandle.clear`."""
     if all_agents and services.scope.agent is not None:
         raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
-    services.must_stand()
+    services.home.outbox.let_in(services.scope)
+    # The own memory first: where its head is not the expected one, nothing is cleared.
+    services.commit(Clear(at=""), services.cause("clear"))
     for writer in services.agents() if all_agents else ():
         services.home.outbox.let_in(writer.scope)
         writer.commit(Clear(at=""), services.cause("clear"))
-    services.home.outbox.let_in(services.scope)
-    services.commit(Clear(at=""), services.cause("clear"))
     return document_of(services.memory())
 
 
@@ -271,6 +285,7 @@ def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> P
     memory = services.writer.memory()
     policy = check_policy(msgspec.structs.replace(memory.policy, **changes))
     if policy == memory.policy:
+        services.must_stand()
         return PolicyResult(memory.policy, memory.configured)
     commit = services.commit(ChangePolicy(at="", policy=policy), services.cause("policy"))
     memory = services.writer.memory()

@@ -85,6 +85,7 @@ class Intake:
         services, key = self._services, self._services.key
         writer = services.writer
         if key is None:
+            services.must_stand()
             return writer.record(thread, kept, mode=mode, sent_before=sent_before)
         logs = services.logs(writer)
         while True:
@@ -94,6 +95,8 @@ class Intake:
             events: list[Event] = [event for commit in made for event in commit.events]
             turns = [event.turn for event in events if isinstance(event, TurnRecorded)]
             _must_be_the_same(thread, kept, turns)
+            if not made:
+                services.must_stand()
             superseded = sum(isinstance(event, TurnSuperseded) for event in events)
             if made and (mode == "append" or _is_whole(made[0], kept)):
                 # By now other turns may follow, among which the same words would count as said again.

@@ -41,6 +41,7 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "facts": lambda memory: memory.facts(),
     "graph": lambda memory: memory.graph(thread="t"),
     "head": lambda memory: memory.head(),
+    "find_threads": lambda memory: memory.find_threads(),
     "heads": lambda memory: memory.heads(turns=True),
     "heads_seen": lambda memory: memory.heads_seen(turns=True).heads,
     "message_flow": lambda memory: memory.message_flow(thread="t"),

@@ -246,11 +246,17 @@ def test_a_refused_erasure_leaves_the_key_that_recognises_erased_turns(home: Pat
         assert bs.store.key(memory.scope.stream(TRANSCRIPT)) is None
 
 
-def test_recording_does_not_depend_on_the_head(home: Path) -> None:
+def test_a_delivery_begins_on_the_head_that_was_seen_or_was_made_before(home: Path) -> None:
     with open_home(home) as bs:
         memory = bs.memory("ada")
         memory.add_fact("likes tea")
-        assert memory.expecting("another").record("t", HI).turns == 2
+        for refused in (memory.expecting("another"), memory.expecting("another").once("k")):
+            with pytest.raises(WrongExpectedVersionError):
+                refused.record("t", HI)
+        assert memory.threads() == ()
+        made = memory.expecting(memory.head()).once("k").record("t", HI)
+        assert memory.expecting("another").once("k").record("t", HI) == made
+        assert memory.expecting(memory.head()).record("t", HI, mode="append").turns == 2
 
 
 # Who asks.

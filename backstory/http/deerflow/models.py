@@ -55,27 +55,27 @@ class Body(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Section(Body):
+class StoredSection(Body):
     """A section of the document."""
 
     summary: str = Field(default="", description="The text of the section")
     updated_at: str = Field(default="", description="When the section was written, in ISO 8601")
 
 
-class UserSections(Body):
+class StoredUserSections(Body):
     """The sections about the user's present."""
 
-    work_context: Section = Section()
-    personal_context: Section = Section()
-    top_of_mind: Section = Section()
+    work_context: StoredSection = StoredSection()
+    personal_context: StoredSection = StoredSection()
+    top_of_mind: StoredSection = StoredSection()
 
 
-class HistorySections(Body):
+class StoredHistorySections(Body):
     """The sections about the user's past."""
 
-    recent_months: Section = Section()
-    earlier_context: Section = Section()
-    long_term_background: Section = Section()
+    recent_months: StoredSection = StoredSection()
+    earlier_context: StoredSection = StoredSection()
+    long_term_background: StoredSection = StoredSection()
 
 
 class StoredFact(Body):
@@ -102,8 +102,8 @@ class StoredMemory(Body):
 
     version: str = Field(description="The version of the format")
     last_updated: str = Field(description="When memory changed last, in ISO 8601; empty if never")
-    user: UserSections
-    history: HistorySections
+    user: StoredUserSections
+    history: StoredHistorySections
     facts: list[StoredFact]
 
 
@@ -139,8 +139,8 @@ class ImportedMemory(Body):
 
     version: str = Field(default="1.0", description="The version of the format")
     last_updated: str = Field(default="", description="Not used: memory changes now")
-    user: UserSections = UserSections()
-    history: HistorySections = HistorySections()
+    user: StoredUserSections = StoredUserSections()
+    history: StoredHistorySections = StoredHistorySections()
     facts: list[ImportedFact] = Field(default_factory=list)
 
 
@@ -188,7 +188,7 @@ class MemoryStatus(BaseModel):
     data: StoredMemory
 
 
-class Refusal(BaseModel):
+class Failure(BaseModel):
     """The answer to a request that is refused or fails."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"detail": "Memory fact 'fact_7_0' not found."}]})

@@ -19,11 +19,11 @@ from backstory.http.deerflow.answers import DeerFlowRoute, answer_to, empty_cont
 from backstory.http.deerflow.config import config_shown
 from backstory.http.deerflow.models import (
     FactPatch,
+    Failure,
     ImportedMemory,
     MemoryConfig,
     MemoryStatus,
     NewFact,
-    Refusal,
     StoredMemory,
 )
 from backstory.integrations.threads import run_in_thread
@@ -36,22 +36,22 @@ USER_HEADER = "X-Backstory-User"
 _T = TypeVar("_T")
 
 _READS: dict[int | str, dict[str, object]] = {
-    400: {"model": Refusal, "description": "The user id is not valid"},
-    403: {"model": Refusal, "description": "The token lacks the right"},
-    404: {"model": Refusal, "description": "The token covers no such memory"},
-    500: {"model": Refusal, "description": "The log of this memory is damaged"},
-    503: {"model": Refusal, "description": "The store cannot be read"},
+    400: {"model": Failure, "description": "The user id is not valid"},
+    403: {"model": Failure, "description": "The token lacks the right"},
+    404: {"model": Failure, "description": "The token covers no such memory"},
+    500: {"model": Failure, "description": "The log of this memory is damaged"},
+    503: {"model": Failure, "description": "The store cannot be read"},
 }
 _CHANGES: dict[int | str, dict[str, object]] = {
     **{code: _READS[code] for code in (400, 403, 404)},
-    409: {"model": Refusal, "description": "Another process was faster or holds the lock"},
-    500: {"model": Refusal, "description": "The log is damaged, or the store did not take the change"},
+    409: {"model": Failure, "description": "Another process was faster or holds the lock"},
+    500: {"model": Failure, "description": "The log is damaged, or the store did not take the change"},
 }
 _CHANGES_FACTS: dict[int | str, dict[str, object]] = {
     **_CHANGES,
-    400: {"model": Refusal, "description": "The fact has no text, or is too long"},
-    404: {"model": Refusal, "description": "There is no such fact, or the token covers no such memory"},
-    409: {"model": Refusal, "description": "Another fact says the same, or memory is full of facts by hand"},
+    400: {"model": Failure, "description": "The fact has no text, or is too long"},
+    404: {"model": Failure, "description": "There is no such fact, or the token covers no such memory"},
+    409: {"model": Failure, "description": "Another fact says the same, or memory is full of facts by hand"},
 }
 
 

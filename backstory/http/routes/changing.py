@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from enum import Enum
 
 from fastapi import APIRouter
@@ -25,9 +26,9 @@ from backstory.http.bodies import (
 from backstory.http.caching.answers import Answers
 from backstory.http.examples import FACT_CHANGE
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
-from backstory.http.schemas import returns
+from backstory.http.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
 from backstory.projections.document.document import Document
 from backstory.projections.history.preview import UndoResult
@@ -40,14 +41,19 @@ from backstory.results import (
     RemovedUser,
 )
 
-router = APIRouter()
+router = APIRouter(prefix="/v1")
 
 _LEARN: list[str | Enum] = ["Record and learn"]
 _CHANGE: list[str | Enum] = ["Change"]
 _ERASE: list[str | Enum] = ["Erase"]
 
 
-@router.post("/extract", tags=_LEARN, responses=returns(Extracted, 409, 502))
+def _changes(kind: type, *problems: int, status: int = 200, example: object = None) -> Responses:
+    """Return the responses of a route that changes memory."""
+    return returns(kind, 409, 412, *problems, status=status, example=example)
+
+
+@router.post("/extract", tags=_LEARN, responses=_changes(Extracted, 502))
 async def extract(writing: Writing, asked: Extraction | None = None) -> Response:
     """Run every pending update now. It answers when all are done, which takes as long as the model does."""
     wanted = asked or Extraction()
@@ -55,27 +61,25 @@ async def extract(writing: Writing, asked: Extraction | None = None) -> Response
     return await writing.change(lambda memory: memory.extract(replies, thread=wanted.thread), long=True)
 
 
-@router.post("/flush", tags=_LEARN, responses=returns(Flushed))
+@router.post("/flush", tags=_LEARN, responses=_changes(Flushed))
 async def flush(writing: Writing, asked: Flushing | None = None) -> Response:
     """Run everything pending within a time, and bring memory.json up to date."""
     return await writing.change(lambda memory: memory.flush((asked or Flushing()).timeout), long=True)
 
 
-@router.post("/retry", tags=_LEARN, responses=returns(Extracted, 409, 502))
+@router.post("/retry", tags=_LEARN, responses=_changes(Extracted, 502))
 async def retry(writing: Writing, asked: Retrying | None = None) -> Response:
     """Run parked updates again."""
     return await writing.change(lambda memory: memory.retry((asked or Retrying()).thread), long=True)
 
 
-@router.post("/discard", tags=_LEARN, responses=returns(Extracted))
+@router.post("/discard", tags=_LEARN, responses=_changes(Extracted))
 async def discard(writing: Writing, asked: OfThread) -> Response:
     """Give up the parked updates of a conversation: its turns are covered without learning from them."""
     return await writing.change(lambda memory: memory.discard(asked.thread))
 
 
-@router.post(
-    "/facts", status_code=201, tags=_CHANGE, responses=returns(FactChange, 409, 412, status=201, example=FACT_CHANGE)
-)
+@router.post("/facts", status_code=201, tags=_CHANGE, responses=_changes(FactChange, status=201, example=FACT_CHANGE))
 async def add_fact(writing: WritingOnce, fact: NewFact) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
@@ -83,49 +87,49 @@ async def add_fact(writing: WritingOnce, fact: NewFact) -> Response:
     )
 
 
-@router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=returns(FactChange, 409, 412, example=FACT_CHANGE))
+@router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
 async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Response:
     """Change a fact by hand, by its full id."""
     return await writing.change(lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence))
 
 
-@router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=returns(FactChange, 409, 412, example=FACT_CHANGE))
+@router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
 async def remove_fact(writing: WritingOnce, fact_id: str) -> Response:
     """Remove a fact, by its full id. The log keeps it; `forget` erases it."""
     return await writing.change(lambda memory: memory.remove_fact(fact_id))
 
 
-@router.post("/revert", tags=_CHANGE, responses=returns(UndoResult, 409, 412))
+@router.post("/revert", tags=_CHANGE, responses=_changes(UndoResult))
 async def revert(writing: Writing, asked: Reverting) -> Response:
     """Undo what is still in force of one update. Where later work conflicts nothing is written: see `conflicts`."""
     return await writing.change(lambda memory: memory.revert(asked.seq, dry_run=asked.dry_run, force=asked.force))
 
 
-@router.post("/rollback", tags=_CHANGE, responses=returns(UndoResult, 412))
+@router.post("/rollback", tags=_CHANGE, responses=_changes(UndoResult))
 async def rollback(writing: Writing, asked: RollingBack) -> Response:
     """Bring back the facts and sections of an earlier moment, under today's policy."""
     return await writing.change(lambda memory: memory.rollback(asked.to, dry_run=asked.dry_run))
 
 
-@router.post("/clear", tags=_CHANGE, responses=returns(Document, 412))
+@router.post("/clear", tags=_CHANGE, responses=_changes(Document))
 async def clear(writing: Writing, asked: Clearing | None = None) -> Response:
     """Empty the memory and keep its history."""
     return await writing.change(lambda memory: memory.clear(all_agents=(asked or Clearing()).all_agents))
 
 
-@router.post("/import", tags=_CHANGE, responses=returns(ImportedDocument, 412, 413))
+@router.post("/import", tags=_CHANGE, responses=_changes(ImportedDocument))
 async def import_document(writing: Writing, asked: Importing) -> Response:
     """Import a memory in one commit; what is refused of it is listed."""
     return await writing.change(lambda memory: memory.import_document(asked.document, replace=asked.replace))
 
 
-@router.patch("/policy", tags=_CHANGE, responses=returns(PolicyResult, 409, 412))
+@router.patch("/policy", tags=_CHANGE, responses=_changes(PolicyResult))
 async def set_policy(writing: Writing, changes: PolicyChanges) -> Response:
     """Change the policy. Facts that it does not allow leave memory in the same commit."""
     return await writing.change(lambda memory: memory.set_policy(**changes.values()))
 
 
-@router.post("/forget", tags=_ERASE, responses=returns(Forgotten, 412))
+@router.post("/forget", tags=_ERASE, responses=_changes(Forgotten))
 async def forget(erasing: Erasing, asked: Forgetting) -> Response:
     """Erase content for good, everywhere: a fact, a conversation, a text, or everything."""
     return await erasing.change(
@@ -140,15 +144,27 @@ async def forget(erasing: Erasing, asked: Forgetting) -> Response:
     )
 
 
-@router.post("/forget-user", tags=_ERASE, responses=returns(RemovedUser))
+@router.post("/forget-user", tags=_ERASE, responses=_changes(RemovedUser))
 async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Response:
     """Remove a user altogether: the user's memories, those of the user's agents, and the name."""
+    removing: threading.Lock = erasing.request.app.state.removing
 
     def work() -> Response:
-        scope = erasing.memory().scope
+        # One after the other, since a removal does not look at the head itself.
+        with removing:
+            return remove()
+
+    def remove() -> Response:
+        memory = erasing.guarded(erasing.memory())
+        scope = memory.scope
         if scope.user is None or scope.agent is not None:
             raise UsageError("forget-user removes a whole user: name the user, and no agent")
-        removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
+        try:
+            removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
+        except NotFoundError:
+            # Another request may have removed the user since the look at the head.
+            erasing.guarded(memory)
+            raise
         return JsonResponse(removed, headers={"Cache-Control": "no-store"})
 
     answers: Answers = erasing.request.app.state.answers

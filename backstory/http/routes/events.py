@@ -1,15 +1,18 @@
 """Event stream of new commits: server-sent events, each with the commit's entry in the log.
 
 The id of an event is the commit's number and hash. A client that connects again sends the last id it got
-(`Last-Event-ID`) and gets what came after it: no commit twice, none left out. If that commit is no longer in the log,
-because the memory was removed or restored from a copy, the stream begins with an event `reset` and all commits.
+(`Last-Event-ID`) and gets what came after it: no commit twice, none left out. The stream begins with the id of the
+commit that it goes on from, so a client that is dropped before the first event misses none, either. If that commit is
+no longer in the log, because the memory was removed or restored from a copy, the stream begins with an event `reset`
+and all commits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated
 
 import msgspec
@@ -18,12 +21,13 @@ from starlette.responses import Response, StreamingResponse
 
 from backstory.http.exchange import ReadExchange, Reading
 from backstory.http.news import News
+from backstory.http.schemas import problem
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NotFoundError, UsageError
 from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 
-router = APIRouter(tags=["Explain"])
+router = APIRouter(prefix="/v1", tags=["Explain"])
 
 _AT_ONCE = 200
 """How many commits are read and sent at a time."""
@@ -34,13 +38,19 @@ _BEAT_SECONDS = 15.0
 _ID = re.compile(r"(\d{1,18})-([0-9a-f]{64})", re.ASCII)
 
 _ENDED = b"event: removed\ndata: {}\n\n"
-_RESET = b"event: reset\ndata: {}\n\n"
+_RESET = b"event: reset\ndata: {}\n"
+
+_NONE = "0" * 64
+"""In the id that stands before all commits, in place of a hash."""
 
 
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={200: {"description": "Commits as they are made.", "content": {"text/event-stream": {}}}},
+    responses={
+        200: {"description": "Commits as they are made.", "content": {"text/event-stream": {}}},
+        **{status: problem(status) for status in (400, 403, 404, 422, 503)},
+    },
 )
 async def follow(
     request: Request,
@@ -73,31 +83,44 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
         if found is None:
             raise UsageError(f"Last-Event-ID must be the id of an event of this stream, got {last_id[:40]!r}")
         seq, digest = int(found[1]), found[2]
-        known = memory.log(limit=1, before=seq + 1) if 0 < seq <= head.seq else ()
-        if seq == 0 or (known and known[0].seq == seq and known[0].hash == digest):
+        if seq == 0:
+            return _Start(0, "")
+        known = memory.log(limit=1, before=seq + 1) if seq <= head.seq else ()
+        if known and known[0].seq == seq and known[0].hash == digest:
             return _Start(seq, digest)
         return _Start(0, "", reset=True)
     if since is None:
         return _Start(head.seq, head.hash)
-    known = memory.log(limit=1, before=since + 1) if since else ()
-    return _Start(since, known[0].hash if known and known[0].seq == since else "")
+    if since == 0:
+        return _Start(0, "")
+    known = memory.log(limit=1, before=since + 1) if since <= head.seq else ()
+    if not known or known[0].seq != since:
+        raise NotFoundError(f"there is no commit {since}: the ledger of {memory.scope} ends at {head.seq}")
+    return _Start(since, known[0].hash)
 
 
 async def _events(
     memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    yield _RESET if start.reset else b": following\n\n"
+    yield (_RESET if start.reset else b"") + b"id: %d-%s\n\n" % (start.seq, (start.hash or _NONE).encode())
+    try:
+        async with contextlib.aclosing(_followed(memory, start, news, admitted)) as parts:
+            async for part in parts:
+                yield part
+    except BackstoryError as error:
+        # The client connects again, and gets the error as an answer if it lasts.
+        yield b"event: error\ndata: " + msgspec.json.encode({"detail": str(error)}) + b"\n\n"
+
+
+async def _followed(
+    memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
+) -> AsyncGenerator[bytes, None]:
     seq, digest = start.seq, start.hash
     with news.of(memory) as changed:
         while not news.ended:
             # Before the read, so that a commit during it is noticed.
             changed.clear()
-            try:
-                found = await run_in_thread(_after, memory, seq, digest)
-            except BackstoryError as error:
-                # The client connects again, and gets the error as an answer if it lasts.
-                yield b"event: error\ndata: " + msgspec.json.encode({"detail": str(error)}) + b"\n\n"
-                return
+            found = await run_in_thread(_after, memory, seq, digest)
             if found is None:
                 yield _ENDED
                 return

@@ -21,7 +21,7 @@ from backstory.projections.history.section_audit import WhySection
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 
-router = APIRouter(tags=["Explain"])
+router = APIRouter(prefix="/v1", tags=["Explain"])
 
 Moment = Annotated[str, Query(description="The number of a commit, or a time in ISO 8601.", examples=["3"])]
 

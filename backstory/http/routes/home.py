@@ -12,15 +12,18 @@ from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
 from backstory.http.pages import Health, ScopePage, UnreadableScope
 from backstory.http.routes.reading import Cursor, Limit
-from backstory.http.schemas import returns
+from backstory.http.schemas import problem, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UnavailableError
 from backstory.ledger.core.scope import Scope
 from backstory.projections.integrity.disk_check import examine_writing
 from backstory.results import ScopeSummary
 
-router = APIRouter(tags=["Home"])
+router = APIRouter(prefix="/v1", tags=["Home"])
 unversioned = APIRouter(tags=["Home"])
+
+_READY = returns(Health)
+_READY[503]["content"] = {**_READY[503]["content"], **_READY[200]["content"]}
 
 
 @router.get("/scopes", responses=returns(ScopePage))
@@ -60,7 +63,7 @@ async def healthz() -> Response:
     return JsonResponse(Health(ok=True))
 
 
-@unversioned.get("/readyz", responses=returns(Health))
+@unversioned.get("/readyz", responses=_READY)
 async def readyz(request: Request) -> Response:
     """Say whether the home can be read and written; 503 if not."""
     home = home_of(request)
@@ -75,7 +78,11 @@ async def readyz(request: Request) -> Response:
     return await run_in_thread(check)
 
 
-@unversioned.get("/metrics", responses={200: {"description": "Metrics for Prometheus.", "content": {"text/plain": {}}}})
+@unversioned.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"description": "Metrics for Prometheus.", "content": {"text/plain": {}}}, 404: problem(404)},
+)
 async def metrics(request: Request) -> Response:
     """Return counts and times, without content and without names of users. The token has to cover all users."""
     if caller_of(request).users is not None:

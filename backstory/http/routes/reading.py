@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -16,6 +15,7 @@ from backstory.http.schemas import returns
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import birth
 from backstory.memory import MemoryHandle
 from backstory.operations.search import Within
 from backstory.projections.context import Context
@@ -23,7 +23,7 @@ from backstory.projections.document.document import Document
 from backstory.projections.search.results import Found
 from backstory.results import PolicyResult, Status
 
-router = APIRouter(tags=["Read"])
+router = APIRouter(prefix="/v1", tags=["Read"])
 
 Moment = Annotated[
     str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
@@ -48,30 +48,37 @@ async def list_facts(
     """List the live facts, oldest first. All pages of a list show the same moment."""
 
     def read(memory: MemoryHandle) -> FactPage:
-        seq, offset = _moment(cursor, memory)
-        shown = _of_category(memory.facts() if cursor is None else memory.facts(seq), category)
-        if cursor is None and len(shown) > limit:
-            # Later pages are of this commit, although there may be a newer one by now.
-            shown = _of_category(memory.facts(seq), category)
-        part = part_of(shown, offset, limit)
-        return FactPage(part.items, seq, None if part.next is None else f"{seq}.{part.next}")
+        seq, last = _moment(cursor, memory)
+        found = memory.facts(seq) if cursor is not None else _facts_of(memory, seq)
+        # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
+        rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category)]
+        shown = tuple(rest[:limit])
+        following = "{}.{}.{}".format(seq, *birth(shown[-1])) if len(rest) > limit else None
+        return FactPage(shown, seq, following)
 
     return await reading.answer(read)
 
 
-def _of_category(facts: Iterable[Fact], category: str | None) -> tuple[Fact, ...]:
-    return tuple(fact for fact in facts if category in (None, fact.category))
-
-
-def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, int]:
-    """Return the commit and the offset of a page of facts."""
+def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, tuple[int, int]]:
+    """Return the commit of a page of facts, and the birth rank of the last fact before it."""
     if cursor is None:
-        heads = memory.heads()
-        return heads[0].seq or heads[-1].seq, 0
-    seq, dot, offset = cursor.partition(".")
-    if not dot:
+        return _newest(memory), (-1, -1)
+    parts = cursor.split(".")
+    if len(parts) != len(("commit", "seq", "place")):
         raise UsageError(f"cursor must be the `next` of an earlier page, got {cursor[:40]!r}")
-    return offset_of(seq), offset_of(offset)
+    seq, *last = map(offset_of, parts)
+    return seq, (last[0], last[1])
+
+
+def _newest(memory: MemoryHandle) -> int:
+    heads = memory.heads()
+    return heads[0].seq or heads[-1].seq
+
+
+def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
+    """Return the facts of what was the newest commit a moment ago."""
+    found = memory.facts()
+    return found if _newest(memory) == seq else memory.facts(seq)
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True, example=FACT))

@@ -35,10 +35,10 @@ class _ShortRoute(APIRoute):
         return handle
 
 
-router = APIRouter(route_class=_ShortRoute)
+router = APIRouter(prefix="/v1", route_class=_ShortRoute)
 
 
-@router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 408, 413, example=RECORDED))
+@router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 409, 412, example=RECORDED))
 async def record(writing: WritingOnce, delivery: Delivery) -> Response:
     """Record what is new of a conversation. It is durable when this answers, and is extracted after the debounce."""
     return await writing.change(

@@ -212,7 +212,7 @@ def test_a_second_request_on_a_connection_has_as_little_time(running: ThreadServ
 def test_a_request_behind_an_open_stream_does_not_break_into_its_answer(running: ThreadServer) -> None:
     """What is written for the second request must not stand in the middle of the answer to the first."""
     with Stream(running, "/v1/events") as stream:
-        stream.wait_for(b": following")
+        stream.wait_for(b"id: ")
         stream.connection.sendall(b"GET /v1/facts HTTP/1.1\r\nHost")
         stream.wait_for_end()
         assert b"HTTP/1.1 4" not in stream.data
@@ -345,7 +345,7 @@ def test_a_stream_that_is_not_read_is_given_up(tmp_path: Path, lost: queue.Queue
 def test_too_many_streams_are_refused_and_a_place_is_free_again(running: ThreadServer) -> None:
     with Stream(running, "/v1/events") as one, Stream(running, "/v1/events") as two:
         for stream in (one, two):
-            stream.wait_for(b": following")
+            stream.wait_for(b"id: ")
         refused = running.get("/v1/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         assert "streams" in refused.json()["detail"]
