@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 TESTS := $(BIN)/pytest -n auto --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve check test torture planted lint docs bench clean
+.PHONY: help demo serve check test torture planted lint docs screenshots bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -31,12 +31,12 @@ $(SERVER): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,mcp,tokens]'
 	touch $@
 
-# The story is played once; what is changed through the server stays.
+# The story is played once, until memory is wrong; what is changed through the server stays.
 STORY := .story
 PORT := 8765
 
-serve: $(SERVER)  ## serve the demo's story over HTTP: PORT=8765
-	@test -d $(STORY)/home || $(BIN)/backstory demo --keep $(STORY) > /dev/null
+serve: $(SERVER)  ## open a page on the demo's story, with a wrong fact to find and undo: PORT=8765
+	@test -d $(STORY)/home || $(BIN)/backstory demo --keep $(STORY) --before-undo > /dev/null
 	@$(BIN)/backstory --home $(STORY)/home serve --port $(PORT)
 
 lint: $(READY)
@@ -59,6 +59,9 @@ planted: $(READY)  ## put small bugs into a copy, one at a time, and see that th
 
 docs: $(READY)  ## write docs/reference.md from the docstrings
 	$(BIN)/python tests/reference.py
+
+screenshots: $(READY)  ## take the pictures of the page in docs/images
+	$(BIN)/python tests/page/screenshots.py
 
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run

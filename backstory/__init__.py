@@ -74,9 +74,18 @@ if TYPE_CHECKING:
     from backstory.projections.history.history import LogEntry as LogEntry
     from backstory.projections.history.history import Revision as Revision
     from backstory.projections.history.history import SectionChange as SectionChange
+    from backstory.projections.history.moment import CommitChange as CommitChange
+    from backstory.projections.history.moment import FactWindow as FactWindow
+    from backstory.projections.history.moment import MemoryMoment as MemoryMoment
+    from backstory.projections.history.moment import SectionText as SectionText
     from backstory.projections.history.preview import UndoResult as UndoResult
     from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
     from backstory.projections.history.section_audit import WhySection as WhySection
+    from backstory.projections.index.model_usage import DayUsage as DayUsage
+    from backstory.projections.index.model_usage import ModelUsage as ModelUsage
+    from backstory.projections.index.timeline import CommitTime as CommitTime
+    from backstory.projections.index.timeline import Timeline as Timeline
+    from backstory.projections.index.timeline import TimelineBucket as TimelineBucket
     from backstory.projections.integrity.stream_check import Problem as Problem
     from backstory.projections.integrity.verify import Verification as Verification
     from backstory.projections.search.results import Explanation as Explanation
@@ -85,6 +94,8 @@ if TYPE_CHECKING:
     from backstory.projections.search.vectors.background_embedding import Embedded as Embedded
     from backstory.projections.turns import TurnView as TurnView
     from backstory.projections.turns.superseded import SupersededTurn as SupersededTurn
+    from backstory.projections.what_if.needed import ExplainedRefusal as ExplainedRefusal
+    from backstory.projections.what_if.needed import NeededValue as NeededValue
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Eviction as Eviction
@@ -92,6 +103,7 @@ if TYPE_CHECKING:
     from backstory.results import FactChange as FactChange
     from backstory.results import FaultCount as FaultCount
     from backstory.results import Forgotten as Forgotten
+    from backstory.results import FoundOwners as FoundOwners
     from backstory.results import ImportedDocument as ImportedDocument
     from backstory.results import ParkedThread as ParkedThread
     from backstory.results import PendingThread as PendingThread
@@ -136,16 +148,21 @@ projections.document.document Document DocumentFact DocumentSection
 projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Refusal Removed Why WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
+projections.history.moment CommitChange FactWindow MemoryMoment SectionText
 projections.history.preview UndoResult
 projections.history.section_audit SectionHistoryItem WhySection
+projections.index.model_usage DayUsage ModelUsage
+projections.index.timeline CommitTime Timeline TimelineBucket
 projections.integrity.stream_check Problem
 projections.integrity.verify Verification
 projections.search.results Explanation Found Hit
 projections.search.vectors.background_embedding Embedded
 projections.turns TurnView
 projections.turns.superseded SupersededTurn
+projections.what_if.needed ExplainedRefusal NeededValue
 projections.what_if.reextract UpdateCounts
-results ErasedContent Eviction Extracted FactChange FaultCount Forgotten ImportedDocument ParkedThread PendingThread
+results ErasedContent Eviction Extracted FactChange FaultCount Forgotten FoundOwners ImportedDocument ParkedThread
+results PendingThread
 results PolicyResult RecordResult Reextracted RefusedItem RemovedScope RemovedUser RenamedFact Restored ScopeSummary
 results SignedHead Status ThreadSummary WhatIf
 version __version__

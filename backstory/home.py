@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -18,13 +18,12 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ScopeError, UnavailableError
-from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, MemoryScope, Scope
+from backstory.ledger.core.errors import BackstoryError, ScopeError, UnavailableError
+from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
@@ -33,9 +32,10 @@ from backstory.operations import learning
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
+from backstory.owners import Owners
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
-from backstory.results import RemovedUser, ScopeSummary
+from backstory.results import FoundOwners, RemovedUser, ScopeSummary
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -96,6 +96,7 @@ class Backstory:
         self._caught_up: weakref.WeakSet[Writer] = weakref.WeakSet()
         """The users' writers that have received what agents shared before this process opened them."""
         self._mutex = threading.Lock()
+        self._owners = Owners(home, store)
         register(self)
 
     # Opening and closing.
@@ -376,7 +377,7 @@ class Backstory:
         Returns:
             User, agent, last commit and number of facts of each.
         """
-        return tuple(map(self.summary, self._found().values()))
+        return tuple(map(self.summary, self.owners()))
 
     def summary(self, scope: Scope) -> ScopeSummary:
         """Return a summary of a scope.
@@ -402,7 +403,33 @@ class Backstory:
         Returns:
             The scopes, in the order of their folders.
         """
-        return tuple(self._found().values())
+        self._services.must_be_open()
+        return self._owners.all()
+
+    def find_owners(
+        self,
+        prefix: str = "",
+        *,
+        users: Collection[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> FoundOwners:
+        """Return the scopes whose user's id begins so, without a look at the folders of other users.
+
+        Args:
+            prefix: What the user's id begins with; "" also finds the scopes without a user.
+            users: Only these users, and no scope without one; None for all.
+            after: Only scopes behind this folder, to go on from the last one of an earlier answer.
+            limit: How many at most; one more tells whether there are more.
+
+        Returns:
+            The scopes, in the order of their folders, and how many users there are in all.
+
+        Raises:
+            CorruptLogError: The log of a user with a long id, which the folder's name does not hold, is damaged.
+        """
+        self._services.must_be_open()
+        return self._owners.find(prefix, users=users, after=after, limit=limit)
 
     def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
         """Remove a user altogether: the user's memory and those of the user's agents, their folder and the name.
@@ -443,6 +470,7 @@ class Backstory:
     def renew(self) -> None:
         """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
         self._mutex = threading.Lock()
+        self._owners.renew()
         self._closing = self._services.closed.is_set()
 
     # Async twins.
@@ -454,6 +482,7 @@ class Backstory:
     ascopes = in_thread(scopes)
     asummary = in_thread(summary)
     aowners = in_thread(owners)
+    afind_owners = in_thread(find_owners)
     awaiting = in_thread(waiting)
 
     # Its state.
@@ -543,35 +572,3 @@ class Backstory:
         self._services.blocks.purge(scope)
         self._services.usage.purge(scope, self._writers.get(scope))
         self._services.faults.purge(scope)
-
-    # Finding scopes.
-
-    def _found(self) -> dict[str, Scope]:
-        """Return the scopes of the home by their folders, in order."""
-        self._services.must_be_open()
-        found: dict[str, Scope] = {}
-        damaged: dict[str, CorruptLogError] = {}
-        for stream in self.store.streams():
-            folder, _, kind = stream.rpartition("/")
-            if kind not in (LEDGER, TRANSCRIPT) or folder in found:
-                continue
-            try:
-                owner = Scope.in_folder(folder) or self._owner(stream, folder)
-            except CorruptLogError as damage:
-                damaged[folder] = damage
-            else:
-                if owner is not None:
-                    found[folder] = owner
-        for folder, error in damaged.items():
-            if folder not in found:
-                raise error
-        return {folder: found[folder] for folder in sorted(found)}
-
-    def _owner(self, stream: str, folder: str) -> Scope | None:
-        """Return the scope that a stream's first commit names, where the folder's name is cut short.
-
-        A log that was copied to the folder of another scope, or of none, has no owner.
-        """
-        first = next(read_commits(self.store, stream), None)
-        owner = None if first is None else Scope(first.cause.user, first.cause.agent)
-        return owner if owner is not None and owner.folder == folder else None

@@ -45,14 +45,18 @@ from backstory.projections.context import Context
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
+from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.history.section_audit import WhySection
 from backstory.projections.index.keyed_commits import digest_of
+from backstory.projections.index.model_usage import ModelUsage
+from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
 from backstory.projections.turns import TurnLog, TurnView
 from backstory.projections.turns.superseded import SupersededTurn
+from backstory.projections.what_if.needed import ExplainedRefusal
 from backstory.results import (
     Extracted,
     FactChange,
@@ -436,6 +440,50 @@ class MemoryHandle:
         """
         return tuple(self._services.memory(at).in_order())
 
+    def moment(
+        self,
+        at: int | str | None = None,
+        *,
+        sort: FactOrder = "born",
+        descending: bool = False,
+        category: str | None = None,
+        contains: str | None = None,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> MemoryMoment:
+        """Return memory after a commit, as a window of its facts, and what that commit changed.
+
+        Args:
+            at: The number of a commit, or a time in ISO 8601; None for now.
+            sort: What the facts are sorted by: born, confidence, content or category. Facts that are equal in it are in
+                the order of their births.
+            descending: The other way round.
+            category: Only facts of this category.
+            contains: Only facts with this text in them, in any case, width and Unicode form.
+            offset: How many of the matching facts to skip.
+            limit: How many to return at most.
+
+        Returns:
+            The sections and facts at that moment, with the numbers of all facts and of those that match.
+
+        Raises:
+            UsageError: `at` is neither a commit's number nor a time, or another value cannot be one of its kind.
+            NotFoundError: The ledger has no such commit.
+        """
+        if sort not in get_args(FactOrder):
+            raise UsageError(
+                f"sort must be {', '.join(get_args(FactOrder)[:-1])} or {get_args(FactOrder)[-1]}, got {sort!r}"
+            )
+        query = FactQuery(
+            sort,
+            checks.flag("descending", descending),
+            None if category is None else checks.text("category", category),
+            None if contains is None else checks.text("contains", contains),
+            checks.whole("offset", offset, 0),
+            checks.whole("limit", limit, 0),
+        )
+        return history.moment(self._services, at, query)
+
     def fact(self, fact_id: str) -> Fact:
         """Return a live fact.
 
@@ -614,6 +662,40 @@ class MemoryHandle:
         end = None if before is None else checks.whole("before", before, 1)
         return history.log(self._services, limit=most, fact=fact, thread=named, since=since, before=end)
 
+    def timeline(
+        self, since: int | When | None = None, until: int | When | None = None, *, buckets: int = 200
+    ) -> Timeline:
+        """Count the commits by time and by kind, over the whole history or a part of it.
+
+        Args:
+            since: Only from this commit's number or this time on.
+            until: Only up to this commit's number or this time, which is included.
+            buckets: Into how many stretches of equal width the time between them is divided.
+
+        Returns:
+            The counts of the range and of each stretch with commits in it.
+
+        Raises:
+            UsageError: A bound is neither a commit's number nor a time, `until` is before `since`, or `buckets` is no
+                number from 1 on.
+        """
+        return history.timeline(self._services, since, until, buckets)
+
+    def usage(self, since: When | None = None, until: When | None = None) -> ModelUsage:
+        """Return how many updates models made, and the tokens that they took, by day.
+
+        Args:
+            since: Only from the day of this time on; days are those of UTC.
+            until: Only up to the day of this time, which is included.
+
+        Returns:
+            One entry for each day and model, the earliest day first.
+
+        Raises:
+            UsageError: A bound is no time, or `until` is on a day before `since`.
+        """
+        return history.usage(self._services, since, until)
+
     def why(self, fact_id: str) -> Why:
         """Explain where a fact came from, down to the turns it was learned from.
 
@@ -659,6 +741,24 @@ class MemoryHandle:
         writer = self._services.reading()
         return why_not(self._services.commits(writer), writer.memory(), checks.text("text", text))
 
+    def refusals(self, seq: int) -> tuple[ExplainedRefusal, ...]:
+        """Return what a commit refused, and what it would have taken to accept each candidate.
+
+        The commit's command is decided again on the memory before it, with one value of the policy changed.
+
+        Args:
+            seq: The number of the commit.
+
+        Returns:
+            The refused candidates, in the order of the commit's events; `needs` is the nearest policy value that
+            accepts the candidate, and `unless` says why there is none.
+
+        Raises:
+            NotFoundError: There is no such commit.
+            UsageError: `seq` is no number from 1 on.
+        """
+        return history.refusals(self._services, seq)
+
     def diff(self, a: int | str, b: int | str) -> Diff:
         """Compare memory at two moments.
 
@@ -692,7 +792,8 @@ class MemoryHandle:
             limit: How many updates at most, the newest first.
 
         Returns:
-            The graph, which can draw itself; `left_out` counts the updates beyond `limit`.
+            The graph: `dot()` and `mermaid()` write it for those programs, `backstory.page.graph_page` draws it.
+            `left_out` counts the updates beyond `limit`.
 
         Raises:
             NotFoundError: There is no such thread or fact.
@@ -709,7 +810,8 @@ class MemoryHandle:
             limit: How many routes at most, those with the most turns first.
 
         Returns:
-            A count for each route, which can draw itself; `left_out` counts the routes beyond `limit`.
+            A count for each route, with `dot()` and `mermaid()` as a graph has. `left_out` counts the routes beyond
+            `limit`.
 
         Raises:
             NotFoundError: There is no such thread.
@@ -1035,7 +1137,12 @@ class MemoryHandle:
         return verification.sign_head(self._services, key)
 
     def verify(
-        self, *, expect_head: str | None = None, note: str | None = None, key: str | None = None
+        self,
+        *,
+        expect_head: str | None = None,
+        note: str | None = None,
+        key: str | None = None,
+        progress: Progress | None = None,
     ) -> Verification:
         """Verify both hash chains, and memory.json and the index against them.
 
@@ -1045,6 +1152,7 @@ class MemoryHandle:
             expect_head: A hash that has to be in the ledger's chain.
             note: A signed note over heads of this memory, which have to be in the chains.
             key: The key that has to have signed the note, `name+id+base64`.
+            progress: Gets the number of commits of both logs that are checked.
 
         Returns:
             What was checked, and the problems found.
@@ -1054,7 +1162,7 @@ class MemoryHandle:
             InputError: The note or the key is none, or the note is about another memory.
             ConfigError: The extra [signing] is not installed.
         """
-        return verification.verify(self._services, expect_head=expect_head, note=note, key=key)
+        return verification.verify(self._services, expect_head=expect_head, note=note, key=key, progress=progress)
 
     # For hosts.
 
@@ -1085,6 +1193,7 @@ class MemoryHandle:
     adocument = in_thread(document)
     areload = in_thread(reload)
     afacts = in_thread(facts)
+    amoment = in_thread(moment)
     afact = in_thread(fact)
     afact_id = in_thread(fact_id)
     asearch = in_thread(search)
@@ -1092,9 +1201,12 @@ class MemoryHandle:
     acontext = in_thread(context)
     atouch = in_thread(touch)
     alog = in_thread(log)
+    atimeline = in_thread(timeline)
+    ausage = in_thread(usage)
     awhy = in_thread(why)
     awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
+    arefusals = in_thread(refusals)
     adiff = in_thread(diff)
     agraph = in_thread(graph)
     amessage_flow = in_thread(message_flow)

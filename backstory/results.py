@@ -8,6 +8,7 @@ import msgspec
 
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.erasure.requests import Sharing
 from backstory.projections.document.document import Document
 from backstory.projections.history.history import Revision, SectionChange
@@ -231,6 +232,13 @@ class ScopeSummary(msgspec.Struct, frozen=True):
     agent: str | None
     seq: int
     facts: int
+
+
+class FoundOwners(msgspec.Struct, frozen=True):
+    """Scopes that were looked for, in the order of their folders, and the number of users in all pages of them."""
+
+    owners: tuple[Scope, ...]
+    users: int
 
 
 class SignedHead(msgspec.Struct, frozen=True):

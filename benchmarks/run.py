@@ -81,6 +81,17 @@ def over_http(scale: int) -> Iterator[Row]:
 
     yield from serving(scale)
     yield from proxying(500 // scale)
+    yield from on_the_page(scale)
+
+
+def on_the_page(scale: int) -> Iterator[Row]:
+    """Measure the page in a browser, where one can be driven."""
+    if find_spec("playwright") is None:
+        yield Row("the page: left out", "Playwright is not installed")
+        return
+    from benchmarks.paging import paging
+
+    yield from paging(100_000 // scale, 5_000 // scale)
 
 
 def recalling(data: Path | None, *, vectors: bool) -> Iterator[Row]:

@@ -8,7 +8,7 @@
     search       facts and turns by words and by meaning
     what_if      the same history under another policy, model or prompt
     integrity    verify, doctor, repair
-    graph        pictures of memory
+    graph        the graph of memory
 
 Each folder may import those above it in this list.
 """

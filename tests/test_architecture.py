@@ -10,8 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_MODULES = 13
-DRAWING = "projections/graph"
-"""The one folder that may hold more: its drawing gives way to a library's."""
 
 
 def sources() -> dict[str, Path]:
@@ -97,7 +95,7 @@ def test_a_folder_says_what_lives_there_and_holds_no_more_than_fits_on_a_screen(
     init = ROOT / name / "__init__.py"
     assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), f"{name}/__init__.py has no docstring"
     modules = [path for path in (ROOT / name).glob("*.py") if path.name != "__init__.py"]
-    assert len(modules) <= MOST_MODULES or name == DRAWING, f"{name} holds {len(modules)} modules"
+    assert len(modules) <= MOST_MODULES, f"{name} holds {len(modules)} modules"
 
 
 def test_a_cycle_is_found() -> None:

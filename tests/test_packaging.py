@@ -49,6 +49,14 @@ def test_the_wheel_claims_one_name_and_holds_every_file_once(wheel: Path) -> Non
     assert set(names) == sources()
 
 
+def test_the_wheel_holds_the_page_with_its_libraries_and_their_licences(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    web = "backstory/page/web"
+    assert {f"{web}/index.html", f"{web}/app.js", f"{web}/vendor/preact.js", f"{web}/vendor/manifest.json"} <= names
+    assert len([name for name in names if name.startswith(f"{web}/vendor/licenses/")]) >= 7
+
+
 def test_the_sdist_holds_every_file_once_and_no_link(tmp_path: Path) -> None:
     (built,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with tarfile.open(built) as archive:

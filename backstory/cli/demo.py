@@ -55,7 +55,14 @@ class _StoppedError(Exception):
         self.code = code
 
 
-def play(run_command: RunCommand, *, config: str | None = None, live: bool = False, keep: str | None = None) -> Summary:
+def play(
+    run_command: RunCommand,
+    *,
+    config: str | None = None,
+    live: bool = False,
+    keep: str | None = None,
+    before_undo: bool = False,
+) -> Summary:
     """Play the demo on standard output.
 
     Args:
@@ -63,11 +70,14 @@ def play(run_command: RunCommand, *, config: str | None = None, live: bool = Fal
         config: A configuration file, used with `live` only.
         live: Ask the configured model instead of playing recorded replies.
         keep: A new or empty folder that the demo leaves behind. Default: a temporary one.
+        before_undo: Stop while the wrong fact is in memory. Needs `keep`.
 
     Raises:
         NoModelError: `live` is set and no model is configured.
-        UsageError: The folder `keep` is not empty.
+        UsageError: The folder `keep` is not empty, or `before_undo` is set without `keep`.
     """
+    if before_undo and keep is None:
+        raise UsageError("--before-undo leaves memory for you to mend: name a folder for it with --keep DIR")
     chosen = str(Path(config).absolute()) if config and live else None
     with _folder(keep) as folder, _environment(folder / "home", live=live):
         if live:
@@ -77,12 +87,19 @@ def play(run_command: RunCommand, *, config: str | None = None, live: bool = Fal
         stage = _Stage(run_command, folder / "home", chosen, live=live)
         with contextlib.chdir(folder):
             try:
-                _story(stage)
+                seq, main_fact = _play_mistake(stage)
+                if not before_undo:
+                    _play_undo(stage, seq, main_fact)
                 code = 0
             except _StoppedError as stopped:
                 code = stopped.code or 1
     if keep is None:
         stage.say("The home of this demo was temporary. `backstory demo --keep DIR` keeps it for you to try commands.")
+    elif before_undo and code == 0:
+        stage.say(
+            f"The wrong fact is still in memory. Find out why, and undo it: `backstory --home {folder / 'home'} serve`"
+        )
+        stage.say(f"opens a page for that; in a terminal, `backstory --user {_USER} revert {seq}` does it.")
     else:
         stage.say(f"The home of this demo stays in {folder}. Run `export BACKSTORY_HOME={folder / 'home'}`, then")
         stage.say(f'for example `backstory --user {_USER} why-not "likes Thai food"`, `log`, or `diff 2 3`.')
@@ -186,7 +203,8 @@ class _Stage:
         self.run("extract", "--clock", "turns", *(() if self.live else ("--replies", f"{thread}.reply.jsonl")))
 
 
-def _story(stage: _Stage) -> None:
+def _play_mistake(stage: _Stage) -> tuple[int, Fact]:
+    """Play the story until memory is wrong and explained; return the commit to undo and the fact that it removed."""
     stage.title("Backstory: why does my agent believe that, and how do I undo it?")
     if stage.live:
         stage.say("A real model answers. Its facts may differ from those that this demo expects.")
@@ -207,6 +225,11 @@ def _story(stage: _Stage) -> None:
     stage.title("Why does it believe that?")
     stage.say("Every fact has a backstory: the update that added it, the model, and the words it was learned from.")
     stage.run("why", main_fact.id if culprit is None else culprit.id)
+    return seq, main_fact
+
+
+def _play_undo(stage: _Stage, seq: int, main_fact: Fact) -> None:
+    """Play the rest: the undo, and the check of the history."""
     stage.title("Undo it")
     stage.say(f"Commit {seq} did it, so only that commit is reverted. Nothing is deleted: the revert is a commit, too.")
     stage.run("revert", str(seq))

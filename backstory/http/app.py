@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -32,8 +32,10 @@ from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import PATH as PROXY_PATH
 from backstory.http.proxy import Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
+from backstory.http.routes.parameters import refuse_unknown
 from backstory.http.schemas import add_refusals, components
 from backstory.integrations.threads import run_in_thread
+from backstory.page.serving import add_page
 from backstory.version import __version__
 
 __all__ = ["OpensHome", "ServerOptions", "create_app"]
@@ -128,7 +130,7 @@ def create_app(
     app.state.parts.append(answers.swept())
     # The most frequent one first; `why` before the fact itself, whose id may hold a slash.
     for router in (recording.router, explaining.router, events.router, reading.router, changing.router, home.router):
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(refuse_unknown)])
     app.include_router(home.unversioned)
     app.include_router(deerflow_routes(bs))
     proxy = Proxy(bs, note=metrics.proxy)
@@ -142,6 +144,7 @@ def create_app(
         app.router.routes.append(Route("/mcp", endpoint=endpoint))
         app.state.parts.append(endpoint.running())
     add_docs(app)
+    add_page(app)
     _describe(app)
     answer_errors(app)
     # The last one is the outermost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel, model_validator
 
 from backstory.ledger.core.policy import PolicyValue
 
@@ -27,13 +27,22 @@ __all__ = [
     "WhatIfQuestion",
 ]
 
+
+def _no_boolean(value: object) -> object:
+    """Refuse true and false where a number belongs: they would count as 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, got {str(value).lower()}")  # noqa: TRY004 the error that pydantic expects
+    return value
+
+
+_Number = BeforeValidator(_no_boolean)
 _Thread = Annotated[str, Field(min_length=1, max_length=512, description="The conversation's id.", examples=["monday"])]
 _Category = Annotated[
     str, Field(description="preference, knowledge, context, behavior, goal or correction.", examples=["preference"])
 ]
-_Confidence = Annotated[float, Field(ge=0, le=1, examples=[0.9])]
+_Confidence = Annotated[float, _Number, Field(ge=0, le=1, examples=[0.9])]
 _DryRun = Annotated[bool, Field(description="Only say what would change.")]
-_Seq = Annotated[int, Field(ge=0, lt=10**18)]
+_Seq = Annotated[int, _Number, Field(ge=0, lt=10**18)]
 
 
 class _Body(BaseModel):
@@ -99,7 +108,7 @@ class Retrying(_Body):
 class Flushing(_Body):
     """How long to run what is pending."""
 
-    timeout: float = Field(default=30.0, ge=0, le=300, description="In seconds.")
+    timeout: Annotated[float, _Number] = Field(default=30.0, ge=0, le=300, description="In seconds.")
 
 
 class NewFact(_Body):
@@ -136,7 +145,7 @@ class Clearing(_Body):
 class Reverting(_Body):
     """The update to undo."""
 
-    seq: Annotated[int, Field(ge=0, lt=10**18)] | Literal["HEAD"] = Field(default="HEAD", examples=[3])
+    seq: _Seq | Literal["HEAD"] = Field(default="HEAD", examples=[3])
     dry_run: _DryRun = False
     force: bool = Field(default=False, description="Undo in spite of conflicts with later work.")
 
@@ -182,7 +191,7 @@ class FullContext(_Body):
     """What a conversation is about, and how large the block may be."""
 
     messages: str | list[Message] | None = Field(default=None, examples=["What shall I cook for Ada?"])
-    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    max_tokens: Annotated[int, _Number, Field(ge=1, le=1_000_000)] | None = None
     thread: _Thread | None = None
     facts: bool = True
 

@@ -50,9 +50,32 @@ FOUND: dict[str, Any] = {
     "embedded": 0,
     "trouble": None,
 }
+CALLER: dict[str, Any] = {
+    "name": "token:laptop",
+    "right": "write",
+    "users": ["ada"],
+    "user": "ada",
+    "version": "0.1.0",
+}
+COMMIT: dict[str, Any] = {"seq": 2, "at": _AT, "hash": _HASH, "cause": _CAUSE, "summary": "+1 fact", "events": []}
 LOG: dict[str, Any] = {
-    "items": [{"seq": 2, "at": _AT, "hash": _HASH, "cause": _CAUSE, "summary": "+1 fact", "events": []}],
+    "items": [COMMIT],
     "next": None,
+}
+REFUSALS: dict[str, Any] = {
+    "items": [
+        {
+            "index": 2,
+            "kind": "newFact",
+            "content": "Ada may like tea",
+            "confidence": 0.5,
+            "rule": "threshold",
+            "detail": "confidence 0.5 is under the threshold of 0.7",
+            "fact": None,
+            "needs": {"key": "fact_confidence_threshold", "value": 0.5},
+            "unless": None,
+        }
+    ]
 }
 WHY: dict[str, Any] = {
     "id": "fact_2_0",
@@ -63,4 +86,40 @@ WHY: dict[str, Any] = {
     "evidence": [{"turn": "m1", "thread": "monday", "role": "user", "content": "I am allergic to peanuts.", "at": _AT}],
     "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "cause": "extraction", "detail": "added"}],
     "removed": {"seq": 3, "at": _AT, "reason": "model"},
+}
+MEMORY: dict[str, Any] = {
+    "seq": 2,
+    "at": _AT,
+    "cause": _CAUSE,
+    "summary": "+1 fact",
+    "sections": [
+        {"section": name, "summary": "", "updated_at": ""}
+        for name in (
+            "user.workContext",
+            "user.personalContext",
+            "user.topOfMind",
+            "history.recentMonths",
+            "history.earlierContext",
+            "history.longTermBackground",
+        )
+    ],
+    "facts": {"total": 1, "offset": 0, "items": [_FACT]},
+    "categories": {"preference": 1},
+    "count": 1,
+    "changed": {"added": ["fact_2_0"], "removed": [], "revised": [], "sections": []},
+}
+TIMELINE: dict[str, Any] = {
+    "commits": 2,
+    "first": {"seq": 1, "at": _AT},
+    "last": {"seq": 2, "at": "2026-03-02T09:05:00Z"},
+    "since": _AT,
+    "until": "2026-03-02T09:05:00Z",
+    "kinds": {"extraction": 1, "genesis": 1},
+    "buckets": [
+        {"at": _AT, "seq": 1, "commits": 1, "kinds": {"genesis": 1}},
+        {"at": "2026-03-02T09:04:58.500000Z", "seq": 2, "commits": 1, "kinds": {"extraction": 1}},
+    ],
+}
+USAGE: dict[str, Any] = {
+    "days": [{"day": "2026-03-02", "model": "gpt-5-mini", "updates": 3, "tokens_in": 2840, "tokens_out": 310}]
 }

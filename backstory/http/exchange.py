@@ -193,6 +193,31 @@ class WriteExchange(_Exchange):
 
         return await (asyncio.to_thread(work) if long else run_in_thread(work))
 
+    async def preview(self, change: Callable[[MemoryHandle], object], *, turns: bool = False) -> Response:
+        """Compute in a thread what a change would do; the answer has the ETag of the memory that it was computed on.
+
+        With this tag as its `If-Match` the change does what was previewed, or nothing.
+
+        Args:
+            change: Returns what would change, and writes nothing.
+            turns: Whether that depends on the turns, too.
+
+        Raises:
+            WrongExpectedVersionError: The client has seen another memory.
+        """
+
+        def work() -> Response:
+            memory = self.memory()
+            for _ in range(_MOST_PREVIEWS):
+                before = memory.heads(turns=turns)
+                result = change(self.guarded(memory))
+                if memory.heads(turns=turns) == before:
+                    return JsonResponse(result, headers={**_UNTAGGED, "ETag": _tag(before)})
+            # There is always another commit: this one is outdated as well, but true of one of these moments.
+            return JsonResponse(result, headers=_UNTAGGED)
+
+        return await run_in_thread(work)
+
     def guarded(self, memory: MemoryHandle) -> MemoryHandle:
         """Return the memory for a change that is made on the head that the client has seen, and once under its key.
 
@@ -209,7 +234,8 @@ class WriteExchange(_Exchange):
                 raise WrongExpectedVersionError(f"there is no memory of {memory.scope} yet: send no If-Match", actual=0)
             return memory
         tag = etag_of(memory)
-        if not matches(seen, tag):
+        # The tag of an answer that shows turns, too, holds until there are others.
+        if not matches(seen, tag) and not matches(seen, etag_of(memory, turns=True)):
             if self._key is not None:
                 # A request that is repeated has changed the memory itself: whether it was carried out is looked up
                 # before the head, which is none of these.
@@ -230,6 +256,9 @@ class EraseExchange(WriteExchange):
 
 MOST_OF_KEY = 255
 """How many characters an Idempotency-Key has at most."""
+
+_MOST_PREVIEWS = 5
+"""How often a preview is computed again because of a commit meanwhile."""
 
 _UNTAGGED = {"Cache-Control": "no-store"}
 

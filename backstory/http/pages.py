@@ -9,16 +9,22 @@ import msgspec
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.policy import PolicyKey, PolicyValue
 from backstory.projections.history.audit import Refusal
 from backstory.projections.history.history import LogEntry
 from backstory.projections.turns import TurnView
+from backstory.projections.what_if.needed import ExplainedRefusal
 from backstory.results import ParkedThread, ScopeSummary, ThreadSummary
 
 __all__ = [
+    "CallerShown",
+    "CommitRefusals",
     "FactPage",
     "Health",
     "LogPage",
     "ParkedThreads",
+    "PolicyKeyShown",
+    "PolicyKeys",
     "Refusals",
     "ScopePage",
     "ThreadPage",
@@ -54,10 +60,11 @@ class ThreadPage(msgspec.Struct, frozen=True):
 
 
 class TurnPage(msgspec.Struct, frozen=True):
-    """Turns of a conversation that stand, oldest first."""
+    """Turns of a conversation that stand, oldest first; `previous` is the cursor of the page before."""
 
     items: tuple[TurnView, ...]
     next: str | None = None
+    previous: str | None = None
 
 
 class UnreadableScope(msgspec.Struct, frozen=True):
@@ -69,11 +76,15 @@ class UnreadableScope(msgspec.Struct, frozen=True):
 
 
 class ScopePage(msgspec.Struct, frozen=True):
-    """Users and agents that have a memory, in the order of their folders; those that cannot be read are apart."""
+    """Users and agents that have a memory, in the order of their folders; those that cannot be read are apart.
+
+    `total` counts the users on all pages; each may have agents with memories of their own.
+    """
 
     items: tuple[ScopeSummary, ...]
     next: str | None = None
     unreadable: tuple[UnreadableScope, ...] = ()
+    total: int = 0
 
 
 class ParkedThreads(msgspec.Struct, frozen=True):
@@ -87,6 +98,42 @@ class Refusals(msgspec.Struct, frozen=True):
 
     refusals: tuple[Refusal, ...]
     remembered: tuple[Fact, ...]
+
+
+class CommitRefusals(msgspec.Struct, frozen=True):
+    """What a commit refused, each with the policy value that would have accepted it, or the reason why none would."""
+
+    items: tuple[ExplainedRefusal, ...]
+
+
+class PolicyKeyShown(PolicyKey, frozen=True):
+    """What a policy key takes, and its value in force.
+
+    Numbers lie between `minimum` and `maximum`, both included; of a choice, and of each item of a list, the value is
+    one of `choices`.
+    """
+
+    value: PolicyValue
+
+
+class PolicyKeys(msgspec.Struct, frozen=True):
+    """Every policy key. The three weights of the ranking `hybrid` add up to 1."""
+
+    items: tuple[PolicyKeyShown, ...]
+
+
+class CallerShown(msgspec.Struct, frozen=True):
+    """Who sends a request: the name that commits record as their actor, and what the token covers.
+
+    `right` is read, write or erase. `users` is null for all users. `user` is the user of requests that name none, null
+    for the memory that all users share. `version` is the server's.
+    """
+
+    name: str
+    right: str
+    users: tuple[str, ...] | None
+    user: str | None
+    version: str
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 
-__all__ = ["BrokenAnswerError", "Unexpected", "answer_errors", "status_of"]
+__all__ = ["BrokenAnswerError", "Unexpected", "answer_errors", "problem_of", "status_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +59,10 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _of_http)
 
 
-async def _of_memory(_: Request, error: Exception) -> Response:
-    if not isinstance(error, BackstoryError):
-        raise error
+def problem_of(error: BackstoryError) -> Problem:
+    """Return an error as a problem."""
     status = status_of(error)
-    problem = Problem(
+    return Problem(
         status,
         HTTPStatus(status).phrase,
         str(error),
@@ -72,7 +71,12 @@ async def _of_memory(_: Request, error: Exception) -> Response:
         fact_id=error.fact_id if isinstance(error, DuplicateFactError) else None,
         seq=(error.seq or None) if isinstance(error, DuplicateFactError | CapError) else None,
     )
-    return problem_response(problem, {"Retry-After": "1"} if isinstance(error, UnavailableError) else None)
+
+
+async def _of_memory(_: Request, error: Exception) -> Response:
+    if not isinstance(error, BackstoryError):
+        raise error
+    return problem_response(problem_of(error), {"Retry-After": "1"} if isinstance(error, UnavailableError) else None)
 
 
 async def _of_values(_: Request, error: Exception) -> Response:

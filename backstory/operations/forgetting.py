@@ -34,6 +34,7 @@ def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgo
     try:
         first = services.writer.plan_erasure(request)
     except NotFoundError:
+        services.must_stand()
         return _forget_sections_only(services, request, dry_run=dry_run)
     # The other memories first: if this is interrupted, this one still says what there is to erase in them.
     plans = _erase_elsewhere(services, first.elsewhere, dry_run=dry_run)

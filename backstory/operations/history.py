@@ -15,9 +15,13 @@ from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
 from backstory.projections.history.history import LogEntry, diff, entry
+from backstory.projections.history.moment import FactQuery, MemoryMoment, memory_moment
 from backstory.projections.history.replay import read_moment
 from backstory.projections.history.section_audit import WhySection, why_section
 from backstory.projections.index.index import ScopeIndex
+from backstory.projections.index.model_usage import ModelUsage
+from backstory.projections.index.timeline import Timeline
+from backstory.projections.what_if.needed import ExplainedRefusal, refusals_of
 from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
 
@@ -66,6 +70,47 @@ def log(
     return tuple(map(entry, islice(found, limit)))
 
 
+def moment(services: ScopeServices, at: int | str | None, query: FactQuery) -> MemoryMoment:
+    """Return memory after a commit, and what that commit changed; see `MemoryHandle.moment`."""
+    wanted = None if at is None else read_moment(at)
+    if at is None:
+        services.memory()  # Delivers what is not received yet.
+    found = services.logs(services.reading()).around(wanted)
+    if services.users is None:
+        return memory_moment(found.after, found.commit, diff(found.before, found.after), query)
+    users = services.logs(services.users)
+    before = found.before.with_sections_of(users.memory_at(found.before.at))
+    after = found.after.with_sections_of(users.memory_at(found.after.at))
+    # Between two commits of the agent the sections of its user may have changed.
+    shown = after
+    if not isinstance(wanted, int):
+        shown = found.after.with_sections_of(users.memory() if wanted is None else users.memory_at(wanted))
+    return memory_moment(shown, found.commit, diff(before, after), query)
+
+
+def timeline(services: ScopeServices, since: int | When | None, until: int | When | None, buckets: int) -> Timeline:
+    """Count the commits by time and kind; see `MemoryHandle.timeline`."""
+    first = None if since is None else checks.commit_or_time("since", since)
+    last = None if until is None else checks.commit_or_time("until", until)
+    backwards = (isinstance(first, int) and isinstance(last, int) and first > last) or (
+        isinstance(first, str) and isinstance(last, str) and first > last
+    )
+    if backwards:
+        raise UsageError(f"until must not be before since, got {first} and {last}")
+    return services.logs(services.reading()).timeline(first, last, checks.whole("buckets", buckets, 1))
+
+
+def usage(services: ScopeServices, since: When | None, until: When | None) -> ModelUsage:
+    """Return what models did by day; see `MemoryHandle.usage`."""
+    first, last = (
+        None if when is None else checks.time(name, when)[: len("2026-03-02")]
+        for name, when in (("since", since), ("until", until))
+    )
+    if first is not None and last is not None and first > last:
+        raise UsageError(f"until must not be before since, got {first} and {last}")
+    return services.logs(services.reading()).usage(first, last)
+
+
 def section_origin(services: ScopeServices, name: str) -> WhySection:
     """Explain the text of a section; see `MemoryHandle.why_section`."""
     services.memory()  # Delivers what is not received yet.
@@ -90,6 +135,13 @@ def what_if(
     would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
     found = diff(today, would_be)
     return WhatIf(found.added, found.removed, found.revised, found.sections, len(would_be.facts))
+
+
+def refusals(services: ScopeServices, seq: int) -> tuple[ExplainedRefusal, ...]:
+    """Return what a commit refused, and what it would take; see `MemoryHandle.refusals`."""
+    logs = services.logs(services.reading())
+    commit = logs.commit(checks.whole("seq", seq, 1))
+    return refusals_of(commit, logs.memory_at(commit.seq - 1))
 
 
 def graph(

@@ -7,7 +7,7 @@ import contextlib
 import msgspec
 
 from backstory.ledger.core.errors import CorruptLogError, InputError, UsageError
-from backstory.operations.services import ScopeServices
+from backstory.operations.services import Progress, ScopeServices
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.integrity.verify import verify as verify_scope
@@ -24,7 +24,14 @@ def sign_head(services: ScopeServices, key: str) -> SignedHead:
     return SignedHead(ledger.seq, ledger.hash, sign_text(head_text(services.scope, ledger, transcript), key))
 
 
-def verify(services: ScopeServices, *, expect_head: str | None, note: str | None, key: str | None) -> Verification:
+def verify(
+    services: ScopeServices,
+    *,
+    expect_head: str | None,
+    note: str | None,
+    key: str | None,
+    progress: Progress | None = None,
+) -> Verification:
     """Check both chains and what is derived from them; see `MemoryHandle.verify`."""
     # Before the logs are read: then they hold every head that was written down, and perhaps more.
     elsewhere, problems = _elsewhere(services, note, key)
@@ -42,6 +49,7 @@ def verify(services: ScopeServices, *, expect_head: str | None, note: str | None
         expect_head=expect_head,
         witnessed=elsewhere,
         clock=writer.clock,
+        progress=progress,
     )
     if not problems:
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -82,6 +82,40 @@ _REAL = {
 _CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS}
 _SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled")
 _WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
+
+
+class PolicyKey(msgspec.Struct, frozen=True):
+    """What a policy key takes, as `check_policy` checks it.
+
+    Attributes:
+        key: its name.
+        type: the kind of its value; a list has some of `choices`, a choice is one of them.
+        minimum: the smallest number, None where it is none.
+        maximum: the largest number, likewise.
+        choices: the values of a choice or of a list.
+        default: the value unless configured.
+    """
+
+    key: str
+    type: Literal["integer", "number", "boolean", "choice", "list"]
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    default: PolicyValue
+
+
+def policy_key(key: str) -> PolicyKey:
+    """Return what a policy key takes."""
+    default: PolicyValue = getattr(Policy(), key)
+    if key in _WHOLE:
+        return PolicyKey(key, "integer", *_WHOLE[key], (), default)
+    if key in _REAL:
+        return PolicyKey(key, "number", *_REAL[key], (), default)
+    if key in _SWITCHES:
+        return PolicyKey(key, "boolean", None, None, (), default)
+    if key in _CHOICES:
+        return PolicyKey(key, "choice", None, None, _CHOICES[key], default)
+    return PolicyKey(key, "list", None, None, CATEGORIES, default)
 
 
 def check_policy(policy: Policy) -> Policy:

@@ -28,6 +28,8 @@ MemoryScope = Literal["user", "global"]
 _AGENT = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-")
 _MAX_FOLDER = 120
+_KEPT = 40
+_CUT = "__"
 _MAX_USER = 1_000
 
 
@@ -55,11 +57,24 @@ def name_text(what: str, value: object) -> str | None:
     raise ScopeError(f"the {what} must be a string, a whole number or a UUID, got {type(value).__name__}")
 
 
+def _encoded(text: str) -> str:
+    return "".join(chr(byte) if byte in _PLAIN else f"_{byte:02x}" for byte in text.encode(errors="surrogatepass"))
+
+
 def _folder(user: str) -> str:
-    encoded = "".join(chr(byte) if byte in _PLAIN else f"_{byte:02x}" for byte in user.encode())
+    encoded = _encoded(user)
     if len(encoded) <= _MAX_FOLDER:
         return encoded
-    return f"{encoded[:40]}__{hashlib.sha256(user.encode()).hexdigest()}"
+    return f"{encoded[:_KEPT]}{_CUT}{hashlib.sha256(user.encode()).hexdigest()}"
+
+
+def folder_beginnings(prefix: str) -> tuple[str, ...]:
+    """Return what the names of users' folders begin with whose ids begin so.
+
+    Where the prefix is longer than what a cut name keeps of an id, such a name begins so for other ids, too.
+    """
+    encoded = _encoded(prefix)
+    return (encoded,) if len(encoded) <= _KEPT else (encoded, f"{encoded[:_KEPT]}{_CUT}")
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -82,6 +82,8 @@ class Eraser:
                 self._store.destroy_key(self._transcript.stream)
                 return self._carry_out(request, self._planned(request), actor)
         self._pipeline.settle(self._transcript, self._ledger)
+        # Before the plan: where another erasure has moved the head, there may be nothing left to erase.
+        must_stand()
         return self._carry_out(request, self._planned(request, self._seal(request)), actor, must_stand)
 
     def expire(self, before: datetime) -> Commit | None:

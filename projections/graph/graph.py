@@ -1,19 +1,20 @@
-"""Graph: the data of a picture, and the pictures."""
+"""Graph: its data, and its text for other programs."""
 
 from __future__ import annotations
 
-from backstory.projections.graph.drawing import svg_of
+from backstory.projections.graph.dot import dot_of
+from backstory.projections.graph.mermaid import mermaid_of
 from backstory.projections.graph.model import GraphData
-from backstory.projections.graph.page import page_of
+from backstory.projections.graph.outline import outline_of
 
 
 class Graph(GraphData, frozen=True):
-    """How facts, threads and updates hang together, with its pictures."""
+    """How facts, threads and updates hang together; `backstory.page.graph_page` draws it."""
 
-    def svg(self) -> str:
-        """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
-        return svg_of(self)
+    def dot(self) -> str:
+        """Return it in the language of Graphviz, every text escaped and long ones cut."""
+        return dot_of(outline_of(self))
 
-    def html(self) -> str:
-        """Draw it on a page of its own: a fact that is pointed at shows its path, its words and how to ask why."""
-        return page_of(self.svg(), "memory")
+    def mermaid(self) -> str:
+        """Return it as a flowchart of Mermaid, every text escaped and long ones cut."""
+        return mermaid_of(outline_of(self))

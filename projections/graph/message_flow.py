@@ -8,9 +8,10 @@ import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.scope import Scope
-from backstory.projections.graph.message_flow_drawing import svg_of
+from backstory.projections.graph.dot import dot_of
+from backstory.projections.graph.mermaid import mermaid_of
 from backstory.projections.graph.model import MessageFlowData, Route
-from backstory.projections.graph.page import page_of
+from backstory.projections.graph.outline import message_outline_of
 from backstory.projections.history.replay import Moment
 
 _TO_ALL, _TO_SELF = "<all>", "<self>"
@@ -18,15 +19,15 @@ _TO_ALL, _TO_SELF = "<all>", "<self>"
 
 
 class MessageFlow(MessageFlowData, frozen=True):
-    """Who sent what to whom, with its pictures."""
+    """Who sent what to whom; `backstory.page.graph_page` draws it."""
 
-    def svg(self) -> str:
-        """Draw it: an SVG document that needs nothing beside it, for light and dark, every text escaped."""
-        return svg_of(self)
+    def dot(self) -> str:
+        """Return it in the language of Graphviz, every text escaped and long ones cut."""
+        return dot_of(message_outline_of(self))
 
-    def html(self) -> str:
-        """Draw it on a page of its own, on which a name that is pointed at shows its routes."""
-        return page_of(self.svg(), "who sent what to whom")
+    def mermaid(self) -> str:
+        """Return it as a flowchart of Mermaid, every text escaped and long ones cut."""
+        return mermaid_of(message_outline_of(self))
 
 
 def message_flow_of(

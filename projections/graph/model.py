@@ -1,4 +1,4 @@
-"""The graph as data: what is drawn, and what `--json` gives."""
+"""The graph as data: what is drawn, and what `--json` prints."""
 
 from __future__ import annotations
 

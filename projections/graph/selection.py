@@ -1,4 +1,4 @@
-"""Which commits a picture is about: the newest, those of a thread and what became of it, those about a fact."""
+"""Which commits a graph is about: the newest, those of a thread and what became of it, those about a fact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Log(Protocol):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the picture is narrowed to, and at most how many updates it shows: the newest of them."""
+    """What the graph is narrowed to, and at most how many updates it shows: the newest of them."""
 
     thread: str | None = None
     fact: str | None = None
@@ -78,7 +78,7 @@ def kinships(commit: Commit) -> Iterator[Kinship]:
 
 
 def choose(log: Log, choice: Choice, until: int) -> Chosen:
-    """Find the commits, up to the one with the seq `until`, that a picture is about."""
+    """Find the commits, up to the one with the seq `until`, that a graph is about."""
     first = max(1, 1 if choice.since is None else log.first_since(choice.since))
     if choice.fact is not None:
         return _about(log, choice.fact, choice, first, until)

@@ -304,7 +304,8 @@ def _terms(text: str) -> set[str]:
     return terms
 
 
-def _content(candidate: Candidate) -> str:
+def content_of(candidate: Candidate) -> str:
+    """Return what a candidate says, or asks for."""
     match candidate:
         case NewFact(content=content) | Consolidation(content=content):
             return content
@@ -327,7 +328,7 @@ def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
     for commit in commits:
         for event in commit.events:
             if isinstance(event, CandidateRejected):
-                content = _content(event.candidate)
+                content = content_of(event.candidate)
                 found.append(Refusal(content, commit.seq, commit.at, event.rule, event.detail))
             elif isinstance(event, FactRemoved) and event.fact.id not in live.facts:
                 detail = event.note or event.detail or f"removed by {commit.cause.kind} {commit.seq}"

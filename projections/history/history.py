@@ -27,7 +27,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     UpdateFailed,
 )
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Memory, birth
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 from backstory.ledger.core.summaries import SummaryKey
 
@@ -75,10 +75,13 @@ class Diff(msgspec.Struct, frozen=True):
 def diff(a: Memory, b: Memory) -> Diff:
     """Compare the facts and sections of two memories."""
     names = sorted({*a.sections, *b.sections})
+    # What is the same in both is left out before anything is sorted: of thousands of facts few differ.
+    kept = [(a.facts[fact.id], fact) for fact in b.facts.values() if fact.id in a.facts]
+    revised = [Revision(before, after) for before, after in kept if before is not after and before != after]
     return Diff(
-        added=tuple(fact for fact in b.in_order() if fact.id not in a.facts),
-        removed=tuple(fact for fact in a.in_order() if fact.id not in b.facts),
-        revised=tuple(Revision(a.facts[f.id], f) for f in b.in_order() if f.id in a.facts and a.facts[f.id] != f),
+        added=tuple(sorted((fact for fact in b.facts.values() if fact.id not in a.facts), key=birth)),
+        removed=tuple(sorted((fact for fact in a.facts.values() if fact.id not in b.facts), key=birth)),
+        revised=tuple(sorted(revised, key=lambda revision: birth(revision.after))),
         sections=tuple(
             SectionChange(name, a.section(name).summary, b.section(name).summary)
             for name in names

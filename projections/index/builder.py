@@ -20,6 +20,7 @@ from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of
 from backstory.projections.index.kv import ChecksummedKV
+from backstory.projections.index.model_usage import UsageCount, usage_key
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
@@ -34,6 +35,8 @@ from backstory.projections.index.schema import (
     number_in,
     pack,
 )
+from backstory.projections.index.timeline import BLOCK, OpenBlock, TimelineBlock
+from backstory.projections.sqlite_file import DamagedError
 
 IndexProgress = Callable[[int, int], None]
 """Called with the bytes taken in and their total."""
@@ -48,6 +51,8 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 _said = msgspec.msgpack.Decoder(Said)
+_block = msgspec.msgpack.Decoder(TimelineBlock)
+_count = msgspec.msgpack.Decoder(UsageCount)
 
 
 class StaleError(Exception):
@@ -80,6 +85,7 @@ class IndexBuilder:
         self._anew = tip.ledger.head.seq == 0
         self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Table}
         self._threads: dict[str, ThreadState] = {}
+        self._block: OpenBlock | None = None
         self._cleared = tip.cleared
         self._turns = tip.turns
         self._checkpoint = tip.checkpoint
@@ -156,6 +162,7 @@ class IndexBuilder:
         return memory
 
     def _flush(self) -> None:
+        self._keep_block(self._fold.seq)
         for name, state in self._threads.items():
             state.simplify()
             self._changes[Table.THREADS][named(name)] = pack(state)
@@ -201,6 +208,8 @@ class IndexBuilder:
     def _learn(self, stream: str, commit: Commit, begin: int, end: int) -> None:
         """Take in a commit of the ledger."""
         self._fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        self._date(commit)
+        self._count_usage(commit)
         if end - self._checkpoint >= _CHECKPOINT_BYTES:
             checkpoint = Checkpoint(commit.hash, end, self._fold.memory())
             self._changes[Table.CHECKPOINTS][number(commit.seq)] = pack(checkpoint)
@@ -221,6 +230,32 @@ class IndexBuilder:
             self._changes[Table.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
             self._thread(str(thread)).learned = commit.seq
         self._cover(commit)
+
+    def _date(self, commit: Commit) -> None:
+        """Note a commit's time and kind in its block."""
+        before = commit.seq - 1
+        if before % BLOCK == 0:
+            self._block = OpenBlock()
+        elif self._block is None:
+            kept = self._kv.get(Table.TIMELINE, number(before // BLOCK))
+            self._block = OpenBlock(None if kept is None else _block.decode(kept))
+        if len(self._block) != before % BLOCK:
+            raise DamagedError("the time of a commit is missing")
+        self._block.add(commit)
+        if len(self._block) == BLOCK:
+            self._keep_block(commit.seq)
+
+    def _keep_block(self, seq: int) -> None:
+        if self._block is not None:
+            self._changes[Table.TIMELINE][number((seq - 1) // BLOCK)] = pack(self._block.block())
+
+    def _count_usage(self, commit: Commit) -> None:
+        """Count a commit that a model was asked for under its day and model."""
+        key = usage_key(commit)
+        if key is not None:
+            kept = self._changes[Table.USAGE].get(key) or self._kv.get(Table.USAGE, key)
+            count = UsageCount() if kept is None else _count.decode(kept)
+            self._changes[Table.USAGE][key] = pack(count.plus(commit.cause))
 
     def _redacted(self, event: Redacted) -> None:
         if not self._anew:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
 from backstory.projections.index.kv import ChecksummedKV
+from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
@@ -39,11 +40,13 @@ from backstory.projections.index.schema import (
     Said,
     Table,
     beginning,
+    name_in,
     name_of,
     named,
     number,
     number_in,
 )
+from backstory.projections.index.timeline import Timeline, TimelineBlock, timeline
 from backstory.projections.sqlite_file import DamagedError
 
 _AT_ONCE = 64
@@ -60,6 +63,16 @@ _checkpoint = msgspec.msgpack.Decoder(Checkpoint)
 _mark = msgspec.msgpack.Decoder(Mark)
 _said = msgspec.msgpack.Decoder(Said)
 _trace = msgspec.msgpack.Decoder(Trace)
+_timeline = msgspec.msgpack.Decoder(TimelineBlock)
+_usage = msgspec.msgpack.Decoder(UsageCount)
+
+
+class Around(msgspec.Struct, frozen=True):
+    """A commit, and the memory before and after it; without a commit both are empty."""
+
+    before: Memory
+    after: Memory
+    commit: Commit | None
 
 
 class ScopeIndex:
@@ -205,6 +218,14 @@ class ScopeIndex:
         """
         return self._ask(lambda at: _memory_at(at, moment))
 
+    def around(self, moment: Moment | None) -> Around:
+        """Rebuild the memory before and after a commit, or the last one up to a time; None: the ledger's last.
+
+        Raises:
+            NotFoundError: the ledger has no such commit yet.
+        """
+        return self._ask(lambda at: _around(at, moment))
+
     def memories_when(self, last_updated: str) -> Iterator[Memory]:
         """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
         fold, commits = self._ask(lambda at: _before(at, last_updated))
@@ -269,6 +290,27 @@ class ScopeIndex:
             return next((commit.seq for commit in commits if commit.at >= moment), at.tip.ledger.head.seq + 1)
 
         return self._ask(first)
+
+    def timeline(self, since: Moment | None, until: Moment | None, buckets: int) -> Timeline:
+        """Count the ledger's commits by time and kind; see `timeline.timeline`."""
+
+        def blocks(at: IndexSnapshot) -> list[TimelineBlock]:
+            found = [_timeline.decode(value) for _, value in at.kv.ascending(Table.TIMELINE)]
+            if sum(len(block.kinds) for block in found) != at.tip.ledger.head.seq:
+                raise DamagedError("the time of a commit is missing")
+            return found
+
+        return timeline(self._ask(blocks), since, until, buckets)
+
+    def usage(self, since: str | None, until: str | None) -> ModelUsage:
+        """Return what models did from one day to another, both included; days are spelled as 2026-03-02."""
+
+        def days(at: IndexSnapshot) -> list[DayUsage]:
+            found = at.kv.ascending(Table.USAGE, b"" if since is None else beginning(since))
+            counted = (_usage.decode(value).at(key) for key, value in found)
+            return list(takewhile(lambda one: until is None or one.day <= until, counted))
+
+        return ModelUsage(tuple(self._ask(days)))
 
     def find_fact(self, prefix: str) -> str:
         """Return the id of the one fact, live or gone, that an id or its unique beginning names.
@@ -382,6 +424,8 @@ _TOLD = {
     Table.ORDER: "places in the threads' order",
     Table.UNSETTLED: "the threads that are not covered",
     Table.REDACTED: "what is left of erased turns",
+    Table.TIMELINE: "times and kinds of commits",
+    Table.USAGE: "tokens by day and model",
 }
 
 
@@ -515,8 +559,7 @@ def _facts(at: IndexSnapshot, prefix: str) -> list[str]:
         for key, value in _under(at, Table.FACTS, exact):
             name = name_of(key)
             if value == BORN and name not in born:
-                text = name[:-2].replace(b"\0\xff", b"\0").decode(errors="surrogatepass")
-                born[name] = (number_in(key), text)
+                born[name] = (number_in(key), name_in(name)[0])
                 if len(born) > _MOST_NAMED:
                     break
     return [text for _, text in sorted(born.values())]
@@ -549,6 +592,36 @@ def _memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
             break
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
     return fold.memory()
+
+
+def _around(at: IndexSnapshot, moment: Moment | None) -> Around:
+    last = at.tip.ledger.head.seq
+    seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
+    if seq > last:
+        raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
+    if seq == 0:
+        return Around(Memory(), Memory(), None)
+    fold, head, end = _fold_from(at, seq - 1)
+    for commit in at.read(LEDGER, head, end):
+        if commit.seq == seq:
+            before = fold.memory()
+            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+            return Around(before, fold.memory(), commit)
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    raise DamagedError(f"commit {seq} is not where it should be")
+
+
+def _seq_at(at: IndexSnapshot, time: str) -> int:
+    """The seq of the commit at which memory stood at a time: the one before the first later one."""
+    if time >= at.tip.ledger.latest:
+        return at.tip.ledger.head.seq
+    # No commit before this mark is later than the time.
+    found = next(at.kv.descending(Table.TIMES, named(time) + LAST), None)
+    if found is None:
+        raise DamagedError("a time is missing")
+    start, mark = _mark_before(at, number_in(found[0]))
+    commits = at.read(LEDGER, Head(start - 1, mark.prev), mark.byte)
+    return next(commit.seq for commit in commits if commit.at > time) - 1
 
 
 def _before(at: IndexSnapshot, time: str) -> tuple[Fold, Iterator[Commit]]:

@@ -16,7 +16,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 5
+VERSION = 6
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24
@@ -52,6 +52,10 @@ class Table(IntEnum):
     """As ORDER, for the threads in which a turn is not covered."""
     REDACTED = 12
     """A thread's name and the ordinal of an erased turn: Trace, or nothing where the redaction says too little."""
+    TIMELINE = 13
+    """The number of a block of the ledger's commits, from 0: TimelineBlock."""
+    USAGE = 14
+    """A day, and the name of a model ("" where none is stated): UsageCount."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -181,6 +185,12 @@ def beginning(text: str) -> bytes:
 def named(text: str) -> bytes:
     """Spell a whole name."""
     return beginning(text) + b"\0\0"
+
+
+def name_in(key: bytes) -> tuple[str, int]:
+    """Read the name that a key begins with; returns it and where it ends."""
+    name = name_of(key)
+    return name[:-2].replace(b"\0\xff", b"\0").decode(errors="surrogatepass"), len(name)
 
 
 def name_of(key: bytes) -> bytes:

@@ -104,6 +104,7 @@ def verify(
     expect_head: str | None = None,
     witnessed: Sequence[Witnessed] = (),
     clock: Clock | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Verification:
     """Check both streams of a scope, their references to each other, and the read models; others may keep writing.
 
@@ -119,6 +120,7 @@ def verify(
         expect_head: a hash that must be in the ledger's chain.
         witnessed: heads that must be in their chains, read before this call.
         clock: gives a document that lags the time to be written.
+        progress: called with the number of lines that were read of both streams.
 
     Raises:
         StoreError: a log cannot be read, or has a newer format.
@@ -134,6 +136,8 @@ def verify(
         coverage.take(commit)
         redactions.take(commit)
         pins.take(commit)
+        if progress is not None:
+            progress(ledger.lines)
     found_head = ledger.found_sought or (expect_head == EMPTY.hash and not len(ledger.hashes))
     not_found = [problem for one in witnessed for problem in judge(one.ledger, one.where, ledger)]
     ledger.forget_hashes()
@@ -146,6 +150,8 @@ def verify(
         _check_first(commit, transcript, scope, TRANSCRIPT)
         turn_check.take(commit)
         coverage.record(commit)
+        if progress is not None:
+            progress(ledger.lines + transcript.lines)
     pins.judge(transcript)
     if turn_check.sure and not transcript.damaged and not ledger.damaged:
         coverage.judge(turn_check)

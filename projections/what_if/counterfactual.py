@@ -76,29 +76,13 @@ class _History:
                     return None
                 policy = msgspec.structs.replace(changed.after, **self._overrides)
                 return ChangePolicy(at=at, policy=policy, source=changed.source)
-            case "extraction":
-                return _extraction(commit)
-            case "share":
-                return _shared(commit)
-            case "manual":
-                return _manual(commit)
-            case "import":
-                candidates = candidates_of(commit.events, stated=True)
-                if cause.action == "save":
-                    return SaveDocument(at=at, candidates=candidates)
-                gone = tuple(_gone(commit))
-                return ImportDocument(
-                    at=at, candidates=candidates, replace=cause.replace, insist=cause.insist, gone=gone
-                )
-            case "clear":
-                return Clear(at=at)
             case "revert" if cause.target is not None:
                 return Revert(at=at, target=cause.target, events=self._events[cause.target], force=cause.force)
             case "rollback" if cause.target is not None:
                 then = self._memories[cause.target]
                 return RollBack(at=at, to=cause.target, facts=tuple(then.in_order()), sections=dict(then.sections))
             case _:
-                return None
+                return _command_alone(commit)
 
     def advance(self, commit: Commit, events: Sequence[Event]) -> None:
         """Advance by one commit, with the events it has in this history."""
@@ -107,6 +91,33 @@ class _History:
             self._events[commit.seq] = tuple(events)
         if commit.seq in self._targets["rollback"]:
             self._memories[commit.seq] = self.fold.memory()
+
+
+def command_of(commit: Commit) -> Command | None:
+    """Rebuild the command of a commit from the commit alone; None where that takes its history, or is not recorded."""
+    command = _command_alone(commit)
+    return command and msgspec.structs.replace(command, heat=commit.cause.heat)
+
+
+def _command_alone(commit: Commit) -> Command | None:
+    cause, at = commit.cause, commit.at
+    match cause.kind:
+        case "extraction":
+            return _extraction(commit)
+        case "share":
+            return _shared(commit)
+        case "manual":
+            return _manual(commit)
+        case "import":
+            candidates = candidates_of(commit.events, stated=True)
+            if cause.action == "save":
+                return SaveDocument(at=at, candidates=candidates)
+            gone = tuple(_gone(commit))
+            return ImportDocument(at=at, candidates=candidates, replace=cause.replace, insist=cause.insist, gone=gone)
+        case "clear":
+            return Clear(at=at)
+        case _:
+            return None
 
 
 def _gone(commit: Commit) -> Iterator[str]:

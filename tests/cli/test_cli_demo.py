@@ -96,6 +96,22 @@ def test_a_kept_home_can_be_asked(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in demo("demo", "--keep", str(tmp_path / "file"), code=3).stderr
 
 
+def test_it_stops_before_the_undo(tmp_path: Path) -> None:
+    out = demo("demo", "--keep", str(tmp_path / "kept"), "--before-undo").stdout
+    assert "$ backstory --user ada why fact_3_0" in out
+    assert "$ backstory --user ada revert" not in out
+    assert f"`backstory --home {tmp_path / 'kept' / 'home'} serve`" in out
+    kept = Cli(tmp_path / "kept" / "home")
+    facts = kept.json("--user", "ada", "fact", "list")
+    assert [f["content"] for f in facts if "peanuts" in f["content"]] == ["Ada is no longer allergic to peanuts"]
+    kept.run("--user", "ada", "revert", "3")
+    assert "fact_2_0" in [f["id"] for f in kept.json("--user", "ada", "fact", "list")]
+
+
+def test_it_stops_before_the_undo_only_in_a_folder_that_stays() -> None:
+    assert "--keep" in demo("demo", "--before-undo", code=2).stderr
+
+
 def test_the_kept_folder_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert json.loads(demo("--json", "demo", "--keep", "kept").stdout)["home"] == str(tmp_path / "kept" / "home")

@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import threading
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def test_a_page_is_written_where_one_works_and_written_anew_the_next_time(story:
     assert told == "wrote backstory-graph.html: 2 threads, 3 updates, 3 facts, 1 section\n"
     page = here / "backstory-graph.html"
     first = page.read_text(encoding="utf-8")
-    assert first.startswith("<!DOCTYPE html>")
+    assert first.startswith("<!doctype html>")
     assert "User lives in Bergen" in first
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     story.run("fact", "add", "User has a cat")
@@ -37,21 +36,48 @@ def test_a_page_is_written_where_one_works_and_written_anew_the_next_time(story:
 
 
 def test_the_format_is_what_is_said_or_what_the_name_ends_in(story: Cli, here: Path) -> None:
-    story.run("graph", "--format", "svg")
-    story.run("graph", "--out", "a.SVG")
-    story.run("graph", "--out", "b.svg", "--format", "html")
-    story.run("graph", "--out", "c")
+    for words in (["--format", "dot"], ["--format", "mermaid"], ["--format", "json"]):
+        story.run("graph", *words)
+    for name in ("a.DOT", "a.gv", "a.mmd", "a.json", "a.htm", "c"):
+        story.run("graph", "--out", name)
+    story.run("graph", "--out", "b.dot", "--format", "html")
     begins = {path.name: path.read_text(encoding="utf-8")[:5] for path in here.iterdir()}
-    assert begins == {"backstory-graph.svg": "<svg ", "a.SVG": "<svg ", "b.svg": "<!DOC", "c": "<!DOC"}
+    assert begins == {
+        "backstory-graph.dot": "digra",
+        "backstory-graph.mmd": "%% me",
+        "backstory-graph.json": '{"use',
+        "a.DOT": "digra",
+        "a.gv": "digra",
+        "a.mmd": "%% me",
+        "a.json": '{"use',
+        "a.htm": "<!doc",
+        "b.dot": "<!doc",
+        "c": "<!doc",
+    }
     assert ".png" in story.error("graph", "--out", "x.png", code=2)
-    story.run("graph", "--out", "x.png", "--format", "svg")
+    story.run("graph", "--out", "x.png", "--format", "dot")
+
+
+def test_svg_is_refused_and_the_other_formats_are_named(story: Cli, here: Path) -> None:
+    said = story.error("graph", "--out", "x.svg", code=2)
+    assert "must end in .html, .dot, .gv, .mmd or .json, got x.svg" in said
+    assert "dot -Tsvg" in said
+    told = story.run("graph", "--format", "svg", code=2).stderr
+    assert all(name in told for name in ("svg", "html", "dot", "mermaid", "json"))
+    assert not list(here.iterdir())
+
+
+def test_the_json_file_is_the_graph_as_data(story: Cli, here: Path) -> None:
+    story.run("graph", "--out", "g.json")
+    story.run("graph", "--messages", "--out", "m.json")
+    assert json.loads((here / "g.json").read_text(encoding="utf-8")) == story.json("graph")
+    assert json.loads((here / "m.json").read_text(encoding="utf-8")) == story.json("graph", "--messages")
 
 
 def test_a_minus_is_standard_output_whatever_the_locale(story: Cli, here: Path) -> None:
     story.run("fact", "add", "用户喜欢茶")
-    svg = story.run("graph", "--out", "-", "--format", "svg").stdout
-    assert ET.fromstring(svg).tag.endswith("svg")  # noqa: S314 it is our own
-    assert "用户喜欢茶" in svg
+    for name in ("html", "dot", "mermaid", "json"):
+        assert "用户喜欢茶" in story.run("graph", "--out", "-", "--format", name).stdout
     process = story.process("graph", "--out", "-", env=os.environ | {"PYTHONIOENCODING": "ascii"}, encoding="utf-8")
     assert "用户喜欢茶" in process.stdout
     assert not list(here.iterdir())
@@ -60,36 +86,41 @@ def test_a_minus_is_standard_output_whatever_the_locale(story: Cli, here: Path) 
 def test_nothing_of_others_is_written_over_unless_that_is_wanted(story: Cli, here: Path) -> None:
     notes = here / "notes.html"
     notes.write_text("my notes")
-    (here / "empty.svg").touch()
+    (here / "empty.dot").touch()
+    (here / "notes.json").write_text('{"user":"ada","my":"notes"}')
     message = story.error("graph", "--out", "notes.html", code=2)
-    assert "notes.html exists and is not" in message
+    assert "notes.html exists and is not a graph of memory" in message
     assert "--force" in message
+    assert "exists and is not" in story.error("graph", "--out", "notes.json", code=2)
     assert notes.read_text() == "my notes"
-    story.run("graph", "--out", "empty.svg")
-    story.run("graph", "--out", "empty.svg", "--format", "html")
+    for name in ("html", "dot", "mermaid", "json", "html"):
+        # Each is written over the one before it.
+        story.run("graph", "--out", "empty.dot", "--format", name)
+    story.run("graph", "--messages", "--out", "empty.dot", "--format", "json")
+    story.run("graph", "--out", "empty.dot")
     story.run("graph", "--out", "notes.html", "--force")
     assert "my notes" not in notes.read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_written_is_said_and_leaves_nothing(story: Cli, here: Path) -> None:
-    (here / "folder.svg").mkdir()
-    assert "is a folder" in story.error("graph", "--out", "folder.svg", code=2)
-    assert "there is no folder" in story.error("graph", "--out", "none/x.svg", code=2)
-    assert not list((here / "folder.svg").iterdir())
+    (here / "folder.dot").mkdir()
+    assert "is a folder" in story.error("graph", "--out", "folder.dot", code=2)
+    assert "there is no folder" in story.error("graph", "--out", "none/x.dot", code=2)
+    assert not list((here / "folder.dot").iterdir())
 
 
 def test_a_link_leads_to_where_it_leads_and_a_pipe_is_written_to(story: Cli, here: Path) -> None:
-    (here / "link.svg").symlink_to(here / "real.svg")
-    story.run("graph", "--out", "link.svg")
-    assert (here / "link.svg").is_symlink()
-    assert (here / "real.svg").read_text(encoding="utf-8").startswith("<svg ")
-    os.mkfifo(here / "pipe.svg")
+    (here / "link.dot").symlink_to(here / "real.dot")
+    story.run("graph", "--out", "link.dot")
+    assert (here / "link.dot").is_symlink()
+    assert (here / "real.dot").read_text(encoding="utf-8").startswith("digraph ")
+    os.mkfifo(here / "pipe.dot")
     read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append((here / "pipe.svg").read_text(encoding="utf-8")), daemon=True)
+    reader = threading.Thread(target=lambda: read.append((here / "pipe.dot").read_text(encoding="utf-8")), daemon=True)
     reader.start()
-    story.run("graph", "--out", "pipe.svg")
+    story.run("graph", "--out", "pipe.dot")
     reader.join(20)
-    assert read[0].startswith("<svg ")
+    assert read[0].startswith("digraph ")
 
 
 def test_json_is_the_graph_itself_or_where_it_was_written(story: Cli, here: Path) -> None:
@@ -100,9 +131,9 @@ def test_json_is_the_graph_itself_or_where_it_was_written(story: Cli, here: Path
     assert {"source": "fact:fact_2_1", "target": "fact:fact_3_0", "kind": "superseded-by", "seq": 3} in graph["edges"]
     gone = next(node for node in graph["nodes"] if node["id"] == "fact:fact_2_1")
     assert (gone["live"], gone["gone"]["reason"], gone["gone"]["note"]) == (False, "model", "moved")
-    assert story.json("graph", "--out", "g.svg", "--limit", "2") == {
-        "written": "g.svg",
-        "format": "svg",
+    assert story.json("graph", "--out", "g.dot", "--limit", "2") == {
+        "written": "g.dot",
+        "format": "dot",
         "shown": {"threads": 2, "updates": 2, "facts": 3, "sections": 1},
         "left_out": {"updates": 1, "facts": 0},
     }
@@ -139,12 +170,14 @@ def test_messages_shows_who_sent_what_to_whom(cli: Cli, here: Path) -> None:
     assert "leave one of them out" in cli.error("graph", "--messages", "--fact", "fact_2", code=2)
 
 
-def test_what_was_said_steers_neither_the_terminal_nor_the_picture(cli: Cli) -> None:
+def test_what_was_said_steers_neither_the_terminal_nor_the_file(cli: Cli) -> None:
     evil = "\x1b]0;owned\x07\x9b31m\x7f\u202eabc</title></svg><script>alert(1)</script>"
     cli.run("fact", "add", evil)
     cli.run("record", cli.file("c", said(f"th{evil}", "1", "user", evil, name=evil)))
     for words in ([], ["--messages"]):
-        picture = cli.run("graph", "--out", "-", *words).stdout
-        assert not {"\x1b", "\x07", "\x9b", "\x7f", "\u202e"} & set(picture)
-        assert picture.count("<script>") == 1
-    assert cli.run("graph", "--out", f"x{evil.replace('/', '')}.svg").stdout.strip().isprintable()
+        for name in ("html", "dot", "mermaid", "json"):
+            written = cli.run("graph", "--out", "-", "--format", name, *words).stdout
+            assert not {"\x1b", "\x07", "\x9b", "\x7f"} & set(written)
+            assert ("\u202e" in written) == (name == "json")
+            assert ("<script>alert" in written) == (name in ("dot", "json"))
+    assert cli.run("graph", "--out", f"x{evil.replace('/', '')}.dot").stdout.strip().isprintable()

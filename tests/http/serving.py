@@ -107,12 +107,17 @@ def until_closed(connection: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def thread_server(
-    home: Path, options: ServerOptions | None = None, *, environ: Mapping[str, str] | None = None, **settings: object
+    home: Path,
+    options: ServerOptions | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    port: int = 0,
+    **settings: object,
 ) -> Iterator[ThreadServer]:
-    """A server on a free port, as `serve` runs it."""
+    """A server on a port, or on a free one, as `serve` runs it."""
     servers: list[server.BackstoryServer] = []
     ready: queue.Queue[str | BaseException] = queue.Queue()
-    listener = server.listen("127.0.0.1", 0)
+    listener = server.listen("127.0.0.1", port)
 
     def run() -> None:
         try:

@@ -76,7 +76,7 @@ class ConfigValue(msgspec.Struct, frozen=True, rename={"origin": "from"}):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """The file of a picture, and how many items it shows and leaves out, by kind."""
+    """The file of a graph, and how many items it shows and leaves out, by kind."""
 
     written: str
     format: str

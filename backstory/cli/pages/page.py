@@ -61,14 +61,17 @@ def write_json(value: object, *, indented: bool | None = None) -> None:
         value: What to encode.
         indented: Whether to indent it. Default: on a terminal only.
     """
+    sys.stdout.write(json_text(value, indented=sys.stdout.isatty() if indented is None else indented) + "\n")
+
+
+def json_text(value: object, *, indented: bool = False) -> str:
+    """Return a value as JSON without characters that a terminal may interpret, which JSON allows unescaped."""
     import msgspec
 
     encoded = msgspec.json.encode(value)
-    if sys.stdout.isatty() if indented is None else indented:
+    if indented:
         encoded = msgspec.json.format(encoded, indent=2)
-    # JSON allows these characters unescaped, but a terminal may interpret them.
-    text = _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
-    sys.stdout.write(text + "\n")
+    return _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
 
 
 class Column(NamedTuple):

@@ -1,7 +1,8 @@
-"""Verb that draws memory as SVG or HTML: graph."""
+"""Verb that draws memory on a page, or writes it for other programs: graph."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.pages.page import write_raw
+from backstory.cli.pages.page import json_text, write_raw
 from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -19,10 +20,24 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """The file formats of a picture."""
+    """The file formats of a graph: a page, Graphviz, Mermaid, data."""
 
-    svg = "svg"
     html = "html"
+    dot = "dot"
+    mermaid = "mermaid"
+    json = "json"
+
+
+_ENDINGS = {
+    "": Format.html,
+    ".html": Format.html,
+    ".htm": Format.html,
+    ".dot": Format.dot,
+    ".gv": Format.dot,
+    ".mmd": Format.mermaid,
+    ".json": Format.json,
+}
+_ENDING = {Format.html: "html", Format.dot: "dot", Format.mermaid: "mmd", Format.json: "json"}
 
 
 def graph(
@@ -51,15 +66,15 @@ def graph(
         ),
     ] = 200,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Draw the messages between senders and receivers instead.")
+        bool, typer.Option("--messages", help="Show the messages between senders and receivers instead.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite any file, not only a picture of memory.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite any file, not only a graph of memory.")] = False,
 ) -> None:
     """Draw memory as a graph of threads, updates and facts, including facts that were removed or replaced.
 
     With --json and without --out it prints the graph as data and writes no file.
 
-    Example: backstory graph --fact fact_2_0 --out why.svg
+    Example: backstory graph --fact fact_2_0 --out why.dot
     """
     from backstory.ledger.core.errors import UsageError
 
@@ -69,7 +84,8 @@ def graph(
     if session.as_json and out == "-":
         raise UsageError("--json and --out - both write to standard output: leave one of them out")
     name = "messages" if messages else "graph"
-    target = Path(f"backstory-{name}.{(format_ or Format.html).value}" if out is None else out)
+    target = Path(f"backstory-{name}.{_ENDING[format_ or Format.html]}" if out is None else out)
+    chosen = format_ or _format_of(target)
     with session.memory() as memory:
         drawn: Graph | MessageFlow = (
             memory.message_flow(thread=thread, since=since, limit=limit)
@@ -79,10 +95,9 @@ def graph(
     if session.as_json and out is None:
         session.answer(drawn, lambda *_: None)
         return
-    chosen = format_ or _format_of(target)
-    text = drawn.svg() if chosen is Format.svg else drawn.html()
+    text = _text(drawn, chosen)
     if out == "-":
-        # A picture declares UTF-8, whatever the terminal uses.
+        # These formats are UTF-8, whatever the terminal uses.
         write_raw(text)
         return
     _write(target, text, force=force)
@@ -98,15 +113,30 @@ def _format_of(target: Path) -> Format:
     from backstory.ledger.core.errors import UsageError
 
     ending = target.suffix.lower()
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
+    known = "the file name must end in .html, .dot, .gv, .mmd or .json"
     if ending == ".svg":
-        return Format.svg
-    if ending in ("", ".html", ".htm", ".xhtml"):
-        return Format.html
-    raise UsageError(f"the file name must end in .svg or .html, got {target}: rename it, or add --format")
+        raise UsageError(f"{known}, got {target}: for an SVG, write a .dot file and convert it with dot -Tsvg")
+    raise UsageError(f"{known}, got {target}: rename it, or add --format")
+
+
+def _text(drawn: Graph | MessageFlow, chosen: Format) -> str:
+    match chosen:
+        case Format.html:
+            from backstory.page import graph_page
+
+            return graph_page(drawn)
+        case Format.dot:
+            return drawn.dot()
+        case Format.mermaid:
+            return drawn.mermaid()
+        case Format.json:
+            return json_text(drawn) + "\n"
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
-    """Write a picture atomically, with mode 0600; without `force` only over another picture of memory.
+    """Write a graph atomically, with mode 0600; without `force` only over another graph of memory.
 
     Raises:
         UsageError: `target` is a folder, its folder does not exist, or it is another kind of file.
@@ -122,8 +152,8 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         # A device or a pipe cannot be replaced.
         path.write_text(text, encoding="utf-8")
         return
-    if path.exists() and not force and not _is_picture(path):
-        raise UsageError(f"{target} exists and is not a picture of memory: choose another name, or add --force")
+    if path.exists() and not force and not _is_graph(path):
+        raise UsageError(f"{target} exists and is not a graph of memory: choose another name, or add --force")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch(0o600, exist_ok=False)
@@ -133,13 +163,25 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         part.unlink(missing_ok=True)
 
 
-def _is_picture(path: Path) -> bool:
-    from backstory.projections.graph.ink import SVG_BEGINS
-    from backstory.projections.graph.page import PAGE_BEGINS
+def _is_graph(path: Path) -> bool:
+    """Whether a file is empty or a graph of memory in any of the formats."""
+    import msgspec
+
+    from backstory.page import PAGE_BEGINS
+    from backstory.projections.graph import DOT_BEGINS, MERMAID_BEGINS, Graph, MessageFlow
 
     with path.open("rb") as file:
         begins = file.read(1024)
-    return not begins or begins.startswith((SVG_BEGINS.encode(), PAGE_BEGINS.encode()))
+        if not begins or begins.startswith((PAGE_BEGINS.encode(), DOT_BEGINS.encode(), MERMAID_BEGINS.encode())):
+            return True
+        if not begins.startswith(b"{"):
+            return False
+        begins += file.read()
+    for kind in (Graph, MessageFlow):
+        with contextlib.suppress(msgspec.MsgspecError):
+            msgspec.json.decode(begins, type=kind)
+            return True
+    return False
 
 
 def _summary(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:

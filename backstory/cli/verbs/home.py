@@ -70,6 +70,9 @@ def demo(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="DIR", help="Play in this new folder and keep it.")
     ] = None,
+    before_undo: Annotated[
+        bool, typer.Option("--before-undo", help="With --keep: stop while the wrong fact is in memory.")
+    ] = False,
 ) -> None:
     """Play a demo: an agent learns a fact, loses it, explains why, and gets it back.
 
@@ -80,7 +83,7 @@ def demo(
     session = session_of(ctx)
     command = ctx.find_root().command
     with contextlib.redirect_stdout(sys.stderr if session.as_json else sys.stdout):
-        summary = play(command.main, config=session.config, live=live, keep=keep)
+        summary = play(command.main, config=session.config, live=live, keep=keep, before_undo=before_undo)
     if session.as_json:
         session.answer(summary, lambda *_: None)
     if not summary.ok:

@@ -34,7 +34,9 @@ def serve(
         typer.Option(metavar="URL", help="Let pages of this origin send requests. May be repeated."),
     ] = None,
 ) -> None:
-    """Serve memories over HTTP: REST under /v1, DeerFlow's routes, the OpenAI proxy, MCP, documentation at /docs.
+    """Serve memories over HTTP: a page at /, REST under /v1, DeerFlow's routes, the OpenAI proxy, MCP.
+
+    Documentation of the routes is at /docs.
 
     Requests name their user; --user is the user of those that name none. On another address than this machine's it
     needs tokens: see `token add`.
@@ -64,7 +66,9 @@ def serve(
     )
 
     def ready(url: str) -> None:
-        session.answer({"url": url}, lambda page, _: page.line(f"serving on {url}  (documentation: {url}/docs)"))
+        session.answer(
+            {"url": url}, lambda page, _: page.line(f"page: {url}  (REST: {url}/v1, documentation: {url}/docs)")
+        )
         sys.stdout.flush()
 
     run(listener, opening, options, on_ready=ready)

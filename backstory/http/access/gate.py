@@ -24,8 +24,8 @@ __all__ = ["PROXY_TOKEN", "Gate", "is_loopback"]
 PROXY_TOKEN = b"x-backstory-token"
 """The header of the token for the proxy, where `Authorization` is the caller's key for the upstream."""
 
-_PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/begin.js"})
-_PUBLIC_FOLDERS = ("/static/",)
+_PUBLIC = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/docs/begin.js"})
+_PUBLIC_FOLDERS = ("/static/", "/page/")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:\s,/@]+))(?::\d{0,5})?", re.ASCII)
 
 

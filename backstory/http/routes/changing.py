@@ -30,6 +30,7 @@ from backstory.http.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
+from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document
 from backstory.projections.history.preview import UndoResult
 from backstory.results import (
@@ -102,13 +103,21 @@ async def remove_fact(writing: WritingOnce, fact_id: str) -> Response:
 @router.post("/revert", tags=_CHANGE, responses=_changes(UndoResult))
 async def revert(writing: Writing, asked: Reverting) -> Response:
     """Undo what is still in force of one update. Where later work conflicts nothing is written: see `conflicts`."""
-    return await writing.change(lambda memory: memory.revert(asked.seq, dry_run=asked.dry_run, force=asked.force))
+
+    def undo(memory: MemoryHandle) -> UndoResult:
+        return memory.revert(asked.seq, dry_run=asked.dry_run, force=asked.force)
+
+    return await (writing.preview(undo) if asked.dry_run else writing.change(undo))
 
 
 @router.post("/rollback", tags=_CHANGE, responses=_changes(UndoResult))
 async def rollback(writing: Writing, asked: RollingBack) -> Response:
     """Bring back the facts and sections of an earlier moment, under today's policy."""
-    return await writing.change(lambda memory: memory.rollback(asked.to, dry_run=asked.dry_run))
+
+    def undo(memory: MemoryHandle) -> UndoResult:
+        return memory.rollback(asked.to, dry_run=asked.dry_run)
+
+    return await (writing.preview(undo) if asked.dry_run else writing.change(undo))
 
 
 @router.post("/clear", tags=_CHANGE, responses=_changes(Document))
@@ -132,8 +141,9 @@ async def set_policy(writing: Writing, changes: PolicyChanges) -> Response:
 @router.post("/forget", tags=_ERASE, responses=_changes(Forgotten))
 async def forget(erasing: Erasing, asked: Forgetting) -> Response:
     """Erase content for good, everywhere: a fact, a conversation, a text, or everything."""
-    return await erasing.change(
-        lambda memory: memory.forget(
+
+    def erase(memory: MemoryHandle) -> Forgotten:
+        return memory.forget(
             asked.fact_id,
             thread_id=asked.thread,
             matching=asked.matching,
@@ -141,12 +151,15 @@ async def forget(erasing: Erasing, asked: Forgetting) -> Response:
             with_evidence=asked.with_evidence,
             dry_run=asked.dry_run,
         )
-    )
+
+    return await (erasing.preview(erase, turns=True) if asked.dry_run else erasing.change(erase))
 
 
 @router.post("/forget-user", tags=_ERASE, responses=_changes(RemovedUser))
 async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Response:
     """Remove a user altogether: the user's memories, those of the user's agents, and the name."""
+    if asked is not None and asked.dry_run:
+        return await erasing.preview(lambda memory: erasing.home.forget_user(_whole(memory), dry_run=True), turns=True)
     removing: threading.Lock = erasing.request.app.state.removing
 
     def work() -> Response:
@@ -156,11 +169,9 @@ async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Re
 
     def remove() -> Response:
         memory = erasing.guarded(erasing.memory())
-        scope = memory.scope
-        if scope.user is None or scope.agent is not None:
-            raise UsageError("forget-user removes a whole user: name the user, and no agent")
+        user = _whole(memory)
         try:
-            removed = erasing.home.forget_user(scope.user, dry_run=(asked or RemovingUser()).dry_run)
+            removed = erasing.home.forget_user(user)
         except NotFoundError:
             # Another request may have removed the user since the look at the head.
             erasing.guarded(memory)
@@ -173,3 +184,15 @@ async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Re
     finally:
         # Also after a removal that was interrupted.
         answers.sweep()
+
+
+def _whole(memory: MemoryHandle) -> str:
+    """Return the user of a memory that is a user's own.
+
+    Raises:
+        UsageError: It is an agent's, or of no user.
+    """
+    scope = memory.scope
+    if scope.user is None or scope.agent is not None:
+        raise UsageError("forget-user removes a whole user: name the user, and no agent")
+    return scope.user

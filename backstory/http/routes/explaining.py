@@ -1,28 +1,49 @@
-"""Routes that explain: the log, why and why not, differences, another policy, verification."""
+"""Routes that explain: the log, why and why not, differences, graphs, another policy, verification."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+import msgspec
+from fastapi import APIRouter, Path, Query
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from backstory.http.bodies import WhatIfQuestion
-from backstory.http.examples import LOG, WHY
+from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY
 from backstory.http.exchange import Reading
-from backstory.http.pages import LogPage, Refusals, offset_of
-from backstory.http.routes.reading import Cursor
+from backstory.http.pages import (
+    CommitRefusals,
+    LogPage,
+    PolicyKeys,
+    PolicyKeyShown,
+    Refusals,
+    offset_of,
+)
+from backstory.http.routes.progress import streamed, with_progress
+from backstory.http.routes.reading import Cursor, Time
 from backstory.http.schemas import returns
+from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
-from backstory.operations.services import known_policy
+from backstory.operations.services import Progress, known_policy
+from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
-from backstory.projections.history.history import Diff
+from backstory.projections.history.history import Diff, LogEntry
+from backstory.projections.history.replay import read_moment
 from backstory.projections.history.section_audit import WhySection
+from backstory.projections.index.model_usage import ModelUsage
+from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 
 router = APIRouter(prefix="/v1", tags=["Explain"])
 
+Seq = Annotated[int, Path(ge=1, lt=10**18, description="The number of a commit.", examples=[2])]
+Thread = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]
+Bound = Annotated[
+    str | None, Query(description="The number of a commit, or a time in ISO 8601.", examples=["2026-03-01T00:00:00Z"])
+]
 Moment = Annotated[str, Query(description="The number of a commit, or a time in ISO 8601.", examples=["3"])]
 
 
@@ -35,6 +56,7 @@ async def list_commits(
     since: Annotated[str | None, Query(description="Only from this time, or this commit's number, on.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 50,
     cursor: Cursor = None,
+    events: Annotated[bool, Query(description="False leaves the events out, for a long list.")] = True,
 ) -> Response:
     """List commits, newest first."""
 
@@ -42,9 +64,52 @@ async def list_commits(
         before = None if cursor is None else max(1, offset_of(cursor))
         found = memory.log(limit=limit + 1, fact=fact, thread=thread, since=since, before=before)
         shown = found[:limit]
+        if not events:
+            shown = tuple(msgspec.structs.replace(entry, events=()) for entry in shown)
         return LogPage(shown, str(shown[-1].seq) if len(found) > limit else None)
 
     return await reading.answer(read)
+
+
+@router.get("/commits/{seq}", responses=returns(LogEntry, cached=True, example=COMMIT))
+async def get_commit(reading: Reading, seq: Seq) -> Response:
+    """Return one commit, by its number."""
+    return await reading.answer(lambda memory: _entry(memory, seq))
+
+
+def _entry(memory: MemoryHandle, seq: int) -> LogEntry:
+    """Return the log's entry for a commit.
+
+    Raises:
+        NotFoundError: There is no such commit.
+    """
+    found = memory.log(limit=1, before=seq + 1)
+    if not found or found[0].seq != seq:
+        raise NotFoundError(f"there is no commit {seq}: the ledger ends at {found[0].seq if found else 0}")
+    return found[0]
+
+
+@router.get("/timeline", responses=returns(Timeline, cached=True, example=TIMELINE))
+async def get_timeline(
+    reading: Reading,
+    since: Bound = None,
+    until: Bound = None,
+    buckets: Annotated[int, Query(ge=1, le=2000, description="How many stretches of equal width.")] = 200,
+) -> Response:
+    """Count commits by time and kind, between two moments that are both included; empty stretches are left out."""
+    return await reading.answer(lambda memory: memory.timeline(since, until, buckets=buckets))
+
+
+@router.get("/usage", responses=returns(ModelUsage, cached=True, example=USAGE))
+async def get_usage(reading: Reading, since: Time = None, until: Time = None) -> Response:
+    """Count updates and tokens by day, in UTC, and model; the days of both times are included."""
+    return await reading.answer(lambda memory: memory.usage(since, until))
+
+
+@router.get("/commits/{seq}/refusals", responses=returns(CommitRefusals, cached=True, example=REFUSALS))
+async def get_refusals(reading: Reading, seq: Seq) -> Response:
+    """Return what a commit refused, and the policy value that would have accepted each candidate."""
+    return await reading.answer(lambda memory: CommitRefusals(memory.refusals(seq)), long=True)
 
 
 @router.get("/facts/{fact_id:path}/why", responses=returns(Why, cached=True, example=WHY))
@@ -70,7 +135,8 @@ async def why_not(
         found = memory.why_not(text)
         return Refusals(tuple(found), found.remembered)
 
-    return await reading.answer(read)
+    # It reads all of the history.
+    return await reading.answer(read, long=True)
 
 
 @router.get("/diff", responses=returns(Diff, cached=True))
@@ -79,24 +145,89 @@ async def diff(reading: Reading, a: Moment, b: Moment) -> Response:
     return await reading.answer(lambda memory: memory.diff(a, b))
 
 
-@router.post("/what-if", responses=returns(WhatIf))
+@router.get("/graph", responses=returns(Graph, cached=True))
+async def get_graph(
+    reading: Reading,
+    *,
+    thread: Thread = None,
+    fact: Annotated[
+        str | None,
+        Query(description="Only this fact, its sources and its successors; the beginning of its id is enough."),
+    ] = None,
+    since: Annotated[
+        str | None, Query(description="Only updates from this time, or this commit's number, on.", examples=["3"])
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many updates at most, the newest first.")] = 200,
+) -> Response:
+    """Return facts, the updates and threads that they came from, and what superseded what, as nodes and edges."""
+
+    def read(memory: MemoryHandle) -> Graph:
+        moment = None if since is None else read_moment(since)
+        return memory.graph(thread=thread, fact=fact, since=moment, limit=limit)
+
+    return await reading.answer(read)
+
+
+@router.get("/messages-graph", responses=returns(MessageFlow, cached=True))
+async def get_messages_graph(
+    reading: Reading,
+    *,
+    thread: Thread = None,
+    since: Time = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many routes at most, the busiest ones.")] = 200,
+) -> Response:
+    """Count the turns from each sender to each receiver."""
+    return await reading.answer(lambda memory: memory.message_flow(thread=thread, since=since, limit=limit), turns=True)
+
+
+@router.get("/policy/keys", responses=returns(PolicyKeys))
+async def list_policy_keys(reading: Reading) -> Response:
+    """List the policy keys: what each takes, its default, and its value in force."""
+
+    def read(memory: MemoryHandle) -> PolicyKeys:
+        policy = memory.policy().policy
+        known = map(policy_key, POLICY_KEYS)
+        return PolicyKeys(tuple(PolicyKeyShown(**asdict(key), value=getattr(policy, key.key)) for key in known))
+
+    return await reading.answer(read, tagged=False)
+
+
+@router.post("/what-if", responses=streamed(returns(WhatIf)))
 async def what_if(reading: Reading, asked: WhatIfQuestion) -> Response:
-    """Decide the whole history again under another policy, and compare. Nothing is written."""
+    """Decide the whole history again under another policy, and compare. Nothing is written.
+
+    With `Accept: text/event-stream` it sends its progress, and then the result.
+    """
     policy = asked.values()
     known_policy(policy)
 
-    def read(memory: MemoryHandle) -> WhatIf:
-        return memory.what_if(until=asked.until, progress=None, **policy)
+    def read(memory: MemoryHandle, progress: Progress | None) -> WhatIf:
+        return memory.what_if(until=asked.until, progress=progress, **policy)
 
-    return await reading.answer(read, tagged=False, long=True)
+    def total(memory: MemoryHandle) -> int:
+        last = memory.head().seq
+        return last if asked.until is None else min(asked.until, last)
+
+    return await with_progress(reading, read, total)
 
 
-@router.get("/verify", responses=returns(Verification))
+@router.get("/verify", responses=streamed(returns(Verification)))
 async def verify(
     reading: Reading,
     expect_head: Annotated[
         str | None, Query(max_length=200, description="A hash that has to be in the ledger's chain.")
     ] = None,
 ) -> Response:
-    """Verify both hash chains, and memory.json and the index against them."""
-    return await reading.answer(lambda memory: memory.verify(expect_head=expect_head), tagged=False, long=True)
+    """Verify both hash chains, and memory.json and the index against them.
+
+    With `Accept: text/event-stream` it sends its progress, and then the result.
+    """
+
+    def read(memory: MemoryHandle, progress: Progress | None) -> Verification:
+        return memory.verify(expect_head=expect_head, progress=progress)
+
+    def total(memory: MemoryHandle) -> int:
+        ledger, *_, transcript = memory.heads(turns=True)
+        return ledger.seq + transcript.seq
+
+    return await with_progress(reading, read, total)

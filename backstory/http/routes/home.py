@@ -1,4 +1,4 @@
-"""Routes about the whole home: its scopes, health, metrics."""
+"""Routes about the whole home: its scopes, who asks, health, metrics."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from backstory.http.access.callers import Caller
+from backstory.http.examples import CALLER
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
-from backstory.http.pages import Health, ScopePage, UnreadableScope
+from backstory.http.pages import CallerShown, Health, ScopePage, UnreadableScope
 from backstory.http.routes.reading import Cursor, Limit
 from backstory.http.schemas import problem, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UnavailableError
-from backstory.ledger.core.scope import Scope
 from backstory.projections.integrity.disk_check import examine_writing
 from backstory.results import ScopeSummary
+from backstory.version import __version__
 
 router = APIRouter(prefix="/v1", tags=["Home"])
 unversioned = APIRouter(tags=["Home"])
@@ -37,9 +37,8 @@ async def list_scopes(
     home, caller = home_of(request), caller_of(request)
 
     def read() -> Response:
-        listed = [scope for scope in home.owners() if _is_listed(scope, caller, prefix)]
-        listed = [scope for scope in listed if cursor is None or scope.folder > cursor]
-        shown = listed[:limit]
+        found = home.find_owners(prefix, users=caller.users, after=cursor, limit=limit + 1)
+        shown = found.owners[:limit]
         summaries: list[ScopeSummary] = []
         unreadable: list[UnreadableScope] = []
         for scope in shown:
@@ -47,14 +46,20 @@ async def list_scopes(
                 summaries.append(home.summary(scope))
             except UnavailableError as error:
                 unreadable.append(UnreadableScope(scope.user, scope.agent, str(error)))
-        page = ScopePage(tuple(summaries), shown[-1].folder if len(listed) > limit else None, tuple(unreadable))
+        following = shown[-1].folder if len(found.owners) > limit else None
+        page = ScopePage(tuple(summaries), following, tuple(unreadable), found.users)
         return JsonResponse(page, headers={"Cache-Control": "no-store"})
 
     return await run_in_thread(read)
 
 
-def _is_listed(scope: Scope, caller: Caller, prefix: str) -> bool:
-    return caller.sees(scope.user) and (scope.user or "").startswith(prefix)
+@router.get("/caller", responses=returns(CallerShown, example=CALLER))
+async def get_caller(request: Request) -> Response:
+    """Say whose token this is, what it may do, and whose memories it covers."""
+    caller = caller_of(request)
+    users = None if caller.users is None else tuple(sorted(caller.users))
+    shown = CallerShown(caller.name, str(caller.right), users, caller.own_user, __version__)
+    return JsonResponse(shown, headers={"Cache-Control": "no-store"})
 
 
 @unversioned.get("/healthz", responses=returns(Health))

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
-from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD
+from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
 from backstory.http.exchange import Reading
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
 from backstory.http.schemas import returns
 from backstory.ledger.core.commit import Head
-from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth
 from backstory.memory import MemoryHandle
 from backstory.operations.search import Within
 from backstory.projections.context import Context
 from backstory.projections.document.document import Document
+from backstory.projections.history.moment import FactOrder, MemoryMoment
 from backstory.projections.search.results import Found
+from backstory.projections.turns import TurnView
 from backstory.results import PolicyResult, Status
 
 router = APIRouter(prefix="/v1", tags=["Read"])
+
+MOST_OFFSET = 10**9
+"""More facts than any memory holds."""
 
 Moment = Annotated[
     str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
@@ -39,6 +47,36 @@ Time = Annotated[str | None, Query(description="A time in ISO 8601.", examples=[
 async def get_document(reading: Reading, at: Moment = None) -> Response:
     """Return memory.json, now or at an earlier moment."""
     return await reading.answer(lambda memory: memory.document(at))
+
+
+@router.get("/memory", responses=returns(MemoryMoment, cached=True, example=MEMORY))
+async def get_memory(
+    reading: Reading,
+    *,
+    at: Moment = None,
+    sort: Annotated[
+        FactOrder, Query(description="What facts are sorted by; equal ones are in order of birth.")
+    ] = "born",
+    descending: Annotated[bool, Query(description="Sort the other way round.")] = False,
+    category: Category = None,
+    contains: Annotated[
+        str | None, Query(max_length=1000, description="Only facts with this text in them, in any case and width.")
+    ] = None,
+    offset: Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many matching facts to skip.")] = 0,
+    limit: Annotated[int, Query(ge=0, le=1000, description="How many facts at most.")] = 100,
+) -> Response:
+    """Return memory after a commit: its sections, a window of its facts, and what that commit changed."""
+    return await reading.answer(
+        lambda memory: memory.moment(
+            at,
+            sort=sort,
+            descending=descending,
+            category=category,
+            contains=contains,
+            offset=offset,
+            limit=limit,
+        )
+    )
 
 
 @router.get("/facts", responses=returns(FactPage, cached=True, example=FACTS))
@@ -99,16 +137,50 @@ async def list_threads(reading: Reading, limit: Limit = 100, cursor: Cursor = No
 
 
 @router.get("/turns", responses=returns(TurnPage, cached=True))
-async def list_turns(reading: Reading, thread: ThreadName, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_turns(
+    reading: Reading,
+    thread: ThreadName,
+    limit: Limit = 100,
+    cursor: Annotated[str | None, Query(description="The `next` or `previous` of a page.", max_length=200)] = None,
+    around: Annotated[
+        str | None, Query(max_length=1000, description="The id of a turn: the page with this turn in its middle.")
+    ] = None,
+) -> Response:
     """List the turns of a conversation that stand, oldest first."""
+    if around is not None and cursor is not None:
+        raise UsageError("around and cursor exclude each other: a page has the turn in its middle, or goes on from one")
 
     def read(memory: MemoryHandle) -> TurnPage:
-        last = offset_of(cursor)
-        rest = [turn for turn in memory.transcript(thread) if turn.n > last]
-        shown = rest[:limit]
-        return TurnPage(tuple(shown), str(shown[-1].n) if len(rest) > limit else None)
+        turns = memory.transcript(thread)
+        if around is not None:
+            start = _middle(turns, around, thread, limit)
+        elif cursor is not None and cursor.startswith(_BEFORE):
+            end = bisect_left(turns, offset_of(cursor.removeprefix(_BEFORE)), key=attrgetter("n"))
+            start = max(0, end - limit)
+            return _turn_page(turns, start, end)
+        else:
+            start = bisect_right(turns, offset_of(cursor), key=attrgetter("n"))
+        return _turn_page(turns, start, start + limit)
 
     return await reading.answer(read, turns=True)
+
+
+_BEFORE = "-"
+"""Begins the cursor of a page that ends before a turn."""
+
+
+def _middle(turns: Sequence[TurnView], turn_id: str, thread: str, limit: int) -> int:
+    """Return where a page begins that has a turn in its middle; of several turns with one id, the last."""
+    place = next((place for place in reversed(range(len(turns))) if turns[place].id == turn_id), None)
+    if place is None:
+        raise NotFoundError(f"there is no turn {turn_id} in thread {thread}: it may be superseded or erased")
+    return max(0, min(place - limit // 2, len(turns) - limit))
+
+
+def _turn_page(turns: Sequence[TurnView], start: int, end: int) -> TurnPage:
+    shown = tuple(turns[start:end])
+    following = str(shown[-1].n) if shown and end < len(turns) else None
+    return TurnPage(shown, following, f"{_BEFORE}{shown[0].n}" if shown and start > 0 else None)
 
 
 @router.get("/search", responses=returns(Found, example=FOUND))

@@ -400,6 +400,11 @@ class JsonlStore:
             names = sorted(_stream_names(str(self.home), prefix))
         yield from names
 
+    def streams_below(self, folder: str) -> list[str]:
+        """Return the names of the streams in one folder and below, sorted, without a look at any other."""
+        with translated(self.home, "read"):
+            return sorted(_stream_names(str(self.home / folder), "", f"{folder}/"))
+
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
         seq, first = after, ""
@@ -623,9 +628,12 @@ def _sync_above_home(folder: Path) -> None:
             raise
 
 
-def _stream_names(home: str, prefix: str) -> Iterator[str]:
-    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
-    folders = [(home, "")]
+def _stream_names(folder: str, prefix: str, below: str = "") -> Iterator[str]:
+    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped.
+
+    `below` is what the names of streams in the folder begin with.
+    """
+    folders = [(folder, below)]
     while folders:
         folder, below = folders.pop()
         with suppress(FileNotFoundError), os.scandir(folder) as entries:

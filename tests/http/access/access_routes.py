@@ -24,6 +24,7 @@ class Route(NamedTuple):
     def template(self) -> tuple[str, str]:
         """The operation of the OpenAPI document."""
         path = self.path.replace("fact_2_0", "{fact_id}").replace("user.workContext", "{section}")
+        path = path.replace("/commits/2", "/commits/{seq}")
         return self.method, path
 
     @property
@@ -38,6 +39,7 @@ def _reads(*paths: str) -> list[Route]:
 READS = [
     *_reads(
         "/v1/document",
+        "/v1/memory",
         "/v1/facts",
         "/v1/facts/fact_2_0",
         "/v1/facts/fact_2_0/why",
@@ -46,6 +48,12 @@ READS = [
         "/v1/diff?a=0&b=1",
         "/v1/verify",
         "/v1/log",
+        "/v1/commits/2",
+        "/v1/commits/2/refusals",
+        "/v1/graph",
+        "/v1/messages-graph",
+        "/v1/timeline",
+        "/v1/usage",
         "/v1/threads",
         "/v1/turns?thread=t1",
         "/v1/search?query=Oslo",
@@ -54,6 +62,7 @@ READS = [
         "/v1/status",
         "/v1/parked",
         "/v1/policy",
+        "/v1/policy/keys",
         "/v1/events",
         "/api/memory",
         "/api/memory/export",
@@ -93,5 +102,7 @@ ERASURES = [
     Route("POST", "/v1/forget-user", Right.ERASE, {}),
 ]
 ROUTES = [*READS, *WRITES, *ERASURES]
-WHOLE_HOME = {("GET", path) for path in ("/v1/scopes", "/healthz", "/readyz", "/metrics", "/api/memory/config")}
+WHOLE_HOME = {
+    ("GET", path) for path in ("/v1/scopes", "/v1/caller", "/healthz", "/readyz", "/metrics", "/api/memory/config")
+}
 """Routes that are about no single memory."""

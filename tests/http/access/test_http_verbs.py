@@ -213,7 +213,7 @@ def test_it_prints_its_address_and_ends_on_sigterm(cli: Cli) -> None:
     with cli.running("serve", "--port", "0") as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.fullmatch(r"serving on (http://127\.0\.0\.1:\d+)  \(documentation: \1/docs\)\n", line)
+        found = re.fullmatch(r"page: (http://127\.0\.0\.1:\d+)  \(REST: \1/v1, documentation: \1/docs\)\n", line)
         assert found is not None, line
         made = httpx.post(f"{found[1]}/v1/facts?user=ada", json={"content": "Runs"}, trust_env=False)
         assert made.status_code == 201

@@ -13,6 +13,9 @@ from httpx import Response
 from serving import app_client, token
 from starlette.testclient import TestClient
 
+from backstory.http.app import ServerOptions
+from backstory.version import __version__
+
 
 class Site:
     """An app on a home in which ada and bob have a fact and a conversation each."""
@@ -180,6 +183,27 @@ def test_scopes_are_those_of_the_token(site: Site) -> None:
     pages = [site.client.get("/v1/scopes?limit=1", headers=token(site.home, "page", "ada")).json()]
     assert pages[0]["next"] is not None
     assert "bob" not in json.dumps(pages)
+
+
+def test_a_caller_is_told_what_its_token_covers(site: Site) -> None:
+    def told(headers: dict[str, str]) -> dict[str, object]:
+        answer = site.client.get("/v1/caller", headers=headers)
+        assert answer.headers["cache-control"] == "no-store"
+        told: dict[str, object] = answer.json()
+        assert told.pop("version") == __version__
+        return told
+
+    assert told(site.admin) == {"name": "token:admin", "right": "erase", "users": None, "user": None}
+    one, two = token(site.home, "one", "ada", right="read"), token(site.home, "two", "bob", "ada", right="write")
+    assert told(one) == {"name": "token:one", "right": "read", "users": ["ada"], "user": "ada"}
+    assert told(two) == {"name": "token:two", "right": "write", "users": ["ada", "bob"], "user": None}
+    assert site.client.get("/v1/caller").status_code == 401
+
+
+def test_a_caller_without_tokens_is_this_machine(tmp_path: Path) -> None:
+    with app_client(tmp_path / "home", ServerOptions(user="ada")) as client:
+        told = client.get("/v1/caller").json()
+    assert told == {"name": "http", "right": "erase", "users": None, "user": "ada", "version": __version__}
 
 
 def test_metrics_are_for_a_token_of_all_users(site: Site) -> None:

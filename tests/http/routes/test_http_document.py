@@ -226,7 +226,9 @@ def test_every_path_has_the_label_of_its_route_or_none(server: Server, client: C
     for path, method, _ in operations(server.app.openapi()):
         if path == "/v1/events":
             continue  # this client waits for the end of an answer
-        client.request(method.upper(), path.format(fact_id="secret-1", section="secret-2"), params={"user": "secret-3"})
+        client.request(
+            method.upper(), path.format(fact_id="secret-1", section="secret-2", seq=9), params={"user": "secret-3"}
+        )
     for n in range(20):
         client.get(f"/v1/nothing/{n}")
         client.get(f"/static/secret-{n}.js")

@@ -19,8 +19,22 @@ from backstory.ledger.core.errors import BackstoryError
 
 ADA = user("ada")
 CODER = user("ada", "coder")
-TAGGED = ("document", "facts", "log", "head", "diff?a=1&b=1", "why-not?text=tea", "threads")
-ON_TURNS = ("threads", "turns?thread=t", "facts/{fact}/why")
+TAGGED = (
+    "document",
+    "memory",
+    "facts",
+    "log",
+    "timeline",
+    "usage",
+    "head",
+    "diff?a=1&b=1",
+    "why-not?text=tea",
+    "threads",
+    "commits/1",
+    "commits/1/refusals",
+    "graph",
+)
+ON_TURNS = ("threads", "messages-graph", "turns?thread=t", "facts/{fact}/why")
 
 
 def got(client: CheckedClient, url: str, scope: dict[str, str], **headers: str):  # type: ignore[no-untyped-def]
@@ -153,11 +167,21 @@ URLS = (
     "document",
     "document?at=2",
     "document?at=2026-03-01T12:00:00Z",
+    "memory",
+    "memory?at=2&contains=tea",
+    "timeline",
+    "timeline?since=2&buckets=3",
+    "usage",
     "facts",
     "facts?limit=1",
     "log",
     "log?thread=t",
     "log?limit=1",
+    "commits/2",
+    "commits/2/refusals",
+    "graph",
+    "graph?thread=t",
+    "messages-graph",
     "threads",
     "turns?thread=t",
     "turns?thread=other&limit=1",

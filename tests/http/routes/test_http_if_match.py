@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ from fakes import exchange
 from served_home import CheckedClient, Server, user
 
 from backstory import Backstory, MemoryHandle
+from backstory.outbox.outbox import Outbox
 
 ADA = user("ada")
 
@@ -157,7 +158,6 @@ def test_clearing_all_agents_on_a_head_that_has_moved_clears_none(
     server.home.memory("ada").add_fact("likes tea")
     server.home.memory("ada", "coder").add_fact("likes Python")
     tag = client.get("/v1/head", params=ADA).headers["etag"]
-    from backstory.outbox.outbox import Outbox
 
     def moved(outbox: Outbox, scope: object) -> None:
         monkeypatch.undo()
@@ -169,3 +169,32 @@ def test_clearing_all_agents_on_a_head_that_has_moved_clears_none(
         assert refused.status_code == 412
         assert len(other.memory("ada", "coder").facts()) == 1
         assert len(other.memory("ada").facts()) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"matching": "tea"}, {"thread": "t"}, {"fact_id": "fact_2_0"}, {"everything": True}],
+    ids=lambda body: next(iter(body)),
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_erasure_that_another_was_faster_with_is_told_that_the_memory_has_changed(
+    servers: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, body: dict[str, object], shared: bool
+) -> None:
+    """The other one erases the same between the look at the head and the lock, so that nothing is left to erase."""
+    server = servers(shared_summaries=shared)
+    memory = server.home.memory("ada")
+    parked(memory)
+    given = {"thread": "thread_id"}
+    named = {given.get(name, name): value for name, value in body.items()}
+
+    def raced(outbox: Outbox, scope: object) -> int:
+        monkeypatch.undo()
+        memory.forget(**named)  # type: ignore[arg-type]
+        return 0
+
+    with server.client() as client:
+        tag = client.get("/v1/head", params=ADA).headers["etag"]
+        monkeypatch.setattr(Outbox, "let_in", raced)
+        refused = client.post("/v1/forget", params=ADA, json=body, headers={"If-Match": tag})
+        assert (refused.status_code, refused.json()["error"]) == (412, "WrongExpectedVersionError")
+        assert [entry.cause.kind for entry in memory.log()].count("redaction") == 1

@@ -49,6 +49,9 @@ READS: list[tuple[tuple[str, ...], str, str | None]] = [
     (("policy",), "/v1/policy", None),
     (("verify",), "/v1/verify", None),
     (("why-not", "Ada likes peanuts"), "/v1/why-not?text=Ada likes peanuts", "refusals"),
+    (("graph",), "/v1/graph", None),
+    (("graph", "--limit", "1"), "/v1/graph?limit=1", None),
+    (("graph", "--messages"), "/v1/messages-graph", None),
 ]
 OLD = ("show", "--at", "3")
 OF_ADA: list[tuple[tuple[str, ...], str, str | None]] = [
@@ -60,6 +63,9 @@ OF_ADA: list[tuple[tuple[str, ...], str, str | None]] = [
     (("log", "--thread", "monday"), "/v1/log?thread=monday", "items"),
     (("turns", "monday"), "/v1/turns?thread=monday", "items"),
     (("search", "Oslo", "--thread", "monday"), "/v1/search?query=Oslo&thread=monday", "hits"),
+    (("graph", "--thread", "monday"), "/v1/graph?thread=monday", None),
+    (("graph", "--fact", "fact_2_0", "--since", "2"), "/v1/graph?fact=fact_2_0&since=2", None),
+    (("graph", "--messages", "--thread", "monday"), "/v1/messages-graph?thread=monday", None),
 ]
 
 
@@ -89,6 +95,17 @@ def test_a_section_is_explained_as_the_python_api_explains_it(told: Server) -> N
         served = client.get_json("/v1/sections/user.workContext/why", **ADA)
     with told.other() as bs:
         assert served == json.loads(msgspec.json.encode(bs.memory("ada").why_section("user.workContext")))
+
+
+def test_each_commit_is_found_by_its_number_as_the_log_lists_it(told: Server) -> None:
+    with told.client() as client:
+        listed = client.get_json("/v1/log", **ADA)["items"]
+        assert [client.get_json(f"/v1/commits/{entry['seq']}", **ADA) for entry in listed] == listed != []
+        last = listed[0]["seq"]
+        for seq, status in ((0, 422), (last + 1, 404), (10**18, 422), ("x", 422)):
+            assert client.get(f"/v1/commits/{seq}", params=ADA).status_code == status
+        beyond = client.get(f"/v1/commits/{last + 1}", params=ADA)
+        assert beyond.json()["detail"] == f"there is no commit {last + 1}: the ledger ends at {last}"
 
 
 def test_why_not_also_gives_the_facts_that_are_remembered(told: Server) -> None:

@@ -38,6 +38,7 @@ CHECKS = [
 
 TAKES_NOTHING = frozenset(
     {
+        "get_caller",
         "healthz",
         "readyz",
         "metrics",

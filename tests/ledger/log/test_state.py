@@ -42,7 +42,7 @@ def replayed(home: Path) -> tuple[object, ...]:
     """What somebody says who has nothing but the logs."""
     copy = home.with_name("copy")
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("index.*", "memory.json"))
+    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("index.*", "memory.json", ".memory.json*"))
     return told(opened(copy))
 
 

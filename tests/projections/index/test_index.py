@@ -9,7 +9,9 @@ import random
 import shutil
 import sqlite3
 import zlib
+from collections import Counter
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,7 @@ from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, seal
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
 from backstory.ledger.core.events import FactAdded, FactRevised, Redacted, TurnRange
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
@@ -33,9 +36,10 @@ from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import concerns
 from backstory.projections.history.replay import memories_when, memory_at
-from backstory.projections.index.index import ScopeIndex
+from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
+from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
 from backstory.projections.index.schema import (
     VERSION,
     Checkpoint,
@@ -47,6 +51,7 @@ from backstory.projections.index.schema import (
     name_of,
     named,
 )
+from backstory.projections.index.timeline import CommitTime, Timeline, TimelineBlock, TimelineBucket
 from backstory.projections.sqlite_file import DamagedError
 
 ADA = Scope("ada")
@@ -60,6 +65,7 @@ def tiny_pages():
         patch.setattr("backstory.projections.index.builder._MARK_BYTES", 700)
         patch.setattr("backstory.projections.index.builder._CHECKPOINT_BYTES", 2_500)
         patch.setattr("backstory.projections.index.builder._FLUSH_BYTES", 3_000)
+        patch.setattr("backstory.projections.index.builder.BLOCK", 5)
         patch.setattr("backstory.projections.index.kv._LEAF_BYTES", 400)
         patch.setattr("backstory.projections.index.index._AT_ONCE", 3)
         yield
@@ -181,6 +187,9 @@ def truth(home):
         "at": {seq: memory_at(store, ADA, seq) for seq in range(len(ledger) + 1)},
         "times": {at: memory_at(store, ADA, at) for at in moments(ledger)},
         "when": {at: list(memories_when(store, ADA, at)) for at in moments(ledger)},
+        "around": {moment: around(store, ledger, moment) for moment in [*range(len(ledger) + 1), *moments(ledger)]},
+        "timelines": {asked: counted(ledger, *asked) for asked in ranges(ledger)},
+        "usage": used(ledger),
         "since": {at: next((c.seq for c in ledger if c.at >= at), len(ledger) + 1) for at in moments(ledger)},
         "commits": ledger,
         "newest": ledger[::-1],
@@ -199,6 +208,70 @@ def truth(home):
     }
 
 
+def around(store, ledger, moment):
+    """The memory before and after the commit of a moment, and that commit."""
+    after = memory_at(store, ADA, moment)
+    if not after.seq:
+        return Memory(), Memory(), None
+    return memory_at(store, ADA, after.seq - 1), after, ledger[after.seq - 1]
+
+
+def ranges(ledger):
+    """Ranges of a timeline and numbers of buckets: bounds inside and outside of the log, as numbers and as times."""
+    last = len(ledger)
+    inner = [None, 0, 1, last // 2, last, last + 9, ledger[last // 3].at, "2000-01-01T00:00:00.000000Z"]
+    outer = [None, 0, last // 2, last, ledger[last // 2].at, ledger[-1].at, "2099-01-01T00:00:00.000000Z"]
+    return [(since, until, 1 + (n + m) % 9) for n, since in enumerate(inner) for m, until in enumerate(outer)]
+
+
+def counted(ledger, since, until, buckets):
+    """A timeline, by looking at each commit."""
+    found = [c for c in ledger if not is_before(c, since) and not is_behind(c, until)]
+    times = {c.seq: parse_moment(c.at) for c in found}
+    start = parse_moment(since) if isinstance(since, str) else min(times.values(), default=None)
+    end = parse_moment(until) if isinstance(until, str) else max(times.values(), default=None)
+    kinds = lambda some: dict(Counter(c.cause.kind for c in some))  # noqa: E731
+    stretches = {}
+    if found:
+        span = (end - start) // timedelta(microseconds=1)
+        edges = [start + timedelta(microseconds=n * span // buckets) for n in range(buckets)]
+        for c in found:
+            stretches.setdefault(max(n for n, edge in enumerate(edges) if edge <= times[c.seq]), []).append(c)
+    return Timeline(
+        len(found),
+        CommitTime(found[0].seq, found[0].at) if found else None,
+        CommitTime(found[-1].seq, found[-1].at) if found else None,
+        None if start is None else spell_moment(start),
+        None if end is None else spell_moment(end),
+        kinds(found),
+        tuple(
+            TimelineBucket(
+                spell_moment(edges[n]), within[0].seq, len(within), dict(Counter(c.cause.kind for c in within))
+            )
+            for n, within in sorted(stretches.items())
+        ),
+    )
+
+
+def is_before(commit, since):
+    return since is not None and (commit.at if isinstance(since, str) else commit.seq) < since
+
+
+def is_behind(commit, until):
+    return until is not None and (commit.at if isinstance(until, str) else commit.seq) > until
+
+
+def used(ledger):
+    """What models did by day, by looking at each commit."""
+    found = {}
+    for cause, day in ((c.cause, c.at[:10]) for c in ledger):
+        if cause.model is not None:
+            found.setdefault((day, cause.model), []).append((1, cause.tokens_in or 0, cause.tokens_out or 0))
+    return ModelUsage(
+        tuple(DayUsage(*key, *map(sum, zip(*counts, strict=True))) for key, counts in sorted(found.items()))
+    )
+
+
 def answers(index, known):
     """The same, from an index; `known` names what to ask about."""
     origin = index.origin()
@@ -210,6 +283,9 @@ def answers(index, known):
         "at": {seq: index.memory_at(seq) for seq in known["at"]},
         "times": {at: index.memory_at(at) for at in known["times"]},
         "when": {at: list(index.memories_when(at)) for at in known["when"]},
+        "around": {moment: msgspec.structs.astuple(index.around(moment)) for moment in known["around"]},
+        "timelines": {asked: index.timeline(*asked) for asked in known["timelines"]},
+        "usage": index.usage(None, None),
         "since": {at: index.first_since(at) for at in known["since"]},
         "commits": [index.commit(seq) for seq in range(1, index.last() + 1)],
         "newest": list(index.newest()),
@@ -365,6 +441,49 @@ def test_names_are_spelled_apart_and_found_by_their_beginnings(names):
             assert not name.startswith(other) or key.startswith(beginning(other))
 
 
+# Commits by time, and what models did.
+
+
+def test_commits_that_go_back_in_time_are_counted_where_they_belong(tmp_path, tiny):
+    Life(tmp_path).memory().add_fact("Ada runs")
+    for n in range(23):
+        at = f"2026-02-{1 + n * 7 % 28:02}T00:00:0{n % 3}.000000Z"
+        append(tmp_path, Cause(kind=("manual", "clear")[n % 5 == 0]), at=at)
+    assert_right(index_of(tmp_path), tmp_path)
+    whole = index_of(tmp_path).timeline(None, None, 7)
+    assert sum(bucket.commits for bucket in whole.buckets) == whole.commits == 25
+    assert (whole.first.seq, whole.last.seq) == (1, 25)
+    assert whole.since == "2026-02-01T00:00:00.000000Z"
+
+
+def test_a_time_that_is_none_and_a_kind_of_a_later_version_are_counted(tmp_path):
+    Life(tmp_path).memory().add_fact("Ada runs")
+    append(tmp_path, Cause(kind="of a later version"), at="soon")
+    found = index_of(tmp_path).timeline(None, None, 3)
+    assert found.kinds == {"genesis": 1, "manual": 1, "of a later version": 1}
+    assert found.since == "1970-01-01T00:00:00.000000Z"
+
+
+def test_tokens_are_counted_by_day_and_model(tmp_path, tiny):
+    Life(tmp_path).memory().add_fact("Ada runs")
+    calls = [("2026-03-02", "b"), ("2026-03-01", "a"), ("2026-03-02", "a"), ("2026-03-02", "b"), ("2026-03-03", None)]
+    index = index_of(tmp_path)
+    for day, model in calls:
+        cause = Cause(kind="extraction", model=model, tokens_in=100, tokens_out=None if model == "a" else 7)
+        append(tmp_path, cause, at=f"{day}T23:59:59.000000Z")
+        index.catch_up()
+    days = [
+        DayUsage("2026-03-01", "a", 1, 100, 0),
+        DayUsage("2026-03-02", "a", 1, 100, 0),
+        DayUsage("2026-03-02", "b", 2, 200, 14),
+        DayUsage("2026-03-03", None, 1, 100, 7),
+    ]
+    assert index.usage(None, None).days == tuple(days)
+    assert index.usage("2026-03-02", "2026-03-02").days == tuple(days[1:3])
+    assert index.usage("2026-03-04", None).days == index.usage(None, "2026-02-28").days == ()
+    assert index.differs() == []
+
+
 # What it costs.
 
 
@@ -434,6 +553,8 @@ def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
     index = index_of(tmp_path, store)
     questions = [
         lambda: index.memory_at(70),
+        lambda: index.around(70),
+        lambda: index.around(index.commit(70).at),
         lambda: index.commit(70),
         lambda: list(index.commits_about("fact_70_0")),
         lambda: next(index.newest()),
@@ -478,9 +599,13 @@ def test_a_small_scope_has_no_file_and_is_answered_all_the_same(tmp_path):
 def test_an_empty_scope_says_that_nothing_was(tmp_path):
     index = index_of(tmp_path)
     assert (index.memory(), index.memory_at("2026-01-01"), index.last()) == (Memory(), Memory(), 0)
+    assert index.timeline(None, None, 9) == index.timeline(1, 5, 9) == Timeline(0, None, None, None, None, {}, ())
+    assert index.usage(None, "2099-01-01") == ModelUsage(())
+    assert [index.around(moment) for moment in (None, 0, "2026")] == 3 * [Around(Memory(), Memory(), None)]
     assert (list(index.newest()), index.first_since("2026"), index.turns("t")) == ([], 1, ())
-    with pytest.raises(NotFoundError, match="ends at 0"):
-        index.memory_at(1)
+    for question in (index.memory_at, index.around):
+        with pytest.raises(NotFoundError, match="ends at 0"):
+            question(1)
     assert not list(tmp_path.iterdir())
 
 
@@ -761,10 +886,10 @@ def redact(home, *events):
     append(home, Cause(kind="redaction", actor="ada"), *events)
 
 
-def append(home, cause, *events):
+def append(home, cause, *events, at="2026-03-02T12:00:00.000000Z"):
     store = JsonlStore(home)
     head = store.head(ADA.stream(LEDGER))
-    line = seal(Draft("2026-03-02T12:00:00.000000Z", cause, events), head, CountingSalts())
+    line = seal(Draft(at, cause, events), head, CountingSalts())
     store.append(ADA.stream(LEDGER), line, head.seq)
 
 
@@ -932,9 +1057,9 @@ def undescribed(schema: object) -> object:
 
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
-    kept = [Checkpoint, IndexPosition, Mark, Said, ThreadState, Trace]
+    kept = [Checkpoint, IndexPosition, Mark, Said, ThreadState, TimelineBlock, Trace, UsageCount]
     schema = msgspec.json.encode(undescribed(msgspec.json.schema_components(kept)[1]))
-    assert (VERSION, zlib.crc32(schema)) == (5, 1731973630), (
+    assert (VERSION, zlib.crc32(schema)) == (6, 3449163384), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 

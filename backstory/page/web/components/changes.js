@@ -1,0 +1,54 @@
+// Changes: what comes into memory and what goes, as a list of facts and sections.
+import { html } from "../lib/html.js";
+import { useWords } from "../lib/words.js";
+import { Capped } from "./capped.js";
+import { words } from "./common.words.js";
+import { FactRow, RevisedRow } from "./fact.js";
+
+/** Return `{added, removed, revised, sections}` from the events of a commit or of a preview. */
+export function changesOf(events) {
+  const found = { added: [], removed: [], revised: [], sections: [] };
+  for (const event of events) {
+    if (event.type === "FactAdded") found.added.push(event.fact);
+    else if (event.type === "FactRemoved") found.removed.push(event.fact);
+    else if (event.type === "FactRevised") found.revised.push({ before: event.before, after: event.after });
+    else if (event.type === "SummaryUpdated") {
+      found.sections.push({
+        section: event.section,
+        before: event.before?.summary ?? "",
+        after: event.after?.summary ?? "",
+      });
+    }
+  }
+  return found;
+}
+
+export const isEmpty = ({ added, removed, revised, sections }) =>
+  !(added.length || removed.length || revised.length || sections.length);
+
+/** The name of a section of the document, in the reader's language. */
+export function SectionName({ section }) {
+  const t = useWords(words);
+  return html`${Object.hasOwn(words.en, section) ? t(section) : html`<bdi>${section}</bdi>`}`;
+}
+
+/** A section's text before and after. `link` is the address that explains it. */
+export function SectionChange({ change, link }) {
+  const t = useWords(words);
+  const text = (value) => (value ? html`<bdi>${value}</bdi>` : html`<i>${t("empty")}</i>`);
+  return html`<div class="section-change">
+    <h4>${link ? html`<a href=${link}><${SectionName} section=${change.section} /> <span class="fact-why">${t("whyLink")}</span></a>` : html`<${SectionName} section=${change.section} />`}</h4>
+    <p class="is-removed"><span class="mark mark-removed">${t("before")}</span> ${text(change.before)}</p>
+    <p class="is-added"><span class="mark mark-added">${t("after")}</span> ${text(change.after)}</p>
+  </div>`;
+}
+
+/** All changes. `linkOf(fact)` gives the address of a fact. */
+export function Changes({ changes, linkOf = () => undefined }) {
+  return html`<div class="changes">
+    <${Capped} items=${changes.removed} row=${(fact) => html`<${FactRow} key=${fact.id} fact=${fact} mark="removed" link=${linkOf(fact)} />`} />
+    <${Capped} items=${changes.added} row=${(fact) => html`<${FactRow} key=${fact.id} fact=${fact} mark="added" link=${linkOf(fact)} />`} />
+    <${Capped} items=${changes.revised} row=${(change) => html`<${RevisedRow} key=${change.after.id} change=${change} link=${linkOf(change.after)} />`} />
+    ${changes.sections.map((change) => html`<${SectionChange} key=${change.section} change=${change} />`)}
+  </div>`;
+}

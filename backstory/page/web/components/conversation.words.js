@@ -1,0 +1,28 @@
+export const words = {
+  en: {
+    conversation: "Conversation {thread}",
+    in: "Conversation",
+    graph: "in the graph",
+    earlier: "What was said before",
+    later: "What was said after",
+    cited: "these words",
+    gone: "Nothing of this conversation is left. It was erased, or replaced by the program that recorded it.",
+    "role-user": "User",
+    "role-assistant": "Assistant",
+    "role-tool": "Tool",
+    "role-system": "System",
+  },
+  zh: {
+    conversation: "对话 {thread}",
+    in: "对话",
+    graph: "在关系图中查看",
+    earlier: "之前说了什么",
+    later: "之后说了什么",
+    cited: "就是这句话",
+    gone: "这段对话已不存在：被抹除，或被记录它的程序替换。",
+    "role-user": "用户",
+    "role-assistant": "助手",
+    "role-tool": "工具",
+    "role-system": "系统",
+  },
+};

@@ -1,0 +1,57 @@
+// Dialogs: the browser's own, which keeps the focus inside and closes on Escape.
+import { html, useEffect, useId, useRef } from "../lib/html.js";
+import { useWords } from "../lib/words.js";
+import { words } from "./common.words.js";
+
+/**
+ * A modal dialog that is open while it is rendered. `onClose` is called when the person closes it.
+ *
+ * The element with `data-focus` has the focus at first, otherwise the button that closes it.
+ */
+export function Dialog({ title, onClose, children, wide = false }) {
+  const t = useWords(words);
+  const element = useRef(null);
+  const gone = useRef(false);
+  const pressed = useRef(null);
+  const id = useId();
+  const close = () => gone.current || onClose();
+  const latest = useRef(close);
+  latest.current = close;
+  useEffect(() => {
+    const dialog = element.current;
+    const opener = document.activeElement;
+    dialog.showModal();
+    dialog.querySelector("[data-focus]")?.focus();
+    // A link in it leads to another place, which it must not cover.
+    const leave = () => latest.current();
+    addEventListener("hashchange", leave);
+    return () => {
+      removeEventListener("hashchange", leave);
+      gone.current = true;
+      // The rest of the page takes no focus before the dialog is closed.
+      dialog.close();
+      // What opened it may be gone by then, such as the button beside a fact that was removed.
+      (opener?.isConnected && opener !== document.body ? opener : document.getElementById("content"))?.focus?.({ preventScroll: true });
+    };
+  }, []);
+  return html`<dialog
+    ref=${element}
+    class=${wide ? "wide" : ""}
+    aria-labelledby=${id}
+    onClose=${close}
+    onCancel=${(event) => event.target === element.current && (event.preventDefault(), close())}
+    onPointerDown=${(event) => (pressed.current = event.target)}
+    onClick=${(event) => event.target === element.current && pressed.current === element.current && close()}
+  >
+    <div class="dialog-body">
+      <header class="dialog-head">
+        <h2 id=${id}>${title}</h2>
+        <button type="button" class="quiet" aria-label=${t("close")} onClick=${close}>✕</button>
+      </header>
+      ${children}
+    </div>
+  </dialog>`;
+}
+
+/** Takes the focus when it appears: give it as the `ref` of what a person does or reads next. */
+export const focused = (element) => element?.focus();

@@ -1,0 +1,38 @@
+import { counted } from "../lib/words.js";
+
+export const words = {
+  en: {
+    whose: "Whose memory",
+    change: "Show another memory",
+    title: "Whose memory do you want to see?",
+    shared: "shared memory",
+    search: "Search by the beginning of a name",
+    looking: "Looking…",
+    total: ({ n }) => (n === 1 ? "1 memory" : `${n.toLocaleString("en-GB")} memories`),
+    first: ({ n }) => `The first ${n.toLocaleString("en-GB")} memories; scroll for more`,
+    users: ({ n }) => `${counted(n, "user")}; scroll, or type the beginning of a name`,
+    facts: ({ n }) => counted(n, "fact"),
+    none: "No name begins with",
+    nobody: "Nothing is remembered here yet.",
+    unreadable: ({ n }) => `${counted(n, "memory", "memories")} that cannot be read now`,
+    keys: "↑ ↓ to move, Enter to open",
+    choiceHint: "This server keeps several memories. Each user has one, and so may each of the user's agents.",
+  },
+  zh: {
+    whose: "谁的记忆",
+    change: "查看其他记忆",
+    title: "要查看谁的记忆？",
+    shared: "共享记忆",
+    search: "按名称开头搜索",
+    looking: "查找中…",
+    total: ({ n }) => `共 ${n.toLocaleString("zh-CN")} 份记忆`,
+    first: ({ n }) => `前 ${n.toLocaleString("zh-CN")} 份记忆，滚动查看更多`,
+    users: ({ n }) => `共 ${n.toLocaleString("zh-CN")} 位用户：可滚动查看，或输入名称开头`,
+    facts: ({ n }) => `${n.toLocaleString("zh-CN")} 条事实`,
+    none: "没有名称以此开头：",
+    nobody: "这里还没有任何记忆。",
+    unreadable: ({ n }) => `${n.toLocaleString("zh-CN")} 份记忆暂时无法读取`,
+    keys: "↑ ↓ 移动，回车打开",
+    choiceHint: "此服务器保存着多份记忆：每位用户有一份，用户的每个智能体也可以有自己的一份。",
+  },
+};

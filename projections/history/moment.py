@@ -1,0 +1,127 @@
+"""Memory at a moment: a window of its facts, its sections, and what the commit at that moment changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.content import folded
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
+from backstory.ledger.core.memory import Memory
+from backstory.projections.history.history import Diff, Revision, SectionChange, entry
+
+FactOrder = Literal["born", "confidence", "content", "category"]
+"""What facts are sorted by. Facts that are equal in it stay in the order of their births."""
+
+
+class FactWindow(msgspec.Struct, frozen=True):
+    """Some of the facts that match a question: those from `offset` on; `total` counts all that match."""
+
+    total: int
+    offset: int
+    items: tuple[Fact, ...]
+
+
+class SectionText(msgspec.Struct, frozen=True):
+    """A section of the document; text and time are empty if it was never written."""
+
+    section: str
+    summary: str
+    updated_at: str
+
+
+class CommitChange(msgspec.Struct, frozen=True):
+    """What one commit changed: the ids of added facts, removed facts as they were, and what differs of the rest."""
+
+    added: tuple[str, ...]
+    removed: tuple[Fact, ...]
+    revised: tuple[Revision, ...]
+    sections: tuple[SectionChange, ...]
+
+    @classmethod
+    def of(cls, diff: Diff) -> CommitChange:
+        """Return the change that a difference states."""
+        return cls(tuple(fact.id for fact in diff.added), diff.removed, diff.revised, diff.sections)
+
+
+class MemoryMoment(msgspec.Struct, frozen=True):
+    """Memory after a commit, and what that commit changed.
+
+    `summary` describes the commit in a line; `cause` is None and `summary` empty for the empty memory before the first
+    commit. `sections` are all sections of the document, in its order. `count` is the number of all facts, `categories`
+    counts them by category.
+    """
+
+    seq: int
+    at: str
+    cause: Cause | None
+    summary: str
+    sections: tuple[SectionText, ...]
+    facts: FactWindow
+    categories: dict[str, int]
+    count: int
+    changed: CommitChange
+
+
+class FactQuery(msgspec.Struct, frozen=True):
+    """Which facts of a moment to return, and in what order."""
+
+    sort: FactOrder = "born"
+    descending: bool = False
+    category: str | None = None
+    contains: str | None = None
+    offset: int = 0
+    limit: int = 100
+
+
+_KEYS: dict[FactOrder, Callable[[Fact], float | str]] = {
+    "confidence": lambda fact: fact.confidence,
+    "content": lambda fact: folded(fact.content),
+    "category": lambda fact: fact.category,
+}
+
+
+def memory_moment(memory: Memory, commit: Commit | None, changed: Diff, query: FactQuery) -> MemoryMoment:
+    """Return a memory as a window of its facts.
+
+    Args:
+        memory: The memory.
+        commit: The commit that it stands at; None for the empty memory.
+        changed: The difference between the memory before that commit and the memory after it.
+        query: Which facts to return.
+    """
+    found = matching(memory, query)
+    counts = Counter(fact.category for fact in memory.facts.values())
+    return MemoryMoment(
+        memory.seq,
+        memory.at,
+        None if commit is None else commit.cause,
+        "" if commit is None else entry(commit).summary,
+        tuple(
+            SectionText(name, section.summary, section.updated_at)
+            for name in DOCUMENT_SECTIONS
+            for section in (memory.section(name),)
+        ),
+        FactWindow(len(found), query.offset, tuple(found[query.offset : query.offset + query.limit])),
+        dict(sorted(counts.items())),
+        len(memory.facts),
+        CommitChange.of(changed),
+    )
+
+
+def matching(memory: Memory, query: FactQuery) -> Sequence[Fact]:
+    """Return all facts that match a question, in its order."""
+    found = memory.in_order()
+    if query.category is not None:
+        found = [fact for fact in found if fact.category == query.category]
+    if query.contains:
+        wanted = folded(query.contains)
+        found = [fact for fact in found if wanted in folded(fact.content)]
+    if query.sort == "born":
+        return found[::-1] if query.descending else found
+    # Sorting is stable, also in reverse.
+    return sorted(found, key=_KEYS[query.sort], reverse=query.descending)
