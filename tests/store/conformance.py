@@ -20,7 +20,7 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore, Seal
+from backstory.ledger.log.store import EventStore, RemovedLog, Seal
 
 STREAM = "users/ada/ledger"
 
@@ -547,7 +547,6 @@ class EventStoreConformance:
             engine.open(lock_timeout=0.05).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
 
-
     # The seal.
 
     def test_a_moved_home_takes_no_changes_and_can_be_read(self, engine: Engine, store: EventStore) -> None:
@@ -638,9 +637,10 @@ class EventStoreConformance:
         store.remove("users/ada")
         (log,) = store.removed_logs()
         assert (log.first, log.kind, log.head) == (head_of(line).hash, "ledger", head_of(line))
-        elsewhere = type(log)("ab" * 32, log.at, "transcript", log.head)
-        for _ in range(2):
-            store.restore_removed(elsewhere)
+        elsewhere = RemovedLog("ab" * 32, log.at, "transcript", log.head)
+        log = RemovedLog(log.first, "2026-01-02T03:04:05.000006Z", log.kind, log.head)
+        for one in (elsewhere, log, elsewhere):
+            store.restore_removed(one)
         assert store.is_removed("ab" * 32)
         assert list(engine.open().removed_logs()) == sorted([log, elsewhere], key=lambda one: one.first)
 

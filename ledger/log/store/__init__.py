@@ -199,7 +199,7 @@ class EventStore(Protocol):
         """Yield the marks of all removed logs, sorted by the hash of the first commit."""
 
     def restore_removed(self, log: RemovedLog) -> None:
-        """Take over the mark of a log that was removed from another engine; a second time does nothing.
+        """Put the mark of a log that was removed from another engine; it replaces another mark of the same log.
 
         Raises:
             StoreError: it could not be written.

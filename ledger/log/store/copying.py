@@ -1,9 +1,10 @@
 """Copy of all streams from one engine to another, byte for byte, while the source is in use.
 
 1. The target is sealed as arriving, so that nobody takes an incomplete copy for a home.
-2. Every stream is copied. The chain of its lines is checked, and what the target took is read back.
+2. Every stream is copied. The chain of its lines is checked, and what the target took is read back. This is repeated
+   for what came meanwhile, so that little is left for step 4.
 3. The source is sealed as moved. From here on it takes no changes, so there is never a second home to write to.
-4. What has come meanwhile is copied: streams that have another head or edition than in step 2.
+4. What has come since is copied: in streams that have another head or edition.
 5. Secrets and the marks of removed logs are copied, the heads of both are compared, and the target's seal is taken off.
 
 Each step can be repeated. So a copy that was interrupted goes on where it stood.
@@ -28,6 +29,10 @@ CopyProgress = Callable[[int, int], None]
 
 _BATCH_BYTES = 1 << 20
 _BATCH_LINES = 500
+_ROUNDS = 4
+_FEW_COMMITS = 1000
+"""So many are copied while the source is sealed already; with more, another round is made before, four in all."""
+
 _LEASE = "copy"
 _ROOTS = (LEDGER, TRANSCRIPT, "agents", "users")
 """What the names of a home's streams begin with. Files that a removal has left behind have other names."""
@@ -77,7 +82,9 @@ def copy_streams(
         copier = _Copier(source, target, progress)
         if not _is_done(source, target):
             _seal_target(source, target)
-            copier.copy_all()
+            for _ in range(_ROUNDS):
+                if copier.copy_all() <= _FEW_COMMITS:
+                    break
             source.set_seal(Seal("moved", str(target)))
             copier.copy_all(settled=True)
             copier.copy_secrets()
@@ -144,8 +151,13 @@ class _Copier:
         self._total = 0
         self._new = 0
 
-    def copy_all(self, *, settled: bool = False) -> None:
-        """Copy every stream up to its durable head; with `settled` wait until all of it is durable."""
+    def copy_all(self, *, settled: bool = False) -> int:
+        """Copy every stream up to its durable head; with `settled` wait until all of it is durable.
+
+        Returns:
+            How many lines the target got.
+        """
+        before = self._new
         head_of = self._source.settled_head if settled else self._source.durable_head
         heads = {stream: head_of(stream) for stream in _streams(self._source)}
         self._drop_removed(heads)
@@ -155,6 +167,7 @@ class _Copier:
             done = self._done
             self._copy(stream, head)
             self._count(done + head.seq - self._done)
+        return self._new - before
 
     def _count(self, lines: int) -> None:
         self._done += lines
@@ -165,19 +178,24 @@ class _Copier:
         for stream in list(_streams(self._target)):
             if stream in heads and self._compared.get(stream) == (self._source.edition(stream), heads[stream]):
                 continue
-            first = _first_hash(self._target, stream)
-            if first != (_first_hash(self._source, stream) if stream in heads else ""):
-                if not self._source.is_removed(first):
-                    raise StoreError(f"{self._target} has another log of {stream} than {self._source}: name an empty one")
-                self._target.remove("/".join(stream.split("/")[:2]))
-                self._compared.pop(stream, None)
+            ours, theirs = _first_hash(self._source, stream), _first_hash(self._target, stream)
+            # It is empty where its user was removed a moment ago, with another stream.
+            if theirs in ("", ours):
+                continue
+            if not self._source.is_removed(theirs):
+                raise StoreError(f"{self._target} has another log of {stream} than {self._source}: name an empty one")
+            user = "/".join(stream.split("/")[:2])
+            self._target.remove(user)
+            self._compared = {name: at for name, at in self._compared.items() if not name.startswith(f"{user}/")}
 
     def _copy(self, stream: str, head: Head) -> None:
         # Asked for before any line is read: an erasure from here on gives another edition.
-        standing = (self._source.edition(stream), head)
-        if self._compared.get(stream) == standing:
+        edition = self._source.edition(stream)
+        known, there = self._compared.get(stream, ("", EMPTY))
+        if (known, there) == (edition, head):
             return
-        there = self._compare(stream, self._target.head(stream).seq)
+        if known != edition:
+            there = self._compare(stream, self._target.head(stream).seq)
         batch: list[Record] = []
         size = 0
         for record in islice(self._source.read(stream, there.seq), head.seq - there.seq):
@@ -189,7 +207,7 @@ class _Copier:
         if batch:
             there = self._append(stream, batch, there)
         if there == head:
-            self._compared[stream] = standing
+            self._compared[stream] = (edition, head)
 
     def _compare(self, stream: str, count: int) -> Head:
         """Compare the lines that the target has, and erase in it what was erased in the source meanwhile."""

@@ -67,9 +67,8 @@ class Removals:
 
     def restore(self, log: RemovedLog) -> None:
         """Put the mark of a log that was removed elsewhere; see `EventStore.restore_removed`."""
-        if not self.is_removed(log.first):
-            with translated(self._folder, "write"):
-                self._put(log)
+        with translated(self._folder, "write"):
+            self._put(log)
 
     def _put(self, log: RemovedLog) -> None:
         make_folder(self._folder)
