@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE
-from store.conformance import lines_of
-from store.sealing import chain, endless_chain, erase, fill
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConflictError, CorruptLogError, NotFoundError, SealedError, StoreError
 from backstory.ledger.log.store import EventStore, Record, Seal
 from backstory.ledger.log.store.copying import CopiedStreams, cancel_copy, copy_streams
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.testing.conformance import lines_of
+from backstory.testing.lines import chain, endless_chain, erase, fill
 
 USERS = ("users/ada/ledger", "users/ada/transcript", "users/ada/agents/coder/ledger", "users/al/ledger", "transcript")
 CHANGES = ("append_all", "redact", "remove", "destroy_key", "restore_key", "restore_removed", "set_seal")
