@@ -14,6 +14,7 @@
     │   └── ConflictError     an undo that would overwrite later work
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
+    │   │   ├── SealedError   the home has moved, or is an incomplete copy
     │   │   └── UnknownOutcomeError  a write was sent and not answered: it may be there
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage other than a torn tail; names line and byte
@@ -104,6 +105,10 @@ class UnavailableError(BackstoryError):
 
 class StoreError(UnavailableError):
     """The disk or the storage engine failed."""
+
+
+class SealedError(StoreError):
+    """The home takes no changes: it has moved to another place, or is an incomplete copy."""
 
 
 class UnknownOutcomeError(StoreError):

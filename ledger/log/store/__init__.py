@@ -12,31 +12,73 @@ An engine guarantees:
 - Erasure: `redact` replaces lines at once and leaves nothing of the old ones.
 
 `jsonl` is the default engine. Another goes beside it and is named in `config.store_factory`;
-`tests/store/conformance.py` holds it to this port.
+`backstory.testing` has the conformance suite that holds it to this port.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "Record", "TellsAtOnce"]
+__all__ = ["EventStore", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce"]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A line as it is stored, without its line break, and its byte offset in the stream (0 if the engine has none)."""
+    """A line as it is stored, without its line break, and its offset: the bytes of the lines before it.
+
+    Each line counts with one line break, however the engine stores it.
+    """
 
     line: bytes
     byte: int
 
 
+class RemovedLog(msgspec.Struct, frozen=True):
+    """Mark of a log that `remove` has removed; it names no user.
+
+    Attributes:
+        first: The hash of its first commit.
+        at: The time of the removal.
+        kind: Which of a scope's two streams it was.
+        head: Its last head.
+    """
+
+    first: str
+    at: str
+    kind: str
+    head: Head
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """The reason why the streams of an engine take no changes.
+
+    Attributes:
+        state: `moved`: they were copied to another home, which is the one to write to. `arriving`: they are being
+            copied from another home, and are not complete.
+        other: The other home, as its engine spells it, without a password.
+    """
+
+    state: Literal["moved", "arriving"]
+    other: str
+
+    def refusal(self, home: str) -> SealedError:
+        """Return the error for a change of a home with this seal."""
+        if self.state == "moved":
+            return SealedError(f"{home} has moved to {self.other} and takes no changes: use that one")
+        return SealedError(f"{home} is an incomplete copy of {self.other}: run `backstory copy` again to complete it")
+
+
 class EventStore(Protocol):
-    """An engine that keeps streams."""
+    """An engine that keeps streams.
+
+    While `seal` returns one, every method that changes a stream or a secret raises SealedError.
+    """
 
     def append(self, stream: str, line: bytes, expected: int) -> None:
         """Append one line durably, provided that the stream's last seq is `expected`.
@@ -60,7 +102,7 @@ class EventStore(Protocol):
         """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there.
 
         The lines are not checked. `byte` is the offset at which an earlier read found the first of them; an engine
-        without offsets ignores it.
+        that finds lines by their seq ignores it.
 
         Raises:
             StoreError: it could not be read.
@@ -86,7 +128,9 @@ class EventStore(Protocol):
         """
 
     def settled_head(self, stream: str) -> Head:
-        """Return the head once it is durable; waits for a process that is writing.
+        """Return the head once it is durable.
+
+        It waits for a process that is writing, unless the engine shows only what is durable.
 
         Raises:
             LockTimeoutError: another process keeps the stream locked.
@@ -96,6 +140,16 @@ class EventStore(Protocol):
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names right below a folder that streams lie in, sorted; "" is the topmost folder.
+
+        The name of a stream is a path: `users/ada/ledger` lies in the folder `ada` of `users`. An engine that keeps
+        real folders may return one in which no stream is left.
+
+        Raises:
+            StoreError: it could not be read.
+        """
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then those that are appended, until the stream is removed by `remove`.
@@ -112,6 +166,13 @@ class EventStore(Protocol):
 
         Raises:
             StoreError: it could not be read or written.
+        """
+
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream that is copied from another engine, durably; it replaces another.
+
+        Raises:
+            StoreError: it could not be written.
         """
 
     def destroy_key(self, stream: str) -> None:
@@ -149,6 +210,35 @@ class EventStore(Protocol):
     def is_removed(self, first: str) -> bool:
         """Whether the stream whose first commit has this hash was removed by `remove`, and is not lost."""
 
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """Yield the marks of all removed logs, sorted by the hash of the first commit."""
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed from another engine; it replaces another mark of the same log.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+
+    def seal(self) -> Seal | None:
+        """Return the seal that is in force now; None where streams take changes.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """Seal all streams, also those that do not exist yet, durably and for every process; None takes the seal off.
+
+        When this returns, no change that began before is still under way: what was acknowledged can be read, and
+        nothing follows. Changes through the store object that has itself set an `arriving` seal are accepted beneath
+        it.
+
+        Raises:
+            LockTimeoutError: a change that is under way does not end; the seal may be in force already.
+            StoreError: it could not be written.
+        """
+
     def edition(self, stream: str) -> str:
         """Return a text that changes when existing lines are rewritten; "" for no stream.
 
@@ -156,7 +246,7 @@ class EventStore(Protocol):
         """
 
     def size(self, stream: str) -> int:
-        """Return the size of a stream in bytes; 0 if the engine does not know it."""
+        """Return the size of a stream in bytes: that of its lines, with a line break each."""
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left after the last whole line, if anything; it was never reported as written."""
@@ -186,3 +276,11 @@ class TellsAtOnce(Protocol):
 
     def head_at_once(self, stream: str) -> Head | None:
         """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
+
+
+@runtime_checkable
+class Repairable(Protocol):
+    """An engine whose streams can be repaired from outside, which takes lines away that were read before."""
+
+    def was_repaired(self, stream: str, edition: str) -> bool:
+        """Whether a repair has replaced a stream since this edition of it."""

@@ -27,9 +27,11 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.postgres.connections import Connections, is_lost
 from backstory.ledger.log.store.postgres.names import lock_of
+from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
 __all__ = ["Appends"]
 
@@ -39,7 +41,7 @@ _MOST_ITEMS = 64
 
 _APPEND = """
 SELECT outcome, head_seq FROM backstory.append(
-    %b::text[], %s::bigint[], %s::bigint[], %s::bigint[], %b::text[], %s::integer[], %b::bytea[], %b::text[]
+    %b::text[], %s::bigint[], %s::bigint[], %s::bigint[], %b::text[], %s::integer[], %b::bytea[], %b::text[], %s, %s
 )
 """
 
@@ -74,8 +76,9 @@ class _Append:
 class Appends:
     """Sends the appends of one store."""
 
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(self, connections: Connections, seal: DatabaseSeal, clock: Clock) -> None:
         self._connections = connections
+        self._seal = seal
         self._clock = clock
         self.renew()
         register(self)
@@ -112,6 +115,12 @@ class Appends:
             return None if item.outcome in ("locked", "again") else item.outcome
 
         outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
+        if outcome == "sealed":
+            seal = self._seal.read()
+            if seal is not None:
+                raise seal.refusal(self._connections.address.label)
+            # It was taken off just now.
+            outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "appended" or (outcome == "present" and unknown):
             return
         raise self._refusal(item, outcome, unknown=unknown)
@@ -205,7 +214,7 @@ class Appends:
         """Send appends in one transaction; each on its own where the server refuses all because of one."""
         try:
             with self._connections.lent() as connection:
-                rows = _sent(connection, batch)
+                rows = _sent(connection, batch, self._seal.ours)
         except psycopg.Error as error:
             if is_lost(error) or len(batch) == 1:
                 for item in batch:
@@ -226,7 +235,9 @@ class _UnansweredError(psycopg.OperationalError):
     """The connection was lost after a transaction had been sent."""
 
 
-def _sent(connection: psycopg.Connection[tuple[object, ...]], batch: Sequence[_Append]) -> list[tuple[str, int]]:
+def _sent(
+    connection: psycopg.Connection[tuple[object, ...]], batch: Sequence[_Append], ours: Seal | None
+) -> list[tuple[str, int]]:
     try:
         return [
             (str(outcome), int(str(seq)))
@@ -241,6 +252,8 @@ def _sent(connection: psycopg.Connection[tuple[object, ...]], batch: Sequence[_A
                     [len(item.lines) for item in batch],
                     [line for item in batch for line in item.lines],
                     [digest for item in batch for digest in item.hashes],
+                    None if ours is None else ours.state,
+                    None if ours is None else ours.other,
                 ),
             )
         ]

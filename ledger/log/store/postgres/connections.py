@@ -182,6 +182,15 @@ class Connections:
                 )
             return pool
 
+    def limit(self, connection: Connection) -> None:
+        """Have the transaction that is open wait for no lock longer than `timeout`, and be durable when it commits."""
+        limit = f"{max(1, round(self.timeout * 1000))}ms"
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), CASE current_setting('synchronous_commit') WHEN 'off' "
+            "THEN set_config('synchronous_commit', 'on', true) END",
+            (limit,),
+        )
+
     def refusal(self, doing: str, error: psycopg.Error) -> StoreError | LockTimeoutError:
         """Spell an error of PostgreSQL's in our own words, without the password."""
         where = self.address.label

@@ -19,13 +19,12 @@ from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.names import lock_of
+from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
 __all__ = ["Erasures"]
 
 _LOCK_ORDER = ("transcript", "ledger")
 """An erasure takes its two locks in this order."""
-
-_LIMIT = "SELECT set_config('lock_timeout', %s, true)"
 
 _MAY_REWRITE = """
 SELECT pg_has_role(relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
@@ -54,8 +53,9 @@ WHERE c.stream = %(stream)s AND c.seq > d.after AND c.seq <= d.upto
 class Erasures:
     """Erases from the streams of one store."""
 
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(self, connections: Connections, seal: DatabaseSeal, clock: Clock) -> None:
         self._connections = connections
+        self._seal = seal
         self._clock = clock
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
@@ -65,7 +65,8 @@ class Erasures:
         def replace(connection: Connection) -> None:
             self._must_be_allowed(connection)
             with connection.transaction():
-                connection.execute(_LIMIT, (self._limit(),))
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
                 row = connection.execute(
                     "SELECT id, seq FROM backstory.streams WHERE name = %s FOR UPDATE", (stream,)
                 ).fetchone()
@@ -84,7 +85,8 @@ class Erasures:
 
         def destroy(connection: Connection) -> None:
             with connection.transaction():
-                connection.execute(_LIMIT, (self._limit(),))
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
                 if connection.execute("DELETE FROM backstory.keys WHERE name = %s", (stream,)).rowcount:
                     connection.execute(_KEYS)
 
@@ -105,7 +107,8 @@ class Erasures:
             nonlocal found
             self._must_be_allowed(connection)
             with connection.transaction():
-                connection.execute(_LIMIT, (self._limit(),))
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
                 below = _below(connection, folder)
                 for name in sorted(below, key=_in_lock_order):
                     if not is_held(name):
@@ -144,9 +147,6 @@ class Erasures:
                 f"the role of {self._connections.address.label} may append only: erase as a role that owns the tables, "
                 "or is a member of the one that does (docs/postgres.md)"
             )
-
-    def _limit(self) -> str:
-        return f"{max(1, round(self._connections.timeout * 1000))}ms"
 
     def _rewrite(self, doing: str) -> bool:
         """Rewrite the tables in which something was erased; return whether there was one.

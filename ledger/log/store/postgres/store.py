@@ -13,14 +13,15 @@ from contextlib import AbstractContextManager
 from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import Record
+from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.appending import Appends
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.erasing import Erasures
-from backstory.ledger.log.store.postgres.following import Hints
+from backstory.ledger.log.store.postgres.hints import Hints
 from backstory.ledger.log.store.postgres.holds import Holds
 from backstory.ledger.log.store.postgres.migrating import must_be_migrated
+from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
 __all__ = ["PostgresStore"]
 
@@ -58,8 +59,9 @@ class PostgresStore:
         self._connections = Connections(self._address, lock_timeout, self._clock)
         self._holds = Holds(self._connections, self._clock)
         self._hints = Hints(self._connections)
-        self._appends = Appends(self._connections, self._clock)
-        self._erasures = Erasures(self._connections, self._clock)
+        self._seal = DatabaseSeal(self._connections)
+        self._appends = Appends(self._connections, self._seal, self._clock)
+        self._erasures = Erasures(self._connections, self._seal, self._clock)
         self._connections.run("open the store", self._check)
 
     def __repr__(self) -> str:
@@ -220,13 +222,29 @@ class PostgresStore:
                 if row is not None or not create:
                     return None if row is None else bytes(row[0])
                 with connection.transaction():
-                    connection.execute("SET LOCAL synchronous_commit = on")
+                    self._connections.limit(connection)
+                    self._seal.must_allow(connection)
                     connection.execute(
                         "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
                         (stream, os.urandom(_KEY_BYTES)),
                     )
 
         return self._connections.run(f"read the key of {stream}", find)
+
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
+
+        def put(connection: Connection) -> None:
+            with connection.transaction():
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
+                connection.execute(
+                    "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
+                    "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
+                    (stream, key),
+                )
+
+        self._connections.run(f"set the key of {stream}", put)
 
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
@@ -250,6 +268,46 @@ class PostgresStore:
             ).fetchone(),
         )
         return row == (True,)
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """Yield the marks of all removed logs; see `EventStore.removed_logs`."""
+        last = ""
+        while True:
+            rows = self._connections.run(
+                "read what was removed",
+                lambda connection, last=last: connection.execute(  # type: ignore[misc]
+                    "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s",
+                    (last, _NAMES),
+                ).fetchall(),
+            )
+            for last, at, kind, seq, digest in rows:  # noqa: B020 the next page begins after the last one
+                yield RemovedLog(last, at, kind, Head(seq, digest))
+            if len(rows) < _NAMES:
+                return
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed from another engine; see `EventStore.restore_removed`."""
+
+        def put(connection: Connection) -> None:
+            with connection.transaction():
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
+                connection.execute(
+                    "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
+                    "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
+                    "seq = excluded.seq, hash = excluded.hash",
+                    (log.first, log.at, log.kind, log.head.seq, log.head.hash),
+                )
+
+        self._connections.run("mark what was removed", put)
+
+    def seal(self) -> Seal | None:
+        """See `EventStore.seal`."""
+        return self._seal.read()
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """See `EventStore.set_seal`."""
+        self._seal.put(seal)
 
     def edition(self, stream: str) -> str:
         """Return the stream's number and how often something was erased from it; see `EventStore.edition`."""

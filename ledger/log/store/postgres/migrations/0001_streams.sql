@@ -30,11 +30,18 @@ CREATE TABLE backstory.keys (
 );
 
 CREATE TABLE backstory.removed (
-    first text PRIMARY KEY,
+    first text COLLATE "C" PRIMARY KEY,
     at text NOT NULL,
     kind text NOT NULL,
     seq bigint NOT NULL,
     hash text NOT NULL
+);
+
+-- Why no stream takes changes; empty while they do. Each change reads it, and so keeps it from being locked.
+CREATE TABLE backstory.seal (
+    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    state text NOT NULL,
+    other text NOT NULL
 );
 
 -- The tables in which old versions of erased rows may be left, until they are rewritten.
@@ -52,12 +59,13 @@ CREATE TABLE backstory.unclean (
 --   locked    another session holds the stream's lock
 --   lost      the caller does not hold it any more
 --   again     another session has just created the stream
+--   sealed    no stream takes changes, except beneath the seal `(own_state, own_other)`
 --
 -- `locks` and `tokens` are advisory locks. Who holds a stream's lock also holds a token of its own exclusively: as long
 -- as that one cannot be taken, its holder lives. A lock is only tried, so nobody who shares this transaction waits.
 CREATE FUNCTION backstory.append(
     names text[], locks bigint[], tokens bigint[], expected bigint[], previous text[], counts integer[],
-    lines bytea[], hashes text[]
+    lines bytea[], hashes text[], own_state text, own_other text
 ) RETURNS TABLE (outcome text, head_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
@@ -67,11 +75,14 @@ DECLARE
     begun bigint;
     number integer;
     before integer := 0;
+    sealed boolean;
 BEGIN
     -- An append that returned has to survive a power cut, whatever the default of the database is.
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    SELECT EXISTS (SELECT FROM backstory.seal s WHERE (s.state, s.other) IS DISTINCT FROM (own_state, own_other))
+        INTO sealed;
     FOR item IN 1 .. cardinality(names) LOOP
         number := counts[item];
         begun := expected[item];
@@ -89,6 +100,8 @@ BEGIN
             IF FOUND THEN
                 outcome := 'present';
             END IF;
+        ELSIF sealed THEN
+            outcome := 'sealed';
         ELSIF head_hash <> previous[item] THEN
             outcome := 'history';
         ELSIF tokens[item] IS NULL AND NOT pg_try_advisory_xact_lock_shared(locks[item]) THEN
