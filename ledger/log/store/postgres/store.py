@@ -371,11 +371,11 @@ SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE
 _CHANGES = """
 WITH bounds AS MATERIALIZED (
     -- What is below it has ended, in this very snapshot.
-    SELECT pg_snapshot_xmin(pg_current_snapshot()) AS safe
+    SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe
 )
-SELECT b.safe::text::bigint, s.name FROM bounds b LEFT JOIN LATERAL (
+SELECT b.safe, s.name FROM bounds b LEFT JOIN LATERAL (
     SELECT DISTINCT c.stream FROM backstory.commits c
-    WHERE c.xid >= %s::text::xid8 AND c.xid < b.safe
+    WHERE c.xid >= %s AND c.xid < b.safe
 ) grown ON true LEFT JOIN backstory.streams s ON s.id = grown.stream
 """
 

@@ -19,10 +19,10 @@ CREATE TABLE backstory.commits (
     -- The bytes of the lines before this one.
     byte bigint NOT NULL,
     -- The transaction that appended it: it orders commits of all streams, and tells which are still in the making.
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text)::bigint,
     PRIMARY KEY (stream, seq)
 );
-CREATE INDEX commits_xid ON backstory.commits USING brin (xid xid8_minmax_ops) WITH (pages_per_range = 16);
+CREATE INDEX commits_xid ON backstory.commits USING brin (xid) WITH (pages_per_range = 16);
 
 CREATE TABLE backstory.keys (
     name text COLLATE "C" PRIMARY KEY,
@@ -39,7 +39,7 @@ CREATE TABLE backstory.removed (
 
 -- Why no stream takes changes; empty while they do. Each change reads it, and so keeps it from being locked.
 CREATE TABLE backstory.seal (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
     state text NOT NULL,
     other text NOT NULL
 );
