@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
+from psycopg import sql
 
 from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.errors import LockTimeoutError
@@ -31,8 +32,14 @@ _log = logging.getLogger(__name__)
 
 _SILENCE_SECONDS = 30
 _BEAT_SECONDS = 8.0
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
-_LIMITS = "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true)"
+# These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
+# old versions of rows from being removed.
+_BEGIN = sql.SQL(
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
+    "SET LOCAL idle_in_transaction_session_timeout = {silence}; SET LOCAL lock_timeout = {timeout}"
+)
+_WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
+_TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
 
 
 class _Hold:
@@ -111,7 +118,7 @@ class Holds:
 
         def take(connection: Connection) -> bool:
             if timeout:
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(stream),))
+                connection.execute(_WAIT.format(lock_of(stream)))
             elif not _tried(connection, lock_of(stream)):
                 return False
             return _tried(connection, token)
@@ -165,8 +172,8 @@ class Holds:
                 try:
                     connection = lent.enter_context(self._connections.lent_to_hold())
                     connection.patience = max(connection.patience, timeout + _BEAT_SECONDS)
-                    connection.execute(_BEGIN)
-                    connection.execute(_LIMITS, (f"{_SILENCE_SECONDS}s", f"{max(1, round(timeout * 1000))}ms"))
+                    limit = max(1, round(timeout * 1000))
+                    connection.execute(_BEGIN.format(silence=_SILENCE_SECONDS * 1000, timeout=limit))
                     taken = take(connection)
                     return lent.pop_all(), connection, taken
                 except psycopg.Error as error:
@@ -211,4 +218,4 @@ class Holds:
 
 
 def _tried(connection: Connection, number: int) -> bool:
-    return connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone() == (True,)
+    return connection.execute(_TRY.format(number)).fetchone() == (True,)
