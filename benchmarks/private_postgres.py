@@ -61,7 +61,7 @@ class Server:
 
     def __init__(self, *, durable: bool = False, **settings: str) -> None:
         program("initdb")
-        memory = Path("/dev/shm")  # noqa: S108
+        memory = Path("/dev/shm")
         within = None if durable or not os.access(memory, os.W_OK) else memory
         self.folder = Path(tempfile.mkdtemp(prefix="backstory-postgres-", dir=within))
         self.port = _free_port()

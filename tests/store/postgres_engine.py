@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import psycopg
-from benchmarks.private_postgres import NotInstalledError, Pooler, Server
 from fakes import PATIENCE, FakeClock
 from sizes import cannot
 
 from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
+from benchmarks.private_postgres import NotInstalledError, Pooler, Server
 
 _TABLES = ", ".join(f"backstory.{name}" for name in ("streams", "commits", "keys", "removed", "unclean", "seal"))
 

@@ -160,9 +160,11 @@ class Appends:
     def _send(self, item: _Append) -> None:
         """Return when the server has answered for the item, or cannot be asked."""
         with self._mutex:
-            self._waiting.append(item)
             item.leads = self._led < _TRANSACTIONS
-            self._led += item.leads
+            if item.leads:
+                self._led += 1
+            else:
+                self._waiting.append(item)
         if not item.leads:
             self._await(item)
         if item.leads:
@@ -175,7 +177,7 @@ class Appends:
             with self._mutex:
                 if item in self._waiting:
                     self._waiting.remove(item)
-                if item.leads:
+                elif item.leads:
                     self._hand_over()
             raise
 
@@ -191,8 +193,7 @@ class Appends:
                 self._hand_over()
 
     def _taken(self, own: _Append) -> list[_Append]:
-        """Take what waits, the leader's own first, up to what one transaction should hold."""
-        self._waiting.remove(own)
+        """Return the leader's own append and what waits, up to what one transaction should hold."""
         batch, size = [own], own.size
         while self._waiting and len(batch) < _MOST_ITEMS and size + self._waiting[0].size <= _MOST_BYTES:
             size += self._waiting[0].size
@@ -203,12 +204,12 @@ class Appends:
 
     def _hand_over(self) -> None:
         """Have a waiting thread lead the next transaction; without one, the next thread to come."""
-        for item in self._waiting:
-            if not item.leads:
-                item.leads = True
-                item.gate.release()
-                return
-        self._led -= 1
+        if self._waiting:
+            item = self._waiting.pop(0)
+            item.leads = True
+            item.gate.release()
+        else:
+            self._led -= 1
 
     def _transact(self, batch: Sequence[_Append]) -> None:
         """Send appends in one transaction; each on its own where the server refuses all because of one."""

@@ -157,10 +157,13 @@ class Erasures:
             StoreError: A table cannot be rewritten, or an open transaction still needs old versions of its rows.
         """
         unclean = self._connections.run(
-            doing, lambda connection: connection.execute("SELECT relation, since::text FROM backstory.unclean").fetchall()
+            doing,
+            lambda connection: connection.execute("SELECT relation, since::text FROM backstory.unclean").fetchall(),
         )
         for relation, since in unclean:
-            if not polled(lambda name=relation: self._is_rewritten(doing, name) or None, self._connections.timeout, self._clock):  # type: ignore[misc]
+            if not polled(
+                lambda name=relation: self._is_rewritten(doing, name) or None, self._connections.timeout, self._clock
+            ):  # type: ignore[misc]
                 raise StoreError(
                     f"cannot {doing} in {self._connections.address.label}: it is done, but an open transaction, such as "
                     f"a backup, still needs the old rows of {relation}; erase again when that has ended"

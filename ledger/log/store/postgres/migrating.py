@@ -80,9 +80,7 @@ def must_be_migrated(connection: Connection, label: str) -> None:
     """
     standing, newest = _standing(connection, label), _migrations()[-1][0]
     if standing < newest:
-        raise StoreError(
-            f"{label} has migration {standing}, and this version needs {newest}: run `backstory migrate`"
-        )
+        raise StoreError(f"{label} has migration {standing}, and this version needs {newest}: run `backstory migrate`")
 
 
 def _standing(connection: Connection, label: str) -> int:

@@ -280,7 +280,7 @@ class PostgresStore:
                     (last, _NAMES),
                 ).fetchall(),
             )
-            for last, at, kind, seq, digest in rows:  # noqa: B020 the next page begins after the last one
+            for last, at, kind, seq, digest in rows:
                 yield RemovedLog(last, at, kind, Head(seq, digest))
             if len(rows) < _NAMES:
                 return
