@@ -37,9 +37,9 @@ def _pooler(server: Server) -> Pooler | str:
 def the_server() -> Server:
     """Return the server of this process, empty."""
     server = _server()
-    if isinstance(server, str):
+    if not isinstance(server, Server):
         cannot(server)
-        raise AssertionError
+    assert isinstance(server, Server)
     with psycopg.connect(server.url()) as connection:
         connection.execute(f"TRUNCATE {_TABLES}")
     return server
@@ -54,9 +54,9 @@ class PostgresEngine:
         self.url = self.server.url()
         if pooled:
             pooler = _pooler(self.server)
-            if isinstance(pooler, str):
+            if not isinstance(pooler, Pooler):
                 cannot(pooler)
-                raise AssertionError
+            assert isinstance(pooler, Pooler)
             self.url = self.server.url(port=pooler.port)
 
     def open(

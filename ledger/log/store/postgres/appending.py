@@ -28,8 +28,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import Seal
-from backstory.ledger.log.store.locks import polled
-from backstory.ledger.log.store.postgres.connections import Connections, is_lost
+from backstory.ledger.log.store.postgres.connections import Connections, is_lost, retried
 from backstory.ledger.log.store.postgres.names import lock_of
 from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
@@ -114,13 +113,13 @@ class Appends:
                 return None
             return None if item.outcome in ("locked", "again") else item.outcome
 
-        outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
+        outcome = retried(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "sealed":
             seal = self._seal.read()
             if seal is not None:
                 raise seal.refusal(self._connections.address.label)
             # It was taken off just now.
-            outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
+            outcome = retried(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "appended" or (outcome == "present" and unknown):
             return
         raise self._refusal(item, outcome, unknown=unknown)

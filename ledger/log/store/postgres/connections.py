@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import Params
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -23,7 +24,7 @@ from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.postgres.address import Address
 
-__all__ = ["Connection", "Connections", "is_lost"]
+__all__ = ["Connection", "Connections", "is_lost", "retried"]
 
 _T = TypeVar("_T")
 
@@ -116,10 +117,20 @@ class Connections:
                 lost.append(error)
                 return None
 
-        found = polled(attempt, self.timeout, self._clock)
+        found = retried(attempt, self.timeout, self._clock)
         if found is None:
             raise self.refusal(doing, lost[-1]) from lost[-1]
         return found[0]
+
+    def rows(
+        self, doing: str, query: LiteralString, params: Params | None = None, *, binary: bool = False
+    ) -> list[TupleRow]:
+        """Return the rows of a query that may be made twice; see `run`. `binary` is for long values of bytes."""
+        return self.run(doing, lambda connection: connection.execute(query, params, binary=binary).fetchall())
+
+    def row(self, doing: str, query: LiteralString, params: Params | None = None) -> TupleRow | None:
+        """Return the first row of a query, None where there is none; see `rows`."""
+        return next(iter(self.rows(doing, query, params)), None)
 
     @contextmanager
     def lent(self) -> Iterator[Connection]:
@@ -218,6 +229,18 @@ class Connections:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             pool.close()
+
+
+def retried(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
+    """Return what an attempt returns, made again while that is None, for `timeout` seconds including the attempts."""
+    end = time.monotonic() + timeout
+
+    def bounded() -> tuple[_T | None] | None:
+        found = attempt()
+        return (found,) if found is not None or time.monotonic() >= end else None
+
+    last = polled(bounded, timeout, clock)
+    return None if last is None else last[0]
 
 
 def is_lost(error: psycopg.Error) -> bool:

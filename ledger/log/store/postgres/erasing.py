@@ -16,8 +16,7 @@ from backstory.ledger.core.commit import UNREADABLE, inspect
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.locks import polled
-from backstory.ledger.log.store.postgres.connections import Connection, Connections
+from backstory.ledger.log.store.postgres.connections import Connection, Connections, retried
 from backstory.ledger.log.store.postgres.names import lock_of
 from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
@@ -25,6 +24,12 @@ __all__ = ["Erasures"]
 
 _LOCK_ORDER = ("transcript", "ledger")
 """An erasure takes its two locks in this order."""
+
+_REWRITE_SECONDS = 3600.0
+"""How long the answer of a rewriting is waited for: it takes about a minute for ten gigabytes."""
+
+_SKIPPED = "55P03"
+"""lock_not_available."""
 
 _MAY_REWRITE = """
 SELECT pg_has_role(relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
@@ -156,48 +161,59 @@ class Erasures:
         Raises:
             StoreError: A table cannot be rewritten, or an open transaction still needs old versions of its rows.
         """
-        unclean = self._connections.run(
-            doing,
-            lambda connection: connection.execute("SELECT relation, since::text FROM backstory.unclean").fetchall(),
-        )
+        unclean = self._connections.rows(doing, "SELECT relation, since::text FROM backstory.unclean")
         for relation, since in unclean:
-            if not polled(
-                lambda name=relation: self._is_rewritten(doing, name) or None, self._connections.timeout, self._clock
-            ):  # type: ignore[misc]
-                raise StoreError(
-                    f"cannot {doing} in {self._connections.address.label}: it is done, but an open transaction, such as "
-                    f"a backup, still needs the old rows of {relation}; erase again when that has ended"
-                )
-            self._connections.run(
-                doing,
-                lambda connection, name=relation, at=since: connection.execute(  # type: ignore[misc]
-                    "DELETE FROM backstory.unclean WHERE relation = %s AND since::text = %s", (name, at)
-                ),
-            )
+            self._rewrite_one(doing, relation, since)
         return bool(unclean)
 
+    def _rewrite_one(self, doing: str, relation: str, since: str) -> None:
+        def attempt() -> bool | None:
+            return self._is_rewritten(doing, relation) or None
+
+        if not retried(attempt, self._connections.timeout, self._clock):
+            raise StoreError(
+                f"cannot {doing} in {self._connections.address.label}: it is erased for every reader, but an open "
+                f"transaction, such as a backup, still needs the old rows of {relation}; erase again when it has ended"
+            )
+        # Unless there is more to remove meanwhile.
+        self._connections.run(
+            doing,
+            lambda connection: connection.execute(
+                "DELETE FROM backstory.unclean WHERE relation = %s AND since::text = %s", (relation, since)
+            ),
+        )
+
     def _is_rewritten(self, doing: str, relation: str) -> bool:
-        """Rewrite a table; return whether no old version had to stay."""
-        kept: list[int] = []
+        """Rewrite a table; return whether it could be locked, and no old version had to stay."""
+        left: list[int] = []
 
         def listen(diagnostic: psycopg.errors.Diagnostic) -> None:
+            if diagnostic.sqlstate == _SKIPPED:
+                left.append(1)
             # DETAIL: 3 dead row versions cannot be removed yet. The number comes first in every language.
             digits = "".join(filter(str.isdigit, (diagnostic.message_detail or "").partition("\n")[0]))
-            kept.append(int(digits or 0))
+            left.append(int(digits or 0))
 
         def rewrite(connection: Connection) -> None:
             connection.patience = _REWRITE_SECONDS
             connection.add_notice_handler(listen)
             try:
-                connection.execute(sql.SQL("VACUUM (FULL, VERBOSE) {}").format(sql.Identifier(*relation.split("."))))
+                # Whoever waited for the table would keep all others off it, behind a backup for hours.
+                connection.execute(
+                    sql.SQL("VACUUM (FULL, VERBOSE, SKIP_LOCKED) {}").format(sql.Identifier(*relation.split(".")))
+                )
             finally:
                 connection.remove_notice_handler(listen)
 
-        self._connections.run(doing, rewrite)
-        return not any(kept)
+        def rewrite_alone(connection: Connection) -> None:
+            with connection.transaction():
+                self._connections.limit(connection)
+                # Every change reads the seal. Without it appends would leave no gap in which the table is free.
+                connection.execute("LOCK TABLE backstory.seal IN ACCESS EXCLUSIVE MODE")
+                self._connections.run(doing, rewrite)
 
-
-_REWRITE_SECONDS = 3600.0
+        self._connections.run(doing, rewrite_alone)
+        return not any(left)
 
 
 def _replace(

@@ -22,8 +22,7 @@ from psycopg import sql
 from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.locks import polled
-from backstory.ledger.log.store.postgres.connections import Connection, Connections, is_lost
+from backstory.ledger.log.store.postgres.connections import Connection, Connections, is_lost, retried
 from backstory.ledger.log.store.postgres.names import lease_of, lock_of
 
 __all__ = ["Holds"]
@@ -182,7 +181,7 @@ class Holds:
                     lost.append(error)
                     return None
 
-        found = polled(attempt, self._connections.timeout, self._clock)
+        found = retried(attempt, self._connections.timeout, self._clock)
         if found is None:
             raise self._connections.refusal(doing, lost[-1]) from lost[-1]
         return found

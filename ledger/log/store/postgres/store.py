@@ -98,21 +98,12 @@ class PostgresStore:
         """Yield the lines after a seq; see `EventStore.read`. No connection is kept between two of them."""
         del byte  # Lines are found by their seq.
         doing = f"read {stream}"
-        place = self._connections.run(
-            doing,
-            lambda connection: connection.execute(
-                "SELECT id, seq FROM backstory.streams WHERE name = %s", (stream,)
-            ).fetchone(),
-        )
+        place = self._connections.row(doing, "SELECT id, seq FROM backstory.streams WHERE name = %s", (stream,))
         if place is None:
             return
         asked = {"stream": place[0], "upto": place[1], "size": _PAGE_BYTES, "lines": _PAGE_LINES}
         while after < place[1]:
-            start = after
-            rows = self._connections.run(
-                doing,
-                lambda connection: connection.execute(_PAGE, {**asked, "after": start}, binary=True).fetchall(),
-            )
+            rows = self._connections.rows(doing, _PAGE, {**asked, "after": after}, binary=True)
             if not rows:
                 return
             for seq, line, offset in rows:
@@ -121,11 +112,8 @@ class PostgresStore:
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
-        row = self._connections.run(
-            f"read {stream}",
-            lambda connection: connection.execute(
-                "SELECT seq, hash FROM backstory.streams WHERE name = %s", (stream,)
-            ).fetchone(),
+        row = self._connections.row(
+            f"read {stream}", "SELECT seq, hash FROM backstory.streams WHERE name = %s", (stream,)
         )
         return EMPTY if row is None else Head(row[0], row[1])
 
@@ -139,16 +127,10 @@ class PostgresStore:
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
+        asked = {"prefix": prefix, "end": _end_of(prefix), "most": _NAMES}
         last = ""
         while True:
-            names = self._connections.run(
-                "list the streams",
-                lambda connection, last=last: connection.execute(  # type: ignore[misc]
-                    "SELECT name FROM backstory.streams WHERE name >= %s AND name > %s AND starts_with(name, %s) "
-                    "AND (%s::text IS NULL OR name < %s) ORDER BY name LIMIT %s",
-                    (prefix, last, prefix, (end := _end_of(prefix)), end, _NAMES),
-                ).fetchall(),
-            )
+            names = self._connections.rows("list the streams", _STREAMS, {**asked, "last": last})
             for (name,) in names:
                 yield name
             if len(names) < _NAMES:
@@ -158,10 +140,7 @@ class PostgresStore:
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names right below a folder; see `EventStore.folders`. Each is found by one look at the index."""
         prefix = f"{folder}/" if folder else ""
-        rows = self._connections.run(
-            f"list {folder or 'the folders'}",
-            lambda connection: connection.execute(_FOLDERS, {"prefix": prefix}).fetchall(),
-        )
+        rows = self._connections.rows(f"list {folder or 'the folders'}", _FOLDERS, {"prefix": prefix})
         return [name for (name,) in rows]
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
@@ -206,9 +185,7 @@ class PostgresStore:
         Raises:
             StoreError: It could not be read.
         """
-        rows = self._connections.run(
-            "read what has changed", lambda connection: connection.execute(_CHANGES, (after,)).fetchall()
-        )
+        rows = self._connections.rows("read what has changed", _CHANGES, (after,))
         return int(rows[0][0]), [name for _, name in rows if name is not None]
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
@@ -261,11 +238,8 @@ class PostgresStore:
 
     def is_removed(self, first: str) -> bool:
         """See `EventStore.is_removed`."""
-        row = self._connections.run(
-            "read what was removed",
-            lambda connection: connection.execute(
-                "SELECT EXISTS (SELECT FROM backstory.removed WHERE first = %s)", (first,)
-            ).fetchone(),
+        row = self._connections.row(
+            "read what was removed", "SELECT EXISTS (SELECT FROM backstory.removed WHERE first = %s)", (first,)
         )
         return row == (True,)
 
@@ -273,13 +247,7 @@ class PostgresStore:
         """Yield the marks of all removed logs; see `EventStore.removed_logs`."""
         last = ""
         while True:
-            rows = self._connections.run(
-                "read what was removed",
-                lambda connection, last=last: connection.execute(  # type: ignore[misc]
-                    "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s",
-                    (last, _NAMES),
-                ).fetchall(),
-            )
+            rows = self._connections.rows("read what was removed", _REMOVED, (last, _NAMES))
             for last, at, kind, seq, digest in rows:
                 yield RemovedLog(last, at, kind, Head(seq, digest))
             if len(rows) < _NAMES:
@@ -311,27 +279,20 @@ class PostgresStore:
 
     def edition(self, stream: str) -> str:
         """Return the stream's number and how often something was erased from it; see `EventStore.edition`."""
-        row = self._connections.run(
-            f"read {stream}",
-            lambda connection: connection.execute(
-                "SELECT id, edition FROM backstory.streams WHERE name = %s", (stream,)
-            ).fetchone(),
+        row = self._connections.row(
+            f"read {stream}", "SELECT id, edition FROM backstory.streams WHERE name = %s", (stream,)
         )
         return "" if row is None else f"{row[0]}.{row[1]}"
 
     def size(self, stream: str) -> int:
         """Return the bytes of a stream's lines, with a line break each."""
-        row = self._connections.run(
-            f"read {stream}",
-            lambda connection: connection.execute(
-                "SELECT bytes FROM backstory.streams WHERE name = %s", (stream,)
-            ).fetchone(),
-        )
+        row = self._connections.row(f"read {stream}", "SELECT bytes FROM backstory.streams WHERE name = %s", (stream,))
         return 0 if row is None else int(row[0])
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return None: a transaction is there as a whole or not at all."""
         del stream
+        return None
 
     def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the stream's lock; see `EventStore.locked`."""
@@ -347,7 +308,16 @@ class PostgresStore:
         self._connections.close()
 
 
-_FOLDERS = r"""
+_STREAMS = """
+SELECT name FROM backstory.streams
+WHERE name >= %(prefix)s AND name > %(last)s AND starts_with(name, %(prefix)s)
+  AND (%(end)s::text IS NULL OR name < %(end)s)
+ORDER BY name LIMIT %(most)s
+"""
+
+_REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
+
+_FOLDERS = """
 WITH RECURSIVE found AS (
     (
         SELECT name FROM backstory.streams
