@@ -14,7 +14,8 @@
     │   └── ConflictError     an undo that would overwrite later work
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
-    │   │   └── SealedError   the home has moved, or is an incomplete copy
+    │   │   ├── SealedError   the home has moved, or is an incomplete copy
+    │   │   └── UnknownOutcomeError  a write was sent and not answered: it may be there
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage other than a torn tail; names line and byte
     │   ├── WitnessError      the witness did not accept the heads
@@ -108,6 +109,10 @@ class StoreError(UnavailableError):
 
 class SealedError(StoreError):
     """The home takes no changes: it has moved to another place, or is an incomplete copy."""
+
+
+class UnknownOutcomeError(StoreError):
+    """A write was sent and not answered, and the engine could not be asked again: it may be there or not."""
 
 
 class LockTimeoutError(UnavailableError):
