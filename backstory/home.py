@@ -316,6 +316,8 @@ class Backstory:
         services.updater.stop()
         services.searches.close()
         services.projector.close()
+        if services.shared is not None:
+            services.shared.close()
         if services.witness is not None:
             services.witness.sender.close(max(0.0, end - time.monotonic()))
         services.usage.close()
@@ -560,6 +562,11 @@ class Backstory:
         return self._services.faults
 
     @property
+    def shared_reads(self) -> Mapping[str, int]:
+        """How many reads of memories from Redis were a `hit`, a `miss`, `stale` or `refused`; empty without Redis."""
+        return {} if self._services.shared is None else dict(self._services.shared.reads)
+
+    @property
     def outbox(self) -> Outbox:
         """Deliveries that could not be recorded and are tried again; see `FailSafeMemory`."""
         return self._services.outbox
@@ -624,9 +631,12 @@ class Backstory:
             purge=self._purge,
             heat=lambda: self._services.usage.of(scope),
             users=users,
+            shared=self._services.shared,
         )
 
     def _purge(self, scope: Scope) -> None:
+        if self._services.shared is not None:
+            self._services.shared.erase(scope)
         self._services.index(scope).delete()
         self._services.searches.purge(scope, self.store)
         self._services.turns.purge(scope)
