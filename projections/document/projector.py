@@ -25,7 +25,7 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
@@ -238,13 +238,14 @@ class _Work:
     def suspect(self, writer: Writer) -> None:
         """Mark a scope for a check, unless its memory.json is newer than the log, and so includes the last commit.
 
-        The document is written under the ledger's lock. A time in the future means that the clock was set back.
+        The document is written under the ledger's lock. A time in the future means that the clock was set back. Where
+        the log is no file of this machine the two times do not compare.
         """
-        path = self._document(writer.scope)
-        with contextlib.suppress(OSError):
-            log = path.with_name(f"{LEDGER}.jsonl").stat().st_mtime_ns
-            if log < path.stat().st_mtime_ns <= time.time_ns():
-                return
+        if isinstance(self._store, KeepsFiles):
+            with contextlib.suppress(OSError):
+                log = self._store.path(writer.ledger).stat().st_mtime_ns
+                if log < self._document(writer.scope).stat().st_mtime_ns <= time.time_ns():
+                    return
         self._suspects[writer.scope] = writer
 
     def _check(self, writer: Writer, *, wait: bool) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -26,7 +27,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce", "TellsChanges"]
+__all__ = ["EventStore", "KeepsFiles", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce", "TellsChanges"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -293,6 +294,14 @@ class TellsChanges(Protocol):
         Raises:
             StoreError: it could not be read.
         """
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """An engine that keeps each stream in a file of this machine."""
+
+    def path(self, stream: str) -> Path:
+        """Return the path of the file that holds a stream."""
 
 
 @runtime_checkable
