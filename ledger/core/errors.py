@@ -14,6 +14,7 @@
     │   └── ConflictError     an undo that would overwrite later work
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
+    │   │   └── UnknownOutcomeError  the engine did not say whether it wrote
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage other than a torn tail; names line and byte
     │   ├── WitnessError      the witness did not accept the heads
@@ -103,6 +104,10 @@ class UnavailableError(BackstoryError):
 
 class StoreError(UnavailableError):
     """The disk or the storage engine failed."""
+
+
+class UnknownOutcomeError(StoreError):
+    """The engine did not answer in time: the lines may have been written or not. Read the head, then decide again."""
 
 
 class LockTimeoutError(UnavailableError):
