@@ -24,8 +24,7 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store import EventStore, Repairable
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
@@ -96,7 +95,7 @@ class Backstory:
         self._caught_up: weakref.WeakSet[Writer] = weakref.WeakSet()
         """The users' writers that have received what agents shared before this process opened them."""
         self._mutex = threading.Lock()
-        self._owners = Owners(home, store)
+        self._owners = Owners(store)
         register(self)
 
     # Opening and closing.
@@ -470,7 +469,6 @@ class Backstory:
     def renew(self) -> None:
         """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
         self._mutex = threading.Lock()
-        self._owners.renew()
         self._closing = self._services.closed.is_set()
 
     # Async twins.
@@ -536,7 +534,7 @@ class Backstory:
     def _heed_repair(self, writer: Writer) -> None:
         """Read a scope anew if a repair, in this process or another, has put another log in the place of the known."""
         store, scope = self.store, writer.scope
-        if not isinstance(store, JsonlStore):
+        if not isinstance(store, Repairable):
             return
         streams = (writer.ledger, writer.transcript_stream)
         before, now = self._editions.get(writer), (store.edition(streams[0]), store.edition(streams[1]))

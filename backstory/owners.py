@@ -1,44 +1,28 @@
 """Owners of the memories in a home: finds the users and agents that have one, in the order of their folders.
 
-A home may have 100,000 users. Their folders' names are kept sorted, and listed again only after the folder that holds
-them has changed, so that a page of users looks into a few folders only.
+A home may have 100,000 users, so a page of them looks into a few of their folders only.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
-from pathlib import Path
 
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope, folder_beginnings
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.files import translated
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.results import FoundOwners
 
 __all__ = ["Owners"]
 
-_SETTLED_NS = 2 * 10**9
-"""A folder that has just changed may change again within the same tick of the file system's clock."""
-
 
 class Owners:
-    """The scopes that have a log in a home; safe for threads."""
+    """The scopes that have a log in a store."""
 
-    def __init__(self, home: Path, store: EventStore) -> None:
-        self._home = home
+    def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._users = _FolderNames(home / "users")
-
-    def renew(self) -> None:
-        """Replace the lock in a forked child."""
-        self._users.renew()
 
     def all(self) -> tuple[Scope, ...]:
         """Return all of them, also those whose logs are damaged.
@@ -51,25 +35,20 @@ class Owners:
     def find(self, prefix: str, *, users: Collection[str] | None, after: str | None, limit: int | None) -> FoundOwners:
         """Return a page of those whose user's id begins so; see `Backstory.find_owners`."""
         last = None if after is None else after.split("/")
-        if isinstance(self._store, JsonlStore):
-            owners, count = self._in_folders(self._store, prefix, users, last)
-        else:
-            # Another engine cannot list a part of its streams by folder.
-            found = [scope for scope in self.all() if _begins(scope, prefix) and (users is None or scope.user in users)]
-            owners, count = iter(found), len({scope.user for scope in found} - {None})
+        owners, count = self._beginning(prefix, users, last)
         behind = (scope for scope in owners if last is None or scope.folder.split("/") > last)
         return FoundOwners(tuple(islice(behind, limit)), count)
 
-    def _in_folders(
-        self, store: JsonlStore, prefix: str, users: Collection[str] | None, last: Sequence[str] | None
+    def _beginning(
+        self, prefix: str, users: Collection[str] | None, last: Sequence[str] | None
     ) -> tuple[Iterable[Scope], int]:
         """Return owners, some of those before `last` left out, and the number of users before and behind it."""
 
         def owners_in(folder: str) -> Iterable[Scope]:
-            streams = store.streams_below(folder) if folder else self._without_user(store)
+            streams = self._store.streams(f"{folder}/") if folder else self._without_user()
             return (scope for scope in self._of(streams) if _begins(scope, prefix))
 
-        names = self._users.names()
+        names = self._store.folders("users")
         if users is None:
             named = _beginning_so(names, prefix) if prefix else names
         else:
@@ -81,9 +60,8 @@ class Owners:
         folders = chain(("",) if users is None and not prefix else (), (f"users/{name}" for name in named[begin:]))
         return chain.from_iterable(map(owners_in, folders)), len(named)
 
-    def _without_user(self, store: JsonlStore) -> list[str]:
-        own = [stream for stream in (LEDGER, TRANSCRIPT) if (self._home / f"{stream}.jsonl").exists()]
-        return [*own, *store.streams_below("agents")]
+    def _without_user(self) -> Iterable[str]:
+        return chain(*(self._store.streams(prefix) for prefix in (LEDGER, TRANSCRIPT, "agents/")))
 
     def _of(self, streams: Iterable[str]) -> tuple[Scope, ...]:
         """Return the owners of some streams."""
@@ -117,37 +95,6 @@ class Owners:
 
 def _begins(scope: Scope, prefix: str) -> bool:
     return (scope.user or "").startswith(prefix)
-
-
-class _FolderNames:
-    """Names of the folders below one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._guard = threading.Lock()
-        self._names: Sequence[str] = ()
-        self._listed: int | None = None
-
-    def renew(self) -> None:
-        """Replace the lock in a forked child."""
-        self._guard = threading.Lock()
-
-    def names(self) -> Sequence[str]:
-        """Return all names, in order.
-
-        Raises:
-            StoreError: The folder cannot be read.
-        """
-        with self._guard, translated(self._folder, "read"):
-            try:
-                changed = self._folder.stat().st_mtime_ns
-                if changed != self._listed:
-                    with os.scandir(self._folder) as entries:
-                        self._names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-                    self._listed = changed if abs(time.time_ns() - changed) > _SETTLED_NS else None
-            except FileNotFoundError:
-                self._names, self._listed = (), None
-            return self._names
 
 
 def _beginning_so(names: Sequence[str], prefix: str) -> Sequence[str]:

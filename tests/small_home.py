@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fakes import CountingSalts, FakeClock, open_home, reply
-from store.sealing import AT, as_file, by_hand, slots
 
 from backstory.ledger.core.commit import Cause, Draft, Head, head_of, seal
 from backstory.ledger.core.events import Redacted
@@ -14,6 +13,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.verify import Verification, verify
+from backstory.testing.lines import AT, as_file, by_hand, slots
 
 USER = "ada"
 SCOPE = Scope(USER)

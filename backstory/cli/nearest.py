@@ -1,11 +1,10 @@
 """Nearest names: which user or agent of a home a name that is not known may have meant.
 
-The names are those of the home's folders, so no log is opened but those of the few best candidates.
+The names are those of the store's folders, so no log is opened but those of the few best candidates.
 """
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -68,10 +67,10 @@ def _has_user(bs: Backstory, user: str) -> bool:
 
 
 def _in_folder(bs: Backstory, folder: str) -> Iterator[Scope]:
-    """Yield the scopes that the names in a folder of the home stand for; a shortened name stands for none."""
-    with suppress(OSError), os.scandir(bs.home / folder) as entries:
-        for entry in entries:
-            scope = Scope.in_folder(f"{folder}/{entry.name}")
+    """Yield the scopes that the names in a folder of the store stand for; a shortened name stands for none."""
+    with suppress(StoreError):
+        for name in bs.store.folders(folder):
+            scope = Scope.in_folder(f"{folder}/{name}")
             if scope is not None:
                 yield scope
 

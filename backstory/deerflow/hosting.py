@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +21,14 @@ from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, UsageError
+from backstory.ledger.core.errors import BackstoryError, StoreError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
 from backstory.ledger.messages import KeepHidden
 from backstory.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
-from backstory.outbox.delivered import Delivered, LogFile
+from backstory.outbox.delivered import Delivered, LogState
 from backstory.outbox.fail_safe import FailSafeMemory
 
 _log = logging.getLogger(__name__)
@@ -166,13 +165,13 @@ class Hosting:
         if recorded is not None and not unjudged:
             self._delivered.note(scope, thread, delivery)
 
-    def _log_of(self, scope: Scope) -> LogFile | None:
-        """Return the file of a transcript; None if there is none, as where another engine than jsonl stores it."""
-        try:
-            found = os.stat(f"{self.home.home}/{scope.stream(TRANSCRIPT)}.jsonl")  # noqa: PTH116 a Path costs more
-        except OSError:
-            return None
-        return LogFile(found.st_ino, found.st_size)
+    def _log_of(self, scope: Scope) -> LogState | None:
+        """Return what a transcript's log is now; None if there is none, or it cannot be asked."""
+        store, stream = self.home.store, scope.stream(TRANSCRIPT)
+        with contextlib.suppress(StoreError):
+            edition = store.edition(stream)
+            return LogState(edition, store.size(stream)) if edition else None
+        return None
 
     def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:
         """Replace a memory, even if its logs are damaged: then these are repaired first.

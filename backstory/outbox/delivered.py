@@ -18,18 +18,18 @@ _KINDS = {"human", "ai", "system", "tool"}
 _RECORDED = ("human", "ai")
 
 
-class LogFile(NamedTuple):
-    """The file that turns are recorded in; another one, or a shorter one, may have lost some."""
+class LogState(NamedTuple):
+    """The log that turns are recorded in; one of another edition, or a shorter one, may have lost some."""
 
-    inode: int
+    edition: str
     size: int
 
 
 class Delivery(NamedTuple):
-    """A digest of each message of a delivery, and the file that it was recorded in, as it was before; None: no file."""
+    """A digest of each message of a delivery, and the log that it was recorded in, as it was before; None: no log."""
 
     digests: list[int]
-    log: LogFile | None
+    log: LogState | None
 
 
 _NEVER = Delivery([], None)
@@ -44,7 +44,7 @@ class Delivered:
     def __init__(self) -> None:
         self._last: Recent[tuple[Scope, str], Delivery] = Recent(_CONVERSATIONS)
 
-    def start(self, scope: Scope, thread: str, messages: object, log: LogFile | None = None) -> tuple[int, Delivery]:
+    def start(self, scope: Scope, thread: str, messages: object, log: LogState | None = None) -> tuple[int, Delivery]:
         """Return the index from which messages have to be delivered, and what to `note` once they are recorded.
 
         It is the index of a plain question, since which messages are kept may depend on earlier ones of the same turn.
@@ -68,11 +68,11 @@ class Delivered:
         self._last.clear()
 
 
-def _goes_on(before: LogFile | None, now: LogFile | None) -> bool:
-    """Whether a log still holds what it held before; without a file it does."""
+def _goes_on(before: LogState | None, now: LogState | None) -> bool:
+    """Whether a log still holds what it held before; without a log it does."""
     if before is None or now is None:
         return before is now
-    return before.inode == now.inode and before.size <= now.size
+    return before.edition == now.edition and before.size <= now.size
 
 
 def _digests(messages: Sequence[object]) -> Iterator[int]:

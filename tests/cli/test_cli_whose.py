@@ -149,7 +149,7 @@ def test_no_log_is_opened_to_find_the_nearest(home: Cli, monkeypatch: pytest.Mon
         bs = known(*args, **more)
         head = bs.store.head
         monkeypatch.setattr(bs.store, "head", lambda stream: looked.append(stream) or head(stream))
-        monkeypatch.setattr(bs, "_found", lambda: pytest.fail("every log was listed"))
+        monkeypatch.setattr(bs, "owners", lambda: pytest.fail("every log was listed"))
         return bs
 
     monkeypatch.setattr(Backstory, "open", opened)

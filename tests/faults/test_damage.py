@@ -18,7 +18,6 @@ from cli.commandline import Cli
 from fakes import FakeClock, exchange, open_home, reply
 from faults.logs import verify_bytes
 from sizes import PATIENT, bytes_below, chance, sized
-from store.sealing import offsets
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError
@@ -26,6 +25,7 @@ from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document
 from backstory.projections.integrity.verify import Verification
+from backstory.testing.lines import offsets
 
 USER = "ada"
 LOGS = ("ledger", "transcript")

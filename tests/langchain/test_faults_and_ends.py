@@ -171,7 +171,7 @@ def test_a_huge_message_is_recorded_in_time(bs):
     text = "word " * 2_000_000
     began = time.monotonic()
     assert run(agent(bs, Scripted("fine")), [HumanMessage(text)])["messages"][-1].text == "fine"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE / 2
     question, answer = said(bs)
     assert 900_000 < len(question) <= 1_000_010
     assert answer == "assistant: fine"

@@ -154,3 +154,52 @@ def test_a_token_that_may_read_sees_nothing_that_changes_memory(
     assert [text for name in ADDRESSES for text in seen[name, reader] if changing.search(text)] == []
     assert any(changing.search(text) for text in seen["why a fact", right])
     assert any(changing.search(text) for text in seen["memory", right])
+
+
+def test_of_an_update_with_many_facts_the_first_are_shown_and_then_the_next(
+    story: ThreadServer, window: Window
+) -> None:
+    facts = [{"content": f"Ada has read book {number}", "confidence": 0.9} for number in range(230)]
+    with story.client() as client:
+        assert client.patch("/v1/policy?user=ada", json={"max_facts": 500}).is_success
+        assert client.post("/v1/import?user=ada", json={"document": {"facts": facts}}).is_success
+    page = window.go("#/why?user=ada&commit=5")
+    rows = page.locator("main .fact-text", has_text="Ada has read book")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Show 100 more of 130").click()
+    expect(rows).to_have_count(200)
+    page.get_by_role("button", name="Show 30 more of 30").click()
+    expect(rows).to_have_count(230)
+    expect(page.get_by_role("button", name="Show ")).to_have_count(0)
+
+
+def test_a_new_update_leaves_the_graph_where_it_was_moved_to(open_on: OpenOn, story: ThreadServer) -> None:
+    window = open_on(story)
+    page = window.go("#/graph?user=ada")
+    expect(page.locator('.graph-svg [data-id="update:3"]')).to_be_attached()
+    place = "document.querySelector('.graph-svg > g').style.transform"
+    start = page.evaluate(place)
+    page.locator(".graph-frame").focus()
+    for key in ("+", "ArrowRight"):
+        before = page.evaluate(place)
+        page.keyboard.press(key)
+        page.wait_for_function(f"before => {place} !== before", arg=before)
+    moved = page.evaluate(place)
+    assert moved != start
+    story.post("/v1/facts?user=ada", {"content": "Ada likes tea"})
+    expect(page.locator('.graph-svg [data-id="update:4"]')).to_be_attached()
+    assert page.evaluate(place) == moved
+
+
+def test_the_server_answers_each_size_of_a_graph_that_is_offered(open_on: OpenOn, told_story: ThreadServer) -> None:
+    window = open_on(told_story)
+    for address in ("#/graph?user=ada", "#/graph?user=ada&messages=1"):
+        page = window.go(address)
+        sizes = page.locator("main select")
+        offered = sizes.locator("option").all_inner_texts()
+        assert len(offered) > 1
+        for size in offered:
+            sizes.select_option(size)
+            window.settle()
+            expect(page.locator(".graph-frame")).to_be_visible()
+            assert f"limit={size}" in page.url

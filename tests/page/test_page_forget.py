@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 from browsing import OpenOn, Window
 from playwright.sync_api import Locator, expect
 from serving import ThreadServer, token
@@ -84,6 +85,21 @@ def test_a_conversation_is_forgotten_after_its_name_is_typed(story: ThreadServer
     expect(shown.get_by_role("status")).to_contain_text("Forgotten")
     assert "clinic" not in request(story, "GET", "/v1/turns?thread=friday").text
     assert "peanuts are fine" not in request(story, "GET", "/v1/document").text
+
+
+@pytest.mark.parametrize("thread", ["fri\u200bday", "fri  day", "friday ", "f" * 65])
+def test_a_name_that_cannot_be_copied_by_eye_is_not_asked_for(story: ThreadServer, window: Window, thread: str) -> None:
+    message = {"role": "user", "content": "I moved to Bergen.", "id": "m1"}
+    assert request(story, "POST", "/v1/record", {"thread": thread, "messages": [message]}).is_success
+    reply = {"newFacts": [{"content": "Ada lives in Bergen", "category": "context", "confidence": 0.9}]}
+    asked = {"thread": thread, "replies": [{"thread_id": thread, "reply": reply}]}
+    assert request(story, "POST", "/v1/extract", asked).json()["failed"] == 0
+    shown = forgetting(window, "#/why?user=ada&fact=fact_4_0")
+    shown.get_by_role("radio", name="A whole conversation").check()
+    shown.get_by_label("To confirm, type forget").fill("forget")
+    shown.get_by_role("button", name="Forget for good").click()
+    expect(shown.get_by_role("status")).to_contain_text("Forgotten")
+    assert "Bergen" not in request(story, "GET", "/v1/turns").text
 
 
 def test_everything_with_a_text_is_forgotten(story: ThreadServer, window: Window) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, FakeClock
-from store.conformance import STREAM, EventStoreConformance, lines_of
-from store.sealing import as_file, chain, fill
 
 from backstory.ledger.core.commit import EMPTY, Head, head_of
 from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.testing.conformance import STREAM, EventStoreConformance, lines_of
+from backstory.testing.lines import as_file, chain, fill
 
 
 class JsonlEngine:

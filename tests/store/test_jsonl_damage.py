@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from fakes import CountingSalts, FakeClock
-from store.conformance import STREAM, lines_of
-from store.sealing import as_file, chain, fill, offsets
 
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import EMPTY, Cause, head_of
@@ -20,6 +18,8 @@ from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import as_file, chain, fill, offsets
 
 LEDGER_BYTES_BEYOND_ONE_READ = 200_000
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from store.conformance import STREAM, lines_of
-from store.sealing import as_file, chain, fill, sealed, turn
 
 from backstory.ledger.core.commit import EMPTY, head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import as_file, chain, fill, sealed, turn
 
 REAL = {name: getattr(os, name) for name in ("write", "fdatasync", "fsync", "ftruncate")}
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, FakeClock
-from store.conformance import STREAM, lines_of
-from store.sealing import chain, erase, fill
 
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.core.events import FactAdded, TurnRecorded
@@ -24,6 +22,8 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.locks import try_lock
 from backstory.projections.integrity.verify import verify
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import chain, erase, fill
 
 HOLDER = """
 import sys

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from small_home import resealed
-from store.sealing import as_file
 
 from backstory.ledger.core.commit import EMPTY, head_of
 from backstory.ledger.core.errors import WitnessError
+from backstory.testing.lines import as_file
 
 USER = "ada"
 LEDGER = f"users/{USER}/ledger"

@@ -12,7 +12,7 @@ An engine guarantees:
 - Erasure: `redact` replaces lines at once and leaves nothing of the old ones.
 
 `jsonl` is the default engine. Another goes beside it and is named in `config.store_factory`;
-`tests/store/conformance.py` holds it to this port.
+`backstory.testing` has the conformance suite that holds it to this port.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ import msgspec
 
 from backstory.ledger.core.commit import Head
 
-__all__ = ["EventStore", "Record", "TellsAtOnce"]
+__all__ = ["EventStore", "Record", "Repairable", "TellsAtOnce"]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A line as it is stored, without its line break, and its byte offset in the stream (0 if the engine has none)."""
+    """A line as it is stored, without its line break, and its offset: the bytes of the lines before it.
+
+    Each line counts with one line break, however the engine stores it.
+    """
 
     line: bytes
     byte: int
@@ -60,7 +63,7 @@ class EventStore(Protocol):
         """Yield the lines after a seq, in order, up to the end as it is now; none for a stream that is not there.
 
         The lines are not checked. `byte` is the offset at which an earlier read found the first of them; an engine
-        without offsets ignores it.
+        that finds lines by their seq ignores it.
 
         Raises:
             StoreError: it could not be read.
@@ -86,7 +89,9 @@ class EventStore(Protocol):
         """
 
     def settled_head(self, stream: str) -> Head:
-        """Return the head once it is durable; waits for a process that is writing.
+        """Return the head once it is durable.
+
+        It waits for a process that is writing, unless the engine shows only what is durable.
 
         Raises:
             LockTimeoutError: another process keeps the stream locked.
@@ -96,6 +101,16 @@ class EventStore(Protocol):
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names right below a folder that streams lie in, sorted; "" is the topmost folder.
+
+        The name of a stream is a path: `users/ada/ledger` lies in the folder `ada` of `users`. An engine that keeps
+        real folders may return one in which no stream is left.
+
+        Raises:
+            StoreError: it could not be read.
+        """
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then those that are appended, until the stream is removed by `remove`.
@@ -156,7 +171,7 @@ class EventStore(Protocol):
         """
 
     def size(self, stream: str) -> int:
-        """Return the size of a stream in bytes; 0 if the engine does not know it."""
+        """Return the size of a stream in bytes: that of its lines, with a line break each."""
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left after the last whole line, if anything; it was never reported as written."""
@@ -186,3 +201,11 @@ class TellsAtOnce(Protocol):
 
     def head_at_once(self, stream: str) -> Head | None:
         """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
+
+
+@runtime_checkable
+class Repairable(Protocol):
+    """An engine whose streams can be repaired from outside, which takes lines away that were read before."""
+
+    def was_repaired(self, stream: str, edition: str) -> bool:
+        """Whether a repair has replaced a stream since this edition of it."""

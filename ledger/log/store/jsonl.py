@@ -32,6 +32,7 @@ from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpec
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
+from backstory.ledger.log.store.folder_names import FolderNames
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
 from backstory.ledger.log.store.removal import Removals
 
@@ -83,6 +84,7 @@ class JsonlStore:
         self._process = os.getpid()
         self._locks = FileLocks(lock_timeout, self._clock)
         self._removals = Removals(self.home, self._locks, self._clock)
+        self._folders = FolderNames(self.home)
 
     def __repr__(self) -> str:
         return f"JsonlStore({str(self.home)!r})"
@@ -106,13 +108,14 @@ class JsonlStore:
         """Append lines with one write and one sync; see `EventStore.append_all`."""
         path = self._file(stream)
         with self.locked(stream), translated(path, "write"):
-            descriptor, stat = self._opened(stream, path)
+            try:
+                descriptor, stat = self._opened(stream, path, create=expected == 0)
+            except FileNotFoundError:
+                raise _other_version(stream, EMPTY, expected) from None
             try:
                 head, size = self._head_for_writing(stream, descriptor, stat)
                 if head.seq != expected:
-                    raise WrongExpectedVersionError(
-                        f"{stream} is at {head.seq}, not at {expected}: read on and decide again", actual=head.seq
-                    )
+                    raise _other_version(stream, head, expected)
                 if prev_of(lines[0]) != head.hash:
                     raise CorruptLogError(
                         f"{stream}: commit {head.seq} is not the one that was read: was the file exchanged?",
@@ -128,7 +131,7 @@ class JsonlStore:
                 if len(self._open) > _KEPT_OPEN:
                     self._close(stream)
 
-    def _opened(self, stream: str, path: str | Path) -> tuple[int, os.stat_result]:
+    def _opened(self, stream: str, path: str | Path, *, create: bool = False) -> tuple[int, os.stat_result]:
         """Return the file's descriptor, kept from the last time if it is still that of the file at the path."""
         if self._process != os.getpid():
             # What the parent has open goes on being the parent's.
@@ -140,7 +143,7 @@ class JsonlStore:
                 if stat.st_ino == kept[1]:
                     return kept[0], stat
             self._close(stream)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
         stat = os.fstat(descriptor)
         self._open[stream] = (descriptor, stat.st_ino)
         return descriptor, stat
@@ -397,26 +400,27 @@ class JsonlStore:
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
         with translated(self.home, "read"):
-            names = sorted(_stream_names(str(self.home), prefix))
+            names = sorted(_stream_names(self._prefix, prefix))
         yield from names
 
-    def streams_below(self, folder: str) -> list[str]:
-        """Return the names of the streams in one folder and below, sorted, without a look at any other."""
-        with translated(self.home, "read"):
-            return sorted(_stream_names(str(self.home / folder), "", f"{folder}/"))
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names right below a folder; see `EventStore.folders`. One without a stream may be among them."""
+        with translated(self.home / folder, "read"):
+            return self._folders.names(folder)
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
         seq, first = after, ""
         while True:
-            if first and self.is_removed(first):
+            # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
+            if not first:
+                first = next((hash_of(record.line) for record in self.read(stream)), "")
+            elif self.is_removed(first):
                 return
             for record in self.read(stream, seq):
                 seq += 1
                 yield record
             now = self.head(stream).seq
-            if not first and now:
-                first = next((hash_of(record.line) for record in self.read(stream)), "")
             if now < seq and not self.is_removed(first):
                 raise CorruptLogError(
                     f"{stream} was read up to {seq} and now ends at {now}: its tail was cut off; "
@@ -547,6 +551,12 @@ class JsonlStore:
         return self._removals.is_removed(first)
 
 
+def _other_version(stream: str, head: Head, expected: int) -> WrongExpectedVersionError:
+    return WrongExpectedVersionError(
+        f"{stream} is at {head.seq}, not at {expected}: read on and decide again", actual=head.seq
+    )
+
+
 _T = TypeVar("_T")
 
 
@@ -628,12 +638,11 @@ def _sync_above_home(folder: Path) -> None:
             raise
 
 
-def _stream_names(folder: str, prefix: str, below: str = "") -> Iterator[str]:
-    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped.
-
-    `below` is what the names of streams in the folder begin with.
-    """
-    folders = [(folder, below)]
+def _stream_names(home: str, prefix: str) -> Iterator[str]:
+    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
+    # The deepest folder that the prefix names; those beside it are not looked at.
+    below = prefix[: prefix.rfind("/") + 1]
+    folders = [(home + below, below)]
     while folders:
         folder, below = folders.pop()
         with suppress(FileNotFoundError), os.scandir(folder) as entries:

@@ -13,7 +13,7 @@ from sizes import examples
 
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
-from backstory.outbox.delivered import Delivered, LogFile
+from backstory.outbox.delivered import Delivered, LogState
 
 ADA = Scope("ada")
 UPLOAD = "<uploaded_files>\n- a.pdf\n</uploaded_files>"
@@ -148,12 +148,12 @@ def test_a_delivery_begins_with_a_question_in_plain_words(odd):
     ("before", "now", "start"),
     [
         (None, None, 6),
-        (LogFile(7, 100), LogFile(7, 100), 6),
-        (LogFile(7, 100), LogFile(7, 900), 6),
-        (LogFile(7, 100), LogFile(8, 900), 0),
-        (LogFile(7, 100), LogFile(7, 99), 0),
-        (LogFile(7, 100), None, 0),
-        (None, LogFile(7, 100), 0),
+        (LogState("7", 100), LogState("7", 100), 6),
+        (LogState("7", 100), LogState("7", 900), 6),
+        (LogState("7", 100), LogState("8", 900), 0),
+        (LogState("7", 100), LogState("7", 99), 0),
+        (LogState("7", 100), None, 0),
+        (None, LogState("7", 100), 0),
     ],
 )
 def test_a_conversation_is_delivered_whole_to_a_log_that_may_have_lost_turns(before, now, start):

@@ -217,8 +217,10 @@ def test_damage_ends_the_stream_with_the_error_and_is_the_answer_to_the_next_req
 
     async def work() -> None:
         async with connected(server.app, **ADA) as stream:
-            whole = log.read_bytes()
-            log.write_bytes(whole.replace(b"milk", b"salt") + b"{}\n")
+            # At once: in a file that is cut short first, the stream would end as removed.
+            damaged = log.with_name("damaged")
+            damaged.write_bytes(log.read_bytes().replace(b"milk", b"salt") + b"{}\n")
+            damaged.replace(log)
             (event,) = await stream.rest()
             assert event.kind == "error"
             assert "ledger" in event.data["detail"]

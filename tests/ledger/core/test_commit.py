@@ -13,7 +13,6 @@ from fakes import CountingSalts
 from hypothesis import given
 from hypothesis import strategies as st
 from store.event_strategies import causes, drafts, events, heads, names_of
-from store.sealing import AT, by_hand, chain, chain_hash, digest, erase, sealed, slots, turn
 
 from backstory.ledger.core import commit as commit_module
 from backstory.ledger.core.commit import (
@@ -46,6 +45,7 @@ from backstory.ledger.core.events import (
     UpdateProposed,
 )
 from backstory.ledger.log.writer import random_salt
+from backstory.testing.lines import AT, by_hand, chain, chain_hash, digest, erase, sealed, slots, turn
 
 FACT = Fact(id="fact_2_0", content="喜欢 Rust “!”\\", category="goal", confidence=0.9, created_at=AT, source="t", seq=2)
 

@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as types
 from store.event_strategies import drafts, names_of
-from store.sealing import as_file, by_hand, chain, digest, erase, offsets
 
 from backstory.ledger.core.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
 from backstory.ledger.core.errors import CorruptLogError
@@ -28,6 +27,7 @@ from backstory.ledger.core.events import Access, Candidate, Event, Fact, LedgerE
 from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
+from backstory.testing.lines import as_file, by_hand, chain, digest, erase, offsets
 
 PAGE = Path(__file__).parents[3] / "docs" / "log-format.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock
-from store.sealing import chain
 
 from backstory.ledger.core.commands import AddFact, Clear
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, head_of, unseal
@@ -25,6 +24,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay
+from backstory.testing.lines import chain
 
 ADA = Scope("ada")
 

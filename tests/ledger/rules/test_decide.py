@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from store.sealing import AT
 from story import (
     added,
     at,
@@ -56,6 +55,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import newborn
 from backstory.ledger.rules.decide import RULES, decide
 from backstory.ledger.rules.ranking import Ranking
+from backstory.testing.lines import AT
 
 SMALL = Policy(max_facts=3)
 

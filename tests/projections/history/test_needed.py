@@ -18,6 +18,7 @@ from backstory.ledger.core.events import CandidateRejected
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.rules.decide import RULES, decide
+from backstory.projections.what_if import needed
 from backstory.projections.what_if.counterfactual import command_of
 from backstory.projections.what_if.needed import LIFTED_BY, ExplainedRefusal, NeededValue, looser, refusals_of
 
@@ -184,6 +185,20 @@ def test_a_commit_that_refused_more_than_can_be_tried_says_so() -> None:
     assert {one.unless for one in found if one.needs is None} == {
         "this commit refused too many candidates to find a value for each"
     }
+
+
+def test_the_more_candidates_a_commit_has_the_fewer_times_it_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = started(max_facts=1)
+    facts = tuple(new(f"fact number {n}", 0.9, place=f"facts/{n}") for n in range(200))
+    before = history.memory
+    history.ask(ImportDocument(at="", candidates=facts), "import")
+    decided: list[Memory] = []
+    known = needed._decided
+    monkeypatch.setattr(needed, "_decided", lambda *args: decided.append(args[0]) or known(*args))
+    monkeypatch.setattr(needed, "_MOST_CANDIDATES", 2_000)
+    refusals_of(history.commits[-1], before)
+    # Once more to see that deciding again gives the same.
+    assert 1 < len(decided) <= 1 + 2_000 // len(history.commits[-1].events)
 
 
 # Of a memory.

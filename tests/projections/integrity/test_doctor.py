@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted
-from store.sealing import as_file, by_hand, erase
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.maintenance import doctor
 from backstory.projections.integrity.remedies import REMEDIES, Check
+from backstory.testing.lines import as_file, by_hand, erase
 
 MODEL = {"OPENAI_API_KEY": "none"}
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

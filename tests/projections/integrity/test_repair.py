@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted, resealed
-from store.sealing import as_file, by_hand, erase, sealed
 
 from backstory.ledger.core.commit import Cause, Head, head_of, inspect
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
@@ -24,6 +23,7 @@ from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
 from backstory.projections.integrity.remedies import Check
 from backstory.projections.integrity.repair import repair
+from backstory.testing.lines import as_file, by_hand, erase, sealed
 
 
 @pytest.fixture(scope="session")

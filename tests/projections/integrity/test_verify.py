@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, answer, redacted, resealed, said
-from store.sealing import AT, as_file, by_hand, chain, erase, offsets, sealed, turn
 
 from backstory.ledger.core.commit import Cause, Draft, head_of, inspect, seal
 from backstory.ledger.core.errors import StoreError
@@ -24,6 +23,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.integrity.stream_check import StreamCheck
 from backstory.projections.integrity.verify import Verification, verify
+from backstory.testing.lines import AT, as_file, by_hand, chain, erase, offsets, sealed, turn
 
 
 @pytest.fixture(scope="session")

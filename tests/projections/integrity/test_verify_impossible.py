@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from fakes import CountingSalts, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home
-from store.sealing import AT, erase, offsets, turn
 
 from backstory.ledger.core.commit import Cause, Draft, Head, decode, head_of, seal
 from backstory.ledger.core.dedup import dedup_key
@@ -41,6 +40,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.history.replay import replay
 from backstory.projections.integrity.verify import verify
+from backstory.testing.lines import AT, erase, offsets, turn
 
 WORK = "user.workContext"
 EMPTY = Section()

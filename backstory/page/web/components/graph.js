@@ -281,6 +281,8 @@ function usePanzoom(frame, ground, drawing) {
       handleStartEvent: () => {},
     });
     held.current = panzoom;
+    // Panzoom itself pans a moment later, and the picture may be replaced again until then.
+    panzoom.pan(x, y);
     const element = frame.current;
     // Without Ctrl, the wheel scrolls the page.
     const turned = (event) => {

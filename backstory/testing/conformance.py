@@ -1,36 +1,53 @@
-"""What every engine promises: subclass `EventStoreConformance` and say in a fixture how to open the engine."""
+"""Conformance suite of `EventStore`: what every engine guarantees, as pytest tests.
+
+Subclass `EventStoreConformance` and return from its fixture `engine` how to open the engine. The streams must be gone
+with each test; all stores that `engine.open` returns in one test see the same ones.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
 from typing import Protocol
 
 import pytest
-from fakes import PATIENCE, FakeClock
-from store.sealing import as_file, chain, endless_chain, erase, fill, sealed, turn
 
 from backstory.ledger.core.commit import EMPTY, head_of
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
+from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
+from backstory.testing.model import compare_with_model
+
+__all__ = ["PATIENCE", "STREAM", "Engine", "EventStoreConformance", "lines_of"]
+
+PATIENCE = 30.0
+"""Seconds after which a test gives up on another thread; never waited for when all is well."""
+
+SOON = 0.05
+"""Seconds that a store waits for a lock which stays taken."""
 
 STREAM = "users/ada/ledger"
+"""The stream that most tests use."""
 
 
 class Engine(Protocol):
-    """How a suite reaches an engine: every store it opens sees the same streams."""
+    """How the suite reaches an engine: every store it opens sees the same streams."""
 
-    def open(self, *, lock_timeout: float = PATIENCE, clock: FakeClock | None = None) -> EventStore:
-        """A store of its own, as another process would open it."""
+    def open(self, *, lock_timeout: float = PATIENCE) -> EventStore:
+        """Open a store of its own, as another process would; `lock_timeout` is in seconds."""
 
 
 def lines_of(store: EventStore, stream: str = STREAM, after: int = 0) -> list[bytes]:
+    """Read the lines of a stream after a seq."""
     return [record.line for record in store.read(stream, after)]
 
 
 class EventStoreConformance:
+    """The tests. Each is named after what an engine guarantees."""
+
     @pytest.fixture
     def engine(self) -> Engine:
         raise NotImplementedError
@@ -131,12 +148,12 @@ class EventStoreConformance:
         store.append(STREAM, lines[5], 5)
         assert lines_of(store, after=1) == lines[1:]
 
-    def test_offsets_are_where_lines_begin_or_are_not_told(self, store: EventStore) -> None:
+    def test_an_offset_is_the_bytes_of_the_lines_before(self, engine: Engine, store: EventStore) -> None:
         lines = chain(4)
         fill(store, STREAM, lines)
-        for after in (0, 2):
-            told = [record.byte for record in store.read(STREAM, after)]
-            assert told in ([0] * len(told), [len(as_file(lines[:n])) for n in range(after, 4)])
+        for reader in (store, engine.open()):
+            for after in (0, 2):
+                assert [record.byte for record in reader.read(STREAM, after)] == offsets(lines)[after:4]
 
     def test_a_long_line_of_many_scripts(self, engine: Engine, store: EventStore) -> None:
         first = sealed(turn("说 \u202e \x7f é 👍🏽 \\n " * 100_000))
@@ -145,13 +162,12 @@ class EventStoreConformance:
         assert lines_of(engine.open()) == [first, second]
         assert engine.open().head(STREAM) == head_of(second)
 
-    def test_size_grows_or_is_not_told(self, store: EventStore) -> None:
+    def test_a_size_is_the_bytes_of_all_lines(self, engine: Engine, store: EventStore) -> None:
         lines = chain(2)
-        sizes = []
+        other = engine.open()
         for number, line in enumerate(lines):
             store.append(STREAM, line, number)
-            sizes.append(store.size(STREAM))
-        assert sizes == [0, 0] or (sizes[0] >= len(lines[0]) and sizes[1] >= sizes[0] + len(lines[1]))
+            assert store.size(STREAM) == other.size(STREAM) == offsets(lines)[number + 1]
 
     # Several at once.
 
@@ -192,7 +208,7 @@ class EventStoreConformance:
         lines = chain(6)
         fill(store, STREAM, lines)
         told = [record.byte for record in store.read(STREAM)]
-        end = len(as_file(lines))
+        end = offsets(lines)[-1]
         wrong = {"another line": told[1], "inside a line": told[3] + 5, "behind everything": end + 9, "the end": end}
         for reader in (store, engine.open()):
             for _ in range(2):
@@ -206,9 +222,10 @@ class EventStoreConformance:
         lines = chain(3)
         fill(store, STREAM, lines)
         assert engine.open().settled_head(STREAM) == store.settled_head(STREAM) == head_of(lines[-1])
-        other = engine.open(lock_timeout=0.01, clock=FakeClock())
-        with store.locked(STREAM), pytest.raises(LockTimeoutError):
-            other.settled_head(STREAM)
+        other = engine.open(lock_timeout=SOON)
+        # An engine in which only what is durable can be read need not wait.
+        with store.locked(STREAM), contextlib.suppress(LockTimeoutError):
+            assert other.settled_head(STREAM) == head_of(lines[-1])
 
     def test_a_durable_head_is_told_without_waiting(self, engine: Engine, store: EventStore) -> None:
         assert store.durable_head(STREAM) == EMPTY
@@ -216,23 +233,21 @@ class EventStoreConformance:
         for seq, line in enumerate(lines):
             store.append(STREAM, line, seq)
             assert engine.open().durable_head(STREAM) == store.durable_head(STREAM) == head_of(line)
-        clock = FakeClock()
-        other = engine.open(clock=clock)
+        other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM):
-            assert other.durable_head(STREAM) == engine.open().durable_head(STREAM) == head_of(lines[-1])
-        assert clock.slept == []
+            assert other.durable_head(STREAM) == head_of(lines[-1])
 
     def test_a_lock_that_is_not_waited_for_is_had_at_once_or_not_at_all(
         self, engine: Engine, store: EventStore
     ) -> None:
-        clock = FakeClock()
-        other = engine.open(clock=clock)
+        other = engine.open()
+        begun = time.monotonic()
         with store.locked(STREAM):
             with pytest.raises(LockTimeoutError), other.locked(STREAM, wait=False):
                 pass
             with store.locked(STREAM, wait=False):
                 pass
-        assert clock.slept == []
+        assert time.monotonic() - begun < PATIENCE
         with other.locked(STREAM, wait=False):
             pass
 
@@ -250,6 +265,8 @@ class EventStoreConformance:
         wanted = [lines[0], erase(lines[1], 0), lines[2], erase(lines[3], 0), lines[4]]
         for reader in (store, other, engine.open()):
             assert lines_of(reader) == wanted
+            assert [record.byte for record in reader.read(STREAM, 1)] == offsets(wanted)[1:5]
+            assert reader.size(STREAM) == offsets(wanted)[-1]
             assert reader.head(STREAM) == head_of(lines[-1])
             assert [commit.seq for commit in read_commits(reader, STREAM)] == [1, 2, 3, 4, 5]
 
@@ -296,7 +313,7 @@ class EventStoreConformance:
 
     def test_a_lease_is_no_lock(self, engine: Engine, store: EventStore) -> None:
         with store.lease(STREAM, "monday"):
-            engine.open(lock_timeout=0.01, clock=FakeClock()).append(STREAM, chain(1)[0], 0)
+            engine.open(lock_timeout=SOON).append(STREAM, chain(1)[0], 0)
         assert lines_of(store) == chain(1)
         assert list(store.streams()) == [STREAM]
 
@@ -342,6 +359,14 @@ class EventStoreConformance:
         assert told.value.actual == 2
         assert lines_of(two) == [first, mine]
 
+    # Against a model.
+
+    examples = 10
+    """How many sequences of steps the engine is compared with the model in."""
+
+    def test_any_sequence_of_steps_does_what_the_model_does(self, engine: Engine) -> None:
+        compare_with_model(engine.open, examples=self.examples)
+
     def test_a_line_that_continues_another_history_is_refused(self, store: EventStore) -> None:
         lines, others = chain(3), chain(3, text="other")
         fill(store, STREAM, lines[:2])
@@ -379,6 +404,25 @@ class EventStoreConformance:
             assert list(reader.streams("users/ada/")) == sorted(names[3:5])
             assert list(reader.streams("ledger")) == ["ledger"]
             assert list(reader.streams("nobody")) == []
+
+    def test_folders_are_listed_with_the_names_right_below(self, engine: Engine, store: EventStore) -> None:
+        for name in ("ledger", "users/ada/ledger", "users/al/agents/b/ledger", "users/al/ledger", "users/a_20b/ledger"):
+            store.append(name, chain(1)[0], 0)
+        for reader in (store, engine.open()):
+            assert list(reader.folders("")) == ["users"]
+            assert list(reader.folders("users")) == ["a_20b", "ada", "al"]
+            assert list(reader.folders("users/al")) == ["agents"]
+            assert list(reader.folders("users/al/agents")) == ["b"]
+            assert list(reader.folders("users/a")) == list(reader.folders("agents")) == []
+
+    def test_folders_come_and_go_with_their_streams(self, engine: Engine, store: EventStore) -> None:
+        other = engine.open()
+        assert list(other.folders("users")) == []
+        for name in ("users/ada/ledger", "users/bob/ledger"):
+            store.append(name, chain(1)[0], 0)
+        assert list(other.folders("users")) == list(store.folders("users")) == ["ada", "bob"]
+        store.remove("users/ada")
+        assert list(other.folders("users")) == list(store.folders("users")) == ["bob"]
 
     def test_streams_know_nothing_of_each_other(self, engine: Engine, store: EventStore) -> None:
         histories = {f"users/u{n}/ledger": endless_chain(text=f"u{n}") for n in range(20)}
@@ -418,7 +462,7 @@ class EventStoreConformance:
     # The lock.
 
     def test_while_locked_nobody_else_appends(self, engine: Engine, store: EventStore) -> None:
-        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM), pytest.raises(LockTimeoutError):
             other.append(STREAM, chain(1)[0], 0)
         assert lines_of(store) == []
@@ -426,8 +470,8 @@ class EventStoreConformance:
         assert lines_of(store) == chain(1)
 
     def test_the_holder_itself_may_append_and_lock_again(self, engine: Engine) -> None:
-        store = engine.open(lock_timeout=0.01, clock=FakeClock())
-        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        store = engine.open(lock_timeout=SOON)
+        other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM):
             with store.locked(STREAM):
                 store.append(STREAM, chain(1)[0], 0)
@@ -437,7 +481,7 @@ class EventStoreConformance:
         assert lines_of(store) == chain(2)
 
     def test_a_lock_is_one_streams(self, engine: Engine, store: EventStore) -> None:
-        other = engine.open(lock_timeout=0.01, clock=FakeClock())
+        other = engine.open(lock_timeout=SOON)
         with store.locked("users/ada/transcript"):
             other.append(STREAM, chain(1)[0], 0)
         assert lines_of(store) == chain(1)
@@ -445,14 +489,14 @@ class EventStoreConformance:
     def test_locked_readers_read(self, engine: Engine, store: EventStore) -> None:
         fill(store, STREAM, chain(2))
         with store.locked(STREAM):
-            other = engine.open(lock_timeout=0.01, clock=FakeClock())
+            other = engine.open(lock_timeout=SOON)
             assert lines_of(other) == chain(2)
             assert other.head(STREAM) == head_of(chain(2)[1])
 
     def test_an_error_inside_frees_the_lock(self, engine: Engine, store: EventStore) -> None:
         with pytest.raises(ZeroDivisionError), store.locked(STREAM):
             raise ZeroDivisionError
-        engine.open(lock_timeout=0.01, clock=FakeClock()).append(STREAM, chain(1)[0], 0)
+        engine.open(lock_timeout=SOON).append(STREAM, chain(1)[0], 0)
 
     # Threads.
 
@@ -467,7 +511,7 @@ class EventStoreConformance:
             try:
                 ready.wait(PATIENCE)
                 for number in range(8):
-                    append_somehow(store, f"thread {who} says {number}")
+                    _append_somehow(store, f"thread {who} says {number}")
             except BaseException as error:  # noqa: BLE001 told to the test below
                 errors.append(error)
 
@@ -477,7 +521,7 @@ class EventStoreConformance:
         for thread in threads:
             thread.join(PATIENCE)
         assert errors == []
-        said = [said_in(commit.events) for commit in read_commits(engine.open(), STREAM)]
+        said = [_said_in(commit.events) for commit in read_commits(engine.open(), STREAM)]
         assert sorted(said) == sorted(f"thread {who} says {n}" for who, n in itertools.product(range(4), range(8)))
         for who in range(4):
             mine = [text for text in said if text.startswith(f"thread {who} ")]
@@ -529,7 +573,6 @@ class EventStoreConformance:
         ended: list[object] = []
         waiting = threading.Thread(target=lambda: ended.extend([*following, "ended"]))
         waiting.start()
-        time.sleep(0.3)
         store.remove("users/ada")
         waiting.join(PATIENCE)
         assert ended == ["ended"]
@@ -538,12 +581,12 @@ class EventStoreConformance:
         (line,) = chain(1)
         store.append("users/ada/ledger", line, 0)
         with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
-            engine.open(lock_timeout=0.05).remove("users/ada")
+            engine.open(lock_timeout=SOON).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
 
 
-def append_somehow(store: EventStore, text: str) -> None:
-    """As a writer does: on the head as it is, and again if somebody was quicker."""
+def _append_somehow(store: EventStore, text: str) -> None:
+    """Append as a writer does: on the head as it is, and again if another writer was quicker."""
     while True:
         head = store.head(STREAM)
         try:
@@ -553,5 +596,5 @@ def append_somehow(store: EventStore, text: str) -> None:
         return
 
 
-def said_in(events: tuple[object, ...]) -> str:
+def _said_in(events: tuple[object, ...]) -> str:
     return str(events[0].turn.content)  # type: ignore[attr-defined]

@@ -1,37 +1,46 @@
-"""Lines for tests: sealed by the code under test, or by hand, from what docs/log-format.md says and nothing else."""
+"""Lines for tests of an engine: sealed as a writer does, or put together by hand from what docs/log-format.md says."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
-
-from fakes import CountingSalts
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, seal
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded
 from backstory.ledger.log.store import EventStore
 
+__all__ = ["as_file", "chain", "endless_chain", "erase", "fill", "offsets", "sealed", "turn"]
+
 AT = "2026-03-01T12:00:00.000000Z"
+"""When every line was written."""
+
+
+def _counting_salts() -> Callable[[], str]:
+    """Return salts that count: 32 hexadecimal digits, the same in every run."""
+    count = itertools.count(1)
+    return lambda: f"{next(count):032x}"
 
 
 def turn(text: str, n: int = 1) -> TurnRecorded:
+    """Return an event: a user said a text."""
     return TurnRecorded(Turn(n=n, id=f"t{n}", role="user", content=text, at=AT))
 
 
 def sealed(*events: Event, after: Head = EMPTY, cause: Cause | None = None, at: str = AT) -> bytes:
-    """One line that follows a head."""
-    return seal(Draft(at, cause or Cause(kind="record", thread="t"), events), after, CountingSalts())
+    """Return one line that follows a head."""
+    return seal(Draft(at, cause or Cause(kind="record", thread="t"), events), after, _counting_salts())
 
 
 def chain(count: int, *, after: Head = EMPTY, text: str = "said") -> list[bytes]:
-    """So many lines, each after the one before."""
+    """Return so many lines, each after the one before."""
     return list(itertools.islice(endless_chain(after, text), count))
 
 
 def endless_chain(after: Head = EMPTY, text: str = "said") -> Iterator[bytes]:
-    salts = CountingSalts()
+    """Yield lines without end, each after the one before."""
+    salts = _counting_salts()
     while True:
         n = after.seq + 1
         cause = Cause(kind="record", thread="t", turns=TurnRange(n, n))
@@ -41,16 +50,18 @@ def endless_chain(after: Head = EMPTY, text: str = "said") -> Iterator[bytes]:
 
 
 def fill(store: EventStore, stream: str, lines: Iterable[bytes]) -> None:
+    """Append lines to a stream, one by one."""
     for line in lines:
         store.append(stream, line, head_of(line).seq - 1)
 
 
 def as_file(lines: Iterable[bytes]) -> bytes:
+    """Return the lines as the JSONL engine stores them, with a line break each."""
     return b"".join(line + b"\n" for line in lines)
 
 
 def offsets(lines: Sequence[bytes]) -> list[int]:
-    """Where each line begins, and where the file ends."""
+    """Return where each line begins, and where the last one ends, in bytes."""
     return [0, *itertools.accumulate(len(line) + 1 for line in lines)]
 
 
@@ -58,10 +69,12 @@ def offsets(lines: Sequence[bytes]) -> list[int]:
 
 
 def digest(salt: str, content: bytes) -> str:
+    """Return the digest of a content."""
     return hashlib.sha256(salt.encode() + content).hexdigest()
 
 
 def chain_hash(v: int, seq: int, at: str, prev: str, digests: Iterable[str]) -> str:
+    """Return the hash of a commit."""
     return hashlib.sha256("\n".join([str(v), str(seq), at, prev, *digests]).encode()).hexdigest()
 
 
