@@ -83,7 +83,7 @@ def read_address(url: str) -> Address:
         lease_seconds=_number(options, "lease_seconds", 12, 3600),
     )
     if options:
-        raise ConfigError(f"event_store has an unknown option {sorted(options)[0]!r}: see docs/nats.md")
+        raise ConfigError(f"event_store has an unknown option {min(options)!r}: see docs/nats.md")
     return address
 
 

@@ -55,13 +55,13 @@ class Connection:
         self._mutex = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._client: Client | None = None
+        self.client: Client | None = None
         self._connecting: asyncio.Lock | None = None
         self._reason: Exception | None = None
 
     def renew(self) -> None:
         """Connect anew in a forked child; what the parent has open stays the parent's."""
-        _kept_from_parents.append((self._loop, self._client, self._thread))
+        _kept_from_parents.append((self._loop, self.client, self._thread))
         self._fresh()
 
     def close(self) -> None:
@@ -121,6 +121,11 @@ class Connection:
         )
 
     async def ask(self, subject: str, data: bytes, seconds: float, headers: dict[str, str] | None = None) -> Msg:
+        """Send a request, and return the answer.
+
+        Raises:
+            PassingError: none came.
+        """
         client = await self.connected()
         with translated():
             try:
@@ -134,20 +139,25 @@ class Connection:
         try:
             await client.flush(1)
         except Exception:  # noqa: BLE001 any failure means the same
-            if self._client is client:
-                self._client = None
+            if self.client is client:
+                self.client = None
                 asyncio.get_running_loop().create_task(_closed(client))
 
     async def connected(self) -> Client:
-        client = self._client
+        """Return the client, connected.
+
+        Raises:
+            ConfigError: the servers refuse the login. StoreError: they cannot be reached.
+        """
+        client = self.client
         if client is not None and not client.is_closed:
             return client
         if self._connecting is None:
             self._connecting = asyncio.Lock()
         async with self._connecting:
-            if self._client is None or self._client.is_closed:
-                self._client = await self._connect()
-            return self._client
+            if self.client is None or self.client.is_closed:
+                self.client = await self._connect()
+            return self.client
 
     async def _connect(self) -> Client:
         import nats
@@ -196,7 +206,7 @@ class Connection:
             )
 
     async def _disconnect(self) -> None:
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         if client is not None:
             await _closed(client)
 

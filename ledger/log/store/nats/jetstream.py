@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store.nats.connection import ATTEMPT_SECONDS, Connection, PassingError, translated
 
 if TYPE_CHECKING:
+    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
@@ -305,9 +306,15 @@ class Watch:
         self._subject = subject
         self._event = event
         self._subscription: Subscription | None = None
+        self._client: Client | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._subscription = self._connection.run(self._subscribe())
+        return self
+
+    def is_alive(self) -> bool:
+        """Whether the connection is still the one that was subscribed on."""
+        return self._client is self._connection.client
 
     def __exit__(self, *_: object) -> None:
         if self._subscription is not None:
@@ -315,7 +322,7 @@ class Watch:
                 self._connection.run(self._subscription.unsubscribe())
 
     async def _subscribe(self) -> Subscription:
-        client = await self._connection.connected()
+        client = self._client = await self._connection.connected()
 
         async def hint(_: Msg) -> None:
             self._event.set()
@@ -337,6 +344,4 @@ def _refused(problem: _Problem) -> Exception:
     """Return the error for an answer that is one."""
     if problem.code >= _SERVER_FAULT or problem.code == _TOO_MANY:
         return PassingError(f"{problem.description} ({problem.err_code})")
-    return RefusedRequestError(
-        f"JetStream refused: {problem.description} ({problem.err_code})", problem.err_code
-    )
+    return RefusedRequestError(f"JetStream refused: {problem.description} ({problem.err_code})", problem.err_code)

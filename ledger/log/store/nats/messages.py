@@ -35,7 +35,10 @@ _COMMIT = "commit"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Where a stream stands, stated by a message that is no commit; `owner` and `nonce` are those of a lock."""
+    """Where a stream stands, stated by a message that is no commit.
+
+    `owner` and `nonce` are those of a lock; `lock` is the marker of the lock under which a pin was stored.
+    """
 
     kind: str
     seq: int
@@ -44,6 +47,7 @@ class Marker(msgspec.Struct, frozen=True):
     origin: int
     owner: str = ""
     nonce: str = ""
+    lock: int = 0
 
     def data(self) -> bytes:
         """Return the payload."""
@@ -116,7 +120,7 @@ def tip_of(stream: str, message: Stored | None) -> Tip:
         marker = read_marker(message)
         if marker.kind == GONE:
             return Tip(message.seq, EMPTY, 0, 0)
-        lock = message.seq if marker.kind == LOCK else 0
+        lock = message.seq if marker.kind == LOCK else marker.lock
         return Tip(
             message.seq, Head(marker.seq, marker.hash), marker.end, marker.origin, lock, marker.owner, marker.nonce
         )
@@ -141,9 +145,7 @@ def tip_of(stream: str, message: Stored | None) -> Tip:
 
 def write_stubs(stubs: Iterable[Stub]) -> bytes:
     """Spell stubs as one payload."""
-    return b"\n".join(
-        b"%d %d %d %d %s" % (stub.seq, stub.byte, stub.length, stub.at, stub.line) for stub in stubs
-    )
+    return b"\n".join(b"%d %d %d %d %s" % (stub.seq, stub.byte, stub.length, stub.at, stub.line) for stub in stubs)
 
 
 def read_stubs(message: Stored) -> list[Stub]:

@@ -67,6 +67,10 @@ class Subjects:
         """Return a subject of a kind in a shard."""
         return f"{self.prefix}.{shard}.{kind}.{rest}"
 
+    def removals(self, shard: int) -> str:
+        """Return the pattern of the removals that are not complete."""
+        return self.within(REMOVALS, shard, ">")
+
     def rest(self, subject: str) -> str:
         """Return what follows the kind in a subject."""
         return subject.removeprefix(self.prefix).split(".", 3)[3]
