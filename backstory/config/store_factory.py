@@ -41,7 +41,11 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
     if settings.event_store == "jsonl:":
         return JsonlStore(home, lock_timeout=settings.file_lock_timeout_seconds)
     engine = settings.event_store.partition(":")[0]
-    raise ConfigError(f"event_store must be jsonl: in this version, got {engine!r}")
+    if engine in ("nats", "tls"):
+        from backstory.ledger.log.store.nats import NatsStore
+
+        return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
+    raise ConfigError(f"event_store must be jsonl: or nats://…, got {engine!r}")
 
 
 def _made(path: str, home: Path, label: str) -> EventStore:

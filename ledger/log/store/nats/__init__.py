@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import Head, hash_of, head_of, prev_of
 from backstory.ledger.core.errors import (
+    ConfigError,
     CorruptLogError,
     LockTimeoutError,
     StoreError,
@@ -64,12 +66,14 @@ class NatsStore:
         answer_timeout: float | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if find_spec("nats") is None:
+            raise ConfigError("event_store names NATS, whose client is missing: pip install 'backstory[nats]'")
         self.address = read_address(url) if isinstance(url, str) else url
         clock = clock or SystemClock()
         self._subjects = Subjects(self.address.prefix, self.address.shards)
         self._connection = JetStream(self.address, lock_timeout if answer_timeout is None else answer_timeout)
         self._setup = Setup(self._connection, self.address, self._subjects)
-        self._reading = Reading(self._connection, self._subjects)
+        self._reading = Reading(self._connection, self._subjects, self._complete)
         self._holds = Holds(self._connection, self._subjects, lock_timeout, self.address.lease_seconds, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
         self._timeout = lock_timeout
@@ -330,6 +334,9 @@ class NatsStore:
         self._setup.ensure()
         with self._holds.locked(stream) as hold:
             self._erasing.redact(stream, lines, hold)
+
+    def _complete(self, stream: str) -> None:
+        self._erasing.complete(stream)
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder; see `EventStore.remove`."""

@@ -8,12 +8,14 @@ what is known of the stream.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import UNREADABLE, head_of
+from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
 from backstory.ledger.log.store.nats.messages import (
@@ -59,9 +61,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """Reads the streams of a store."""
+    """Reads the streams of a store; `complete` deletes what an erasure of a stream has left."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects) -> None:
+    def __init__(self, wire: JetStream, subjects: Subjects, complete: Callable[[str], None]) -> None:
+        self.complete = complete
         self._wire = wire
         self._subjects = subjects
         self._stubs: Recent[str, Stubs] = Recent(_REMEMBERED)
@@ -75,6 +78,10 @@ class Reading:
         if last_stub is None or not tip.head.seq:
             return tip, _NO_STUBS
         known = self._stubs.use(stream)
+        if known is None:
+            # An erasure may have been interrupted; this is where another process sees it first.
+            with suppress(BackstoryError):
+                self.complete(stream)
         if known is None or known.at != last_stub.seq:
             known = self._load_stubs(name, stubs, last_stub.seq)
             self._stubs.put(stream, known)
