@@ -563,7 +563,7 @@ def test_the_home_of_nobody_is_told() -> None:
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="event_store must be jsonl") as told:
+    with pytest.raises(ConfigError, match="event_store must be jsonl: or nats://") as told:
         Backstory.open(tmp_path, event_store=f"postgresql://ada:{SECRET}@db/x")
     assert SECRET not in str(told.value)
 

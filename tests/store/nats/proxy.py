@@ -44,7 +44,7 @@ class Proxy:
                 threading.Thread(target=self._pump, args=(near, far, False), daemon=True).start()
                 threading.Thread(target=self._pump, args=(far, near, True), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, from_server: bool) -> None:  # noqa: FBT001
+    def _pump(self, source: socket.socket, target: socket.socket, from_server: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 if not (from_server and self.deaf.is_set()):

@@ -105,6 +105,7 @@ class Erasing:
         fresh: dict[int, Stub] = {}
         going: set[int] = set()
         rewritten: set[int] = set()
+        messages = self._reading.messages(stream, lines.keys() - stubs.by_seq.keys())
         for seq, line in sorted(lines.items()):
             old = stubs.by_seq.get(seq)
             if old is not None:
@@ -112,7 +113,7 @@ class Erasing:
                 fresh[seq] = msgspec.structs.replace(old, line=line)
                 rewritten |= {at for at, seqs in stubs.messages.items() if seq in seqs}
                 continue
-            message = self._reading.message(stream, seq)
+            message = messages.get(seq)
             if message is None:
                 raise StoreError(f"{stream}: there is no commit {seq} to erase from; nothing was changed")
             must_be_erasure(stream, seq, message.data, line)

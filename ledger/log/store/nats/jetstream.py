@@ -36,6 +36,8 @@ _AT_ONCE = 64
 _PAGE = 500
 _STALE = (10071, 10164)
 _NOT_FOUND = (10037, 10043, 10057)
+_LASTING = (10074,)
+"""Faults of a server that waiting does not mend: it is not part of a cluster."""
 _ABSENT = 404
 _TOO_MANY = 429
 _SERVER_FAULT = 500
@@ -342,6 +344,7 @@ def _acknowledged(data: bytes) -> int | None:
 
 def _refused(problem: _Problem) -> Exception:
     """Return the error for an answer that is one."""
-    if problem.code >= _SERVER_FAULT or problem.code == _TOO_MANY:
-        return PassingError(f"{problem.description} ({problem.err_code})")
+    passes = problem.code >= _SERVER_FAULT or problem.code == _TOO_MANY
+    if passes and problem.err_code not in _LASTING:
+        return PassingError(f"{problem.description} ({problem.err_code})", unknown=False)
     return RefusedRequestError(f"JetStream refused: {problem.description} ({problem.err_code})", problem.err_code)

@@ -8,8 +8,9 @@ what is known of the stream.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 
 import msgspec
 
@@ -91,10 +92,14 @@ class Reading:
         """Remember where the commits after a tip will be found."""
         self._places.put(stream, Place(tip.origin, tip.head.seq, tip.at))
 
-    def message(self, stream: str, seq: int) -> Stored | None:
-        """Return the message of a commit; None if it is not there."""
+    def messages(self, stream: str, seqs: Collection[int]) -> dict[int, Stored]:
+        """Return the messages of some commits, by seq, as far as they are there."""
+        if not seqs:
+            return {}
         tip, _ = self.state(stream)
-        return next((found for number, found in self._commits(stream, seq - 1, tip) if number == seq), None)
+        last = max(seqs)
+        up_to = takewhile(lambda found: found[0] <= last, self._commits(stream, min(seqs) - 1, tip))
+        return {number: message for number, message in up_to if number in seqs}
 
     def sequences(self, name: str, subject: str, last: int) -> Iterator[int]:
         """Yield the sequences of the messages on a subject, up to one."""

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _LEAST_REPLICAS = 3
 _LEAST_VERSION = (2, 12)
 _NAME_IN_USE = 10058
-_NO_CLUSTER = (10074, 10005)
+_NO_CLUSTER = 10074
 _MONITOR_SECONDS = 5.0
 
 _warned: set[str] = set()
@@ -113,7 +113,7 @@ class Setup:
         except RefusedRequestError as error:
             if error.number == _NAME_IN_USE:
                 return
-            if error.number in _NO_CLUSTER:
+            if error.number == _NO_CLUSTER:
                 raise ConfigError(
                     f"{self._address} has too few servers for {self._address.replicas} replicas ({error}): start them, "
                     "or add ?replicas=1 to event_store for a server that may lose what it acknowledged"
