@@ -42,11 +42,11 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
     run = Told(tmp_path / "home", engine.url)
     said = write(
         tmp_path / "said.jsonl",
-        {"thread": "t1", "id": "a1", "role": "user", "content": "I live in Zanzibar-Town."},
-        {"thread": "t1", "id": "a2", "role": "assistant", "content": "Noted."},
+        {"thread_id": "t1", "id": "a1", "role": "user", "content": "I live in Zanzibar-Town."},
+        {"thread_id": "t1", "id": "a2", "role": "assistant", "content": "Noted."},
     )
     facts = [{"content": "User lives in Zanzibar-Town", "category": "context", "confidence": 0.9}]
-    replies = write(tmp_path / "replies.jsonl", {"thread": "t1", "reply": {"newFacts": facts}})
+    replies = write(tmp_path / "replies.jsonl", {"thread_id": "t1", "reply": {"newFacts": facts}})
     run("record", said)
     run("extract", "--replies", replies)
     assert "Zanzibar-Town" in run("why", "fact_2_0").stdout
@@ -58,7 +58,7 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
     # Another machine: the same streams, nothing else.
     other = Told(tmp_path / "other", engine.url)
     assert other("show").stdout == run("show").stdout
-    other("forget", "--matching", "Zanzibar-Town", "--with-evidence", "--yes")
+    other("forget", "--matching", "Zanzibar-Town", "--yes")
     assert "Zanzibar-Town" not in run("show").stdout
     assert "Zanzibar-Town" not in run("turns").stdout
     run("verify")
@@ -67,7 +67,7 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
     assert not list((tmp_path / "home").rglob("*.jsonl"))
 
 
-@pytest.mark.parametrize("user", [None, "ada"])
+@pytest.mark.parametrize("user", ["ada", None])
 def test_the_same_inputs_give_the_same_document_as_on_files(
     engine: NatsEngine, tmp_path: Path, user: str | None
 ) -> None:
@@ -75,16 +75,17 @@ def test_the_same_inputs_give_the_same_document_as_on_files(
     for name, url in (("files", "jsonl:"), ("nats", engine.url)):
         script = [reply(f"User likes tea {n}", f"User is number {n}") for n in range(4)]
         with open_home(tmp_path / name, ScriptedModel(*script), event_store=url) as bs:
-            memory = bs.memory(user=user) if user else bs.memory(scope="global")
+            memory = bs.memory(user) if user else bs.memory(scope="global")
             for n in range(4):
-                memory.record(exchange(f"tea {n}", n), thread=f"t{n}")
+                memory.record(f"t{n}", exchange(f"tea {n}", n))
                 memory.extract()
             memory.revert(3)
-            fact = memory.add_fact("User said so by hand")
-            memory.forget(fact=fact.id if hasattr(fact, "id") else str(fact))
+            memory.add_fact("User said so by hand")
+            memory.forget("fact_2_0")
             memory.flush()
-            scope = Scope(user=user)
-            ledgers.append([record.line for record in bs.store.read(scope.stream("ledger"))])
+            ledgers.append([record.line for record in bs.store.read(Scope(user=user).stream("ledger"))])
+        print(name, sorted((tmp_path / name).rglob("*")))
         documents.append(next((tmp_path / name).rglob("memory.json")).read_bytes())
     assert documents[0] == documents[1]
     assert ledgers[0] == ledgers[1]
+    assert len(ledgers[0]) > 6
