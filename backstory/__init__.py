@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.errors import RefusedError as RefusedError
     from backstory.ledger.core.errors import ReplyError as ReplyError
     from backstory.ledger.core.errors import ScopeError as ScopeError
+    from backstory.ledger.core.errors import SealedError as SealedError
     from backstory.ledger.core.errors import StoreError as StoreError
     from backstory.ledger.core.errors import UnavailableError as UnavailableError
     from backstory.ledger.core.errors import UsageError as UsageError
@@ -128,8 +129,8 @@ ledger.core.commit Cause Head
 ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError
 ledger.core.errors ForbiddenError InputError KeyReusedError
 ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
-ledger.core.errors RefusedError ReplyError ScopeError StoreError UnavailableError UsageError WitnessError
-ledger.core.errors WrongExpectedVersionError
+ledger.core.errors RefusedError ReplyError ScopeError SealedError StoreError UnavailableError UsageError
+ledger.core.errors WitnessError WrongExpectedVersionError
 ledger.core.events Fact
 ledger.core.policy Policy
 ledger.core.scope Scope

@@ -57,6 +57,19 @@ class Closes(Protocol):
         """Close them."""
 
 
+def _must_be_complete(store: EventStore) -> None:
+    """Refuse a home that is still being copied; an engine that cannot be reached may come back.
+
+    Raises:
+        SealedError: It is.
+    """
+    seal = None
+    with contextlib.suppress(UnavailableError):
+        seal = store.seal()
+    if seal is not None and seal.state == "arriving":
+        raise seal.refusal(str(store))
+
+
 @translate_verbs
 class Backstory:
     """The memories of one home folder. Open one with `Backstory.open`; it is a context manager.
@@ -144,6 +157,7 @@ class Backstory:
         Raises:
             ConfigError: A key is unknown, a value is outside its range, the store cannot be opened, or a callback is no
                 Observer.
+            SealedError: The home is an incomplete copy of another.
         """
         from backstory.config.loading import base_folder, load_settings
         from backstory.config.store_factory import open_store
@@ -158,6 +172,7 @@ class Backstory:
             signals_of(stated)
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
+        _must_be_complete(store)
         services = assemble(
             loaded,
             folder,

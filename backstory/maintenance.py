@@ -71,6 +71,7 @@ def doctor(
         return (*checks, Check("home", False, str(error)))
     if not folder.is_dir() or (loaded is not None and _kept_elsewhere(loaded.settings)):
         return tuple(checks)
+    checks += _seal(folder)
     named = None if scope is None else folder / scope.folder
     folders = _folders(folder, named)
     checks += examine_files(folder, folders, clock)
@@ -151,6 +152,18 @@ def _stated(loaded: Loaded) -> Iterator[str]:
 def _kept_elsewhere(settings: Settings) -> bool:
     """Whether another engine than files keeps the logs."""
     return settings.event_store != "jsonl:" or bool(settings.storage_class)
+
+
+def _seal(home: Path) -> Iterator[Check]:
+    """Say why a home takes no changes; most have no seal."""
+    store = JsonlStore(home)
+    try:
+        seal = store.seal()
+    except BackstoryError as error:
+        yield Check("seal", False, str(error))
+    else:
+        if seal is not None:
+            yield Check("seal", False, str(seal.refusal(str(store))))
 
 
 def _model(loaded: Loaded, environ: Mapping[str, str]) -> Check:

@@ -100,6 +100,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "policy": changing.policy,
         "config": home.config,
         "scopes": home.scopes,
+        "copy": home.copy,
         "embed": search.embed,
         "doctor": maintenance.doctor,
         "keygen": proofs.keygen,

@@ -10,14 +10,21 @@ import contextlib
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import pytest
 
 from backstory.ledger.core.commit import EMPTY, head_of
-from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError, WrongExpectedVersionError
+from backstory.ledger.core.errors import (
+    CorruptLogError,
+    LockTimeoutError,
+    SealedError,
+    StoreError,
+    WrongExpectedVersionError,
+)
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, RemovedLog, Seal
 from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model
 
@@ -583,6 +590,109 @@ class EventStoreConformance:
         with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
             engine.open(lock_timeout=SOON).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
+
+    # The seal.
+
+    def test_a_moved_home_takes_no_changes_and_can_be_read(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(4)
+        fill(store, STREAM, lines[:3])
+        other, key = engine.open(), store.key(STREAM, create=True)
+        assert store.seal() is None
+        engine.open().set_seal(Seal("moved", "elsewhere:"))
+        for sealed_store in (store, other, engine.open()):
+            assert sealed_store.seal() == Seal("moved", "elsewhere:")
+            changes: list[Callable[[EventStore], object]] = [
+                lambda it: it.append(STREAM, lines[3], 3),
+                lambda it: it.append_all("users/new/ledger", chain(2), 0),
+                lambda it: it.redact(STREAM, {2: erase(lines[1], 0)}),
+                lambda it: it.remove("users/ada"),
+                lambda it: it.destroy_key(STREAM),
+                lambda it: it.key("users/new/transcript", create=True),
+            ]
+            for change in changes:
+                with pytest.raises(SealedError, match="has moved to elsewhere: and takes no changes"):
+                    change(sealed_store)
+            assert lines_of(sealed_store) == lines[:3]
+            assert list(sealed_store.streams()) == [STREAM]
+            assert sealed_store.key(STREAM) == sealed_store.key(STREAM, create=True) == key
+            assert not sealed_store.is_removed(head_of(lines[0]).hash)
+            with sealed_store.locked(STREAM), sealed_store.lease(STREAM, "monday") as mine:
+                assert mine
+
+    def test_a_seal_that_is_taken_off_lets_all_write_again(self, engine: Engine, store: EventStore) -> None:
+        line = chain(1)[0]
+        store.set_seal(Seal("moved", "elsewhere:"))
+        engine.open().set_seal(None)
+        assert store.seal() is None
+        store.append(STREAM, line, 0)
+        assert lines_of(engine.open()) == [line]
+
+    def test_only_who_copies_writes_to_an_arriving_home(self, engine: Engine) -> None:
+        lines = chain(3)
+        copier, other = engine.open(), engine.open()
+        copier.set_seal(Seal("arriving", "elsewhere:"))
+        copier.append_all(STREAM, [lines[0], erase(lines[1], 0)], 0)
+        for barred in (other, engine.open()):
+            with pytest.raises(SealedError, match="is an incomplete copy of elsewhere:"):
+                barred.append(STREAM, lines[2], 2)
+        again = engine.open()
+        again.set_seal(Seal("arriving", "elsewhere:"))
+        again.append(STREAM, lines[2], 2)
+        again.set_seal(None)
+        assert lines_of(other) == [lines[0], erase(lines[1], 0), lines[2]]
+        other.append(STREAM, chain(1, after=head_of(lines[2]))[0], 3)
+
+    def test_a_seal_loses_nothing_of_those_who_write_meanwhile(self, engine: Engine) -> None:
+        acknowledged: dict[str, int] = {}
+        errors: list[BaseException] = []
+        written = threading.Semaphore(0)
+
+        def work(who: int) -> None:
+            own = engine.open()
+            # Each begins new streams all the time, of which no list knows yet.
+            for number in itertools.count():
+                stream = f"users/u{who}-{number}/ledger"
+                for seq, line in enumerate(chain(3, text=stream)):
+                    try:
+                        own.append(stream, line, seq)
+                    except SealedError:
+                        return
+                    except BaseException as error:  # noqa: BLE001 told to the test below
+                        errors.append(error)
+                        return
+                    acknowledged[stream] = seq + 1
+                    written.release()
+
+        threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(40):
+            assert written.acquire(timeout=PATIENCE)
+        sealing = engine.open()
+        sealing.set_seal(Seal("moved", "elsewhere:"))
+        found = {stream: sealing.head(stream).seq for stream in sealing.streams()}
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert errors == []
+        assert found == acknowledged
+
+    def test_what_was_removed_elsewhere_is_known_here(self, engine: Engine, store: EventStore) -> None:
+        (line,) = chain(1)
+        store.append(STREAM, line, 0)
+        store.remove("users/ada")
+        (log,) = store.removed_logs()
+        assert (log.first, log.kind, log.head) == (head_of(line).hash, "ledger", head_of(line))
+        elsewhere = RemovedLog("ab" * 32, log.at, "transcript", log.head)
+        log = RemovedLog(log.first, "2026-01-02T03:04:05.000006Z", log.kind, log.head)
+        for one in (elsewhere, log, elsewhere):
+            store.restore_removed(one)
+        assert store.is_removed("ab" * 32)
+        assert list(engine.open().removed_logs()) == sorted([log, elsewhere], key=lambda one: one.first)
+
+    def test_a_secret_from_elsewhere_replaces_the_own(self, engine: Engine, store: EventStore) -> None:
+        for key in (b"k" * 32, b"l" * 32):
+            store.restore_key(STREAM, key)
+            assert store.key(STREAM) == store.key(STREAM, create=True) == engine.open().key(STREAM) == key
 
 
 def _append_somehow(store: EventStore, text: str) -> None:

@@ -14,6 +14,7 @@
     │   └── ConflictError     an undo that would overwrite later work
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
+    │   │   ├── SealedError   the home has moved, or is an incomplete copy
     │   │   └── UnknownOutcomeError  the engine did not say whether it wrote
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage other than a torn tail; names line and byte
@@ -108,6 +109,10 @@ class StoreError(UnavailableError):
 
 class UnknownOutcomeError(StoreError):
     """The engine did not answer in time: the lines may have been written or not. Read the head, then decide again."""
+
+
+class SealedError(StoreError):
+    """The home takes no changes: it has moved to another place, or is an incomplete copy."""
 
 
 class LockTimeoutError(UnavailableError):

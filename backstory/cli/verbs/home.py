@@ -1,4 +1,4 @@
-"""Verbs about the home: scopes, config, demo."""
+"""Verbs about the home: scopes, config, copy, demo."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from backstory.cli.session import session_of
+
+_LONG_COPY = 2000
+"""Copying fewer commits takes less than a second and needs no progress bar."""
 
 
 def scopes(ctx: typer.Context) -> None:
@@ -59,6 +62,38 @@ def _yaml(value: object) -> object:
         case float() if value.is_integer():
             return int(value)
     return value
+
+
+def copy(
+    ctx: typer.Context,
+    *,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="The home folder, or the URL of the engine, to copy.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="The folder or URL of the new home, which is empty.")],
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Give up an incomplete copy, so that SRC takes changes again.")
+    ] = False,
+) -> None:
+    """Move a home to another folder or engine, while it is in use.
+
+    Every commit keeps its bytes and its hash. In the end SRC takes no changes any more: there is one home to write to.
+    Run the same command again after an interruption.
+
+    Example: backstory copy ~/.backstory postgresql://db.example.com/memory
+    """
+    from backstory.cli.pages.moves import cancelled_lines, copied_lines
+    from backstory.cli.session import progress_of_total
+    from backstory.copying import cancel as give_up
+    from backstory.copying import copy_home
+
+    session = session_of(ctx)
+    session.check_home()
+    if cancel:
+        session.answer(give_up(source, target, home=session.home, config=session.config), cancelled_lines)
+        return
+    session.interrupted = "interrupted: run the same command again to go on, or with --cancel to give up"
+    with progress_of_total("copying commits", least=_LONG_COPY) as step:
+        done = copy_home(source, target, home=session.home, config=session.config, progress=step)
+    session.answer(done, copied_lines)
 
 
 def demo(

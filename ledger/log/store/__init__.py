@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "Record", "Repairable", "TellsAtOnce"]
+__all__ = ["EventStore", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -38,8 +39,46 @@ class Record(msgspec.Struct, frozen=True):
     byte: int
 
 
+class RemovedLog(msgspec.Struct, frozen=True):
+    """Mark of a log that `remove` has removed; it names no user.
+
+    Attributes:
+        first: The hash of its first commit.
+        at: The time of the removal.
+        kind: Which of a scope's two streams it was.
+        head: Its last head.
+    """
+
+    first: str
+    at: str
+    kind: str
+    head: Head
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """The reason why the streams of an engine take no changes.
+
+    Attributes:
+        state: `moved`: they were copied to another home, which is the one to write to. `arriving`: they are being
+            copied from another home, and are not complete.
+        other: The other home, as its engine spells it, without a password.
+    """
+
+    state: Literal["moved", "arriving"]
+    other: str
+
+    def refusal(self, home: str) -> SealedError:
+        """Return the error for a change of a home with this seal."""
+        if self.state == "moved":
+            return SealedError(f"{home} has moved to {self.other} and takes no changes: use that one")
+        return SealedError(f"{home} is an incomplete copy of {self.other}: run `backstory copy` again to complete it")
+
+
 class EventStore(Protocol):
-    """An engine that keeps streams."""
+    """An engine that keeps streams.
+
+    While `seal` returns one, every method that changes a stream or a secret raises SealedError.
+    """
 
     def append(self, stream: str, line: bytes, expected: int) -> None:
         """Append one line durably, provided that the stream's last seq is `expected`.
@@ -129,6 +168,13 @@ class EventStore(Protocol):
             StoreError: it could not be read or written.
         """
 
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream that is copied from another engine, durably; it replaces another.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; no digest made with it can be recognised any more.
 
@@ -163,6 +209,35 @@ class EventStore(Protocol):
 
     def is_removed(self, first: str) -> bool:
         """Whether the stream whose first commit has this hash was removed by `remove`, and is not lost."""
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """Yield the marks of all removed logs, sorted by the hash of the first commit."""
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed from another engine; it replaces another mark of the same log.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+
+    def seal(self) -> Seal | None:
+        """Return the seal that is in force now; None where streams take changes.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """Seal all streams, also those that do not exist yet, durably and for every process; None takes the seal off.
+
+        When this returns, no change that began before is still under way: what was acknowledged can be read, and
+        nothing follows. Changes through the store object that has itself set an `arriving` seal are accepted beneath
+        it.
+
+        Raises:
+            LockTimeoutError: a change that is under way does not end; the seal may be in force already.
+            StoreError: it could not be written.
+        """
 
     def edition(self, stream: str) -> str:
         """Return a text that changes when existing lines are rewritten; "" for no stream.

@@ -85,14 +85,16 @@ def lock_beside(path: Path) -> str:
     return str(path.with_suffix(".lock"))
 
 
-def put_in_place(path: Path, data: bytes) -> None:
-    """Replace a small private file, whole or not at all, without a sync."""
+def put_in_place(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Replace a small private file, whole or not at all; only a `durable` one is synced, and its folder never."""
     fresh = unfinished(path)
     # A killed process may have left it, or it may be a link.
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         write_whole(descriptor, data)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     fresh.replace(path)

@@ -30,12 +30,13 @@ import msgspec
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, hash_of, head_of, inspect, prev_of
 from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import Record
+from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.erasures import must_be_erasure
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
 from backstory.ledger.log.store.folder_names import FolderNames
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
 from backstory.ledger.log.store.removal import Removals
+from backstory.ledger.log.store.seal import FileSeal
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ class JsonlStore:
         self._open: dict[str, tuple[int, int]] = {}
         self._process = os.getpid()
         self._locks = FileLocks(lock_timeout, self._clock)
-        self._removals = Removals(self.home, self._locks, self._clock)
+        self._seal = FileSeal(self.home, lock_timeout, self._clock)
+        self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
         self._folders = FolderNames(self.home)
 
     def __repr__(self) -> str:
@@ -109,6 +111,7 @@ class JsonlStore:
         """Append lines with one write and one sync; see `EventStore.append_all`."""
         path = self._file(stream)
         with self.locked(stream), translated(path, "write"):
+            self._seal.must_allow()
             try:
                 descriptor, stat = self._opened(stream, path, create=expected == 0)
             except FileNotFoundError:
@@ -490,12 +493,23 @@ class JsonlStore:
                         path.unlink(missing_ok=True)
                 if not create:
                     return None
-                _make_key(path)
+                with self.locked(stream):
+                    self._seal.must_allow()
+                    _make_key(path, os.urandom(_KEY_BYTES))
+
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream; see `EventStore.restore_key`."""
+        if self.key(stream) != key:
+            self.destroy_key(stream)
+            path = self.home / f"{stream}.key"
+            with translated(path, "write"):
+                _make_key(path, key)
 
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
         path = self.home / f"{stream}.key"
-        with translated(path, "remove"):
+        with self.locked(stream), translated(path, "remove"):
+            self._seal.must_allow()
             # Who was killed while making one may have left a copy.
             for copy in (path, *path.parent.glob(f".{path.name}.*")):
                 if copy.exists():
@@ -506,6 +520,7 @@ class JsonlStore:
         """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
         path = self.path(stream)
         with self.locked(stream), translated(path, "write"):
+            self._seal.must_allow()
             # Files that were moved aside may hold the same content, so they go as well.
             for moved in _MOVED_ASIDE:
                 for sidecar in path.parent.glob(moved.format(path.stem)):
@@ -550,6 +565,23 @@ class JsonlStore:
     def is_removed(self, first: str) -> bool:
         """See `EventStore.is_removed`."""
         return self._removals.is_removed(first)
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """See `EventStore.removed_logs`."""
+        return self._removals.marks()
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """See `EventStore.restore_removed`."""
+        self._seal.must_allow()
+        self._removals.restore(log)
+
+    def seal(self) -> Seal | None:
+        """See `EventStore.seal`."""
+        return self._seal.read()
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """See `EventStore.set_seal`."""
+        self._seal.put(seal)
 
 
 def _other_version(stream: str, head: Head, expected: int) -> WrongExpectedVersionError:
@@ -605,13 +637,13 @@ def _begins_line(file: BufferedReader, byte: int) -> bool:
     return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
 
 
-def _make_key(path: Path) -> None:
-    """Put a new key in place, unless another process was first."""
+def _make_key(path: Path, key: bytes) -> None:
+    """Put a key in place, unless another process was first."""
     make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        write_whole(descriptor, os.urandom(_KEY_BYTES))
+        write_whole(descriptor, key)
         os.fsync(descriptor)
         with suppress(FileExistsError):
             os.link(fresh, path)

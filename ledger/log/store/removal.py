@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,7 +19,8 @@ import msgspec
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.files import last_line, make_folder, put_in_place, sync_folder, translated
+from backstory.ledger.log.store import RemovedLog
+from backstory.ledger.log.store.files import last_line, make_folder, put_in_place, read_json, sync_folder, translated
 from backstory.ledger.log.store.locks import FileLocks
 
 _FOLDER = "removed"
@@ -38,17 +40,41 @@ class RemovalMark(msgspec.Struct, frozen=True):
 
 
 class Removals:
-    """Removes folders below a home; the locks are those of the streams."""
+    """Removes folders below a home; the locks are those of the streams.
 
-    def __init__(self, home: Path, locks: FileLocks, clock: Clock) -> None:
+    `must_allow` is called while all of them are held, and raises where nothing may be removed.
+    """
+
+    def __init__(
+        self, home: Path, locks: FileLocks, clock: Clock, must_allow: Callable[[], None] = lambda: None
+    ) -> None:
         self._home = home
         self._folder = home / _FOLDER
         self._locks = locks
         self._clock = clock
+        self._must_allow = must_allow
 
     def is_removed(self, first: str) -> bool:
         """Whether the log whose first commit has this hash was removed."""
         return _HASH.fullmatch(first) is not None and (self._folder / f"{first}.json").exists()
+
+    def marks(self) -> Iterator[RemovedLog]:
+        """Yield the marks of all removed logs, sorted; see `EventStore.removed_logs`."""
+        with translated(self._folder, "read"):
+            for path in sorted(self._folder.glob("*.json")):
+                if _HASH.fullmatch(path.stem) and (mark := read_json(path, RemovalMark, "the mark of a removal")):
+                    yield RemovedLog(path.stem, mark.at, mark.kind, mark.head)
+
+    def restore(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed elsewhere; see `EventStore.restore_removed`."""
+        with translated(self._folder, "write"):
+            self._put(log)
+
+    def _put(self, log: RemovedLog) -> None:
+        make_folder(self._folder)
+        mark = RemovalMark(1, log.at, log.kind, log.head)
+        put_in_place(self._folder / f"{log.first}.json", msgspec.json.encode(mark))
+        sync_folder(self._folder)
 
     def remove(self, folder: str) -> bool:
         """Remove a folder with all that is in it, and what an interrupted removal has left.
@@ -90,6 +116,7 @@ class Removals:
         logs = [log for folder in folders for kind in _LOCK_ORDER if (log := folder / f"{kind}.jsonl").exists()]
         for log in logs:
             held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
+        self._must_allow()
         for log in logs:
             self._mark_log(log)
 
@@ -99,10 +126,7 @@ class Removals:
             last = _head_of(last_line(file.fileno(), os.fstat(file.fileno()).st_size)[0])
             if not _HASH.fullmatch(first.hash) or self.is_removed(first.hash):
                 return
-            make_folder(self._folder)
-            mark = RemovalMark(1, spell_moment(self._clock.now()), log.stem, last)
-            put_in_place(self._folder / f"{first.hash}.json", msgspec.json.encode(mark))
-            sync_folder(self._folder)
+            self._put(RemovedLog(first.hash, spell_moment(self._clock.now()), log.stem, last))
 
 
 def left_by_removals(home: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from served_home import CheckedClient, Json, Server
 from serving import token
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store import folder_names
 
 NAMES = ("ada", "ada-b", "Ada", "ad", "b/c", "zoë", "zo", "x" * 39, "x" * 200, "x" * 201 + "y", "x" * 120, "é" * 60)
 PREFIXES = ("", "a", "ad", "ada", "A", "b/", "zo", "zoë", "x", "x" * 41, "x" * 201, "x" * 121, "é" * 59, "none")
@@ -44,8 +45,11 @@ def test_a_prefix_finds_the_users_whose_ids_begin_so(server: Server, client: Che
         assert totals == {len({scope.user for scope in every} - {None})}
 
 
-def test_users_who_come_and_go_are_listed_at_once(server: Server, client: CheckedClient) -> None:
+def test_users_who_come_and_go_are_listed_at_once(
+    server: Server, client: CheckedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(server)
+    monkeypatch.setattr(folder_names, "_REMEMBERED_FROM", 1)
     users = server.path / "users"
     for n in range(5):
         # As if nothing had been written for long, so that the names are kept from one request to the next.
@@ -63,6 +67,7 @@ def test_the_folders_of_users_are_not_listed_again_while_nothing_changes(
     server: Server, client: CheckedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(server)
+    monkeypatch.setattr(folder_names, "_REMEMBERED_FROM", 1)
     os.utime(server.path / "users", (1, 1))
     client.get_json("/v1/scopes")
     listed: list[Path] = []

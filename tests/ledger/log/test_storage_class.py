@@ -123,8 +123,9 @@ def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, pa
 
 def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
-        "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, follow, "
-        "key, destroy_key, redact, remove, is_removed, edition, size, torn_tail, locked, lease, close "
+        "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, folders, follow, "
+        "key, restore_key, destroy_key, redact, remove, is_removed, removed_logs, restore_removed, seal, set_seal, "
+        "edition, size, torn_tail, locked, lease, close "
         "(see EventStore in ledger/log/store)"
     )
 

@@ -29,13 +29,14 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import Record
+from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.nats.address import Address, read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
 from backstory.ledger.log.store.nats.holding import Hold, Holds, name_header
 from backstory.ledger.log.store.nats.jetstream import NAME, JetStream, Outgoing
 from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit, read_marker, tip_of
 from backstory.ledger.log.store.nats.reading import Reading
+from backstory.ledger.log.store.nats.sealing import Sealing
 from backstory.ledger.log.store.nats.setup import Setup
 from backstory.ledger.log.store.nats.subjects import COMMITS, KEYS, Subjects, name_of, spell
 
@@ -76,6 +77,7 @@ class NatsStore:
         self._reading = Reading(self._connection, self._subjects, self._complete)
         self._holds = Holds(self._connection, self._subjects, lock_timeout, self.address.lease_seconds, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
+        self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout
         self._tips: Recent[str, Tip] = Recent(_REMEMBERED)
 
@@ -323,15 +325,21 @@ class NatsStore:
                 return there.data if there is not None else None
             wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", 0, name=name_header(stream))])
 
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
+        self.destroy_key(stream)
+        self._wire.publish([Outgoing(self._subjects.of(KEYS, stream), key, "key", name=name_header(stream))])
+
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+        self._must_take_changes()
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while (there := wire.last(self._name(stream), subject)) is not None:
             wire.delete(self._name(stream), [there.seq])
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Store stubs for erased lines, and delete the originals; see `EventStore.redact`."""
-        self._setup.ensure()
+        self._must_take_changes()
         with self._holds.locked(stream) as hold:
             self._erasing.redact(stream, lines, hold)
 
@@ -340,13 +348,37 @@ class NatsStore:
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder; see `EventStore.remove`."""
-        self._setup.ensure()
+        self._must_take_changes()
         return self._erasing.remove(folder, sorted({*self._names(COMMITS, folder), *self._names(KEYS, folder)}))
 
     def is_removed(self, first: str) -> bool:
         """See `EventStore.is_removed`."""
         self._setup.ensure()
         return bool(first) and self._erasing.is_removed(first)
+
+    def _must_take_changes(self) -> None:
+        self._setup.ensure()
+        self._sealing.must_take_changes()
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """Yield the marks of removed logs; see `EventStore.removed_logs`."""
+        self._setup.ensure()
+        yield from self._erasing.removed_logs()
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed elsewhere; see `EventStore.restore_removed`."""
+        self._must_take_changes()
+        self._erasing.restore_removed(log)
+
+    def seal(self) -> Seal | None:
+        """Return the seal that is in force; see `EventStore.seal`."""
+        self._setup.ensure()
+        return self._sealing.seal()
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """Seal all streams, or take the seal off; see `EventStore.set_seal`."""
+        self._setup.ensure()
+        self._sealing.set_seal(seal)
 
     @contextmanager
     def locked(self, stream: str, *, wait: bool = True) -> Iterator[None]:

@@ -42,6 +42,10 @@ class PassingError(Exception):
         self.unknown = unknown
 
 
+class UnheardError(PassingError):
+    """No stream accepts the subject of a message: it has no leader just now, or it is sealed."""
+
+
 class Connection:
     """A process's connection to a cluster; safe for threads. `timeout` bounds each call, in seconds."""
 
@@ -264,7 +268,7 @@ def translated() -> Iterator[None]:
             error
         )
     except NoRespondersError as error:
-        raise PassingError("no server leads the stream", unknown=False) from error
+        raise UnheardError("no server leads the stream", unknown=False) from error
     except TimeoutError as error:
         raise PassingError("no answer") from error
     except (Error, OSError) as error:

@@ -20,6 +20,7 @@ from backstory.ledger.core.commit import Head, head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store import RemovedLog
 from backstory.ledger.log.store.erasures import must_be_erasure
 from backstory.ledger.log.store.nats.holding import Hold, Holds, name_header
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
@@ -53,10 +54,11 @@ _ROOM = 2048
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
-    """The mark of a removed stream: when it was removed, and its last head."""
+    """The mark of a removed stream: when it was removed, its kind, and its last head."""
 
     v: int
     at: str
+    kind: str
     head: Head
 
 
@@ -177,7 +179,7 @@ class Erasing:
             batch.append(self._holds.marker(stream, Marker(GONE, 0, "", 0, 0), tip.at))
             first = next(iter(self._reading.read(stream, 0)), None)
             if first is not None:
-                mark = RemovalMark(1, spell_moment(self._clock.now()), tip.head)
+                mark = RemovalMark(1, spell_moment(self._clock.now()), stream.rpartition("/")[2], tip.head)
                 subject = self._subjects.within(REMOVED, shard, head_of(first.line).hash)
                 batch.append(Outgoing(subject, msgspec.json.encode(mark), "removed"))
         if len(batch) > _MOST_AT_ONCE:
@@ -216,10 +218,33 @@ class Erasing:
 
     def is_removed(self, first: str) -> bool:
         """See `EventStore.is_removed`."""
-        return any(
-            self._wire.last(self._subjects.jetstream(shard), self._subjects.within(REMOVED, shard, first)) is not None
-            for shard in self._subjects.shards
-        )
+        return self._marked_in(first) is not None
+
+    def _marked_in(self, first: str) -> int | None:
+        """Return the shard that has the mark of a removed stream."""
+        for shard in self._subjects.shards:
+            subject = self._subjects.within(REMOVED, shard, first)
+            if self._wire.last(self._subjects.jetstream(shard), subject) is not None:
+                return shard
+        return None
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """See `EventStore.removed_logs`."""
+        found = []
+        for shard in self._subjects.shards:
+            name = self._subjects.jetstream(shard)
+            for subject in self._wire.subjects(name, self._subjects.within(REMOVED, shard, ">")):
+                message = self._wire.last(name, subject)
+                if message is not None:
+                    mark = msgspec.json.decode(message.data, type=RemovalMark)
+                    found.append(RemovedLog(self._subjects.rest(subject), mark.at, mark.kind, mark.head))
+        yield from sorted(found, key=lambda log: log.first)
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """See `EventStore.restore_removed`."""
+        shard = self._marked_in(log.first) or 0
+        mark = msgspec.json.encode(RemovalMark(1, log.at, log.kind, log.head))
+        self._wire.publish([Outgoing(self._subjects.within(REMOVED, shard, log.first), mark, "removed", only=True)])
 
     def _name(self, stream: str) -> str:
         return self._subjects.jetstream(self._subjects.shard(stream))

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from backstory.ledger.concurrency.forks import register, start_thread
-from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
+from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, SealedError
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.store.nats.messages import LOCK, MARKER_NOTE, Marker, Tip, tip_of
-from backstory.ledger.log.store.nats.subjects import COMMITS, LEASES, Subjects, spell
+from backstory.ledger.log.store.nats.subjects import COMMITS, LEASES, Subjects, jetstream_of, spell
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,12 @@ class Holds:
                     self._release(stream, hold)
 
     def _claim(self, stream: str, hold: Hold, timeout: float) -> None:
-        if polled(lambda: self._try(stream, hold), timeout, self._clock):
+        try:
+            claimed = polled(lambda: self._try(stream, hold), timeout, self._clock)
+        except SealedError:
+            # Nothing can be written, so there is nothing to keep others from.
+            return
+        if claimed:
             self._keep_renewing()
             return
         if not timeout:
@@ -255,10 +260,7 @@ class Holds:
             elif key in self._leases:
                 self._leases[key] = (subject, again)
             else:
-                self._wire.delete(self._jetstream_of(subject), [again], erase=False)
-
-    def _jetstream_of(self, subject: str) -> str:
-        return self._subjects.jetstream(int(subject.split(".", 2)[1]))
+                self._wire.delete(jetstream_of(subject), [again], erase=False)
 
     def _name(self, stream: str) -> str:
         return self._subjects.jetstream(self._subjects.shard(stream))

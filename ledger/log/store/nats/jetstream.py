@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.log.store.nats.connection import ATTEMPT_SECONDS, Connection, PassingError, translated
+from backstory.ledger.log.store import Seal
+from backstory.ledger.log.store.nats.connection import (
+    ATTEMPT_SECONDS,
+    Connection,
+    PassingError,
+    UnheardError,
+    translated,
+)
+from backstory.ledger.log.store.nats.subjects import jetstream_of, seal_beside, through
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -135,6 +143,10 @@ class _Info(_Answer):
     total: int = 0
 
 
+class _AllSettings(_Answer):
+    config: dict[str, object] | None = None
+
+
 class RefusedRequestError(StoreError):
     """JetStream refused a request; `number` is its own number of the error."""
 
@@ -144,7 +156,12 @@ class RefusedRequestError(StoreError):
 
 
 class JetStream(Connection):
-    """The requests of a store; safe for threads, which wait for the answers."""
+    """The requests of a store; safe for threads, which wait for the answers.
+
+    `entrance` is where messages go in beneath an `arriving` seal, "" for the front door.
+    """
+
+    entrance = ""
 
     def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """Store messages all at once, in one JetStream stream.
@@ -204,6 +221,18 @@ class JetStream(Connection):
         """
         self.run(self._api(f"STREAM.CREATE.{name}", settings, _Info))
 
+    def settings(self, name: str) -> dict[str, object] | None:
+        """Return all settings of a JetStream stream; None if it does not exist."""
+        return self.run(self._api(f"STREAM.INFO.{name}", {}, _AllSettings, missing=True)).config
+
+    def update(self, name: str, settings: Mapping[str, object]) -> None:
+        """Change the settings of a JetStream stream.
+
+        Raises:
+            RefusedRequestError: JetStream refuses.
+        """
+        self.run(self._api(f"STREAM.UPDATE.{name}", settings, _Answer))
+
     def max_payload(self) -> int:
         """Return the size of the largest message that the servers accept."""
         return self.run(self.connected()).max_payload
@@ -229,11 +258,31 @@ class JetStream(Connection):
 
     async def _publish(self, messages: Sequence[Outgoing]) -> int | None:
         send = self._send_one if len(messages) == 1 else self._send_batch
-        return await self.repeated(lambda seconds: send(messages, seconds), writes=True)
+
+        async def attempt(seconds: float) -> int | None:
+            try:
+                return await send(messages, seconds)
+            except UnheardError:
+                seal = await self.seal(seal_beside(messages[0].subject))
+                if seal is not None:
+                    raise seal.refusal(str(self.address)) from None
+                raise
+
+        return await self.repeated(attempt, writes=True)
+
+    async def seal(self, subject: str) -> Seal | None:
+        """Return the seal that a subject has."""
+        message = await self._get(jetstream_of(subject), {"last_by_subj": subject})
+        return None if message is None else msgspec.json.decode(message.data, type=Seal)
+
+    def _way(self, subject: str) -> str:
+        return through(subject, self.entrance) if self.entrance else subject
 
     async def _send_one(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
         (message,) = messages
-        return _acknowledged((await self.ask(message.subject, message.data, seconds, message.headers())).data)
+        return _acknowledged(
+            (await self.ask(self._way(message.subject), message.data, seconds, message.headers())).data
+        )
 
     async def _send_batch(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
         client = await self.connected()
@@ -242,9 +291,9 @@ class JetStream(Connection):
             headers = message.headers() | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
             if number < len(messages):
                 with translated():
-                    await client.publish(message.subject, message.data, headers=headers)
+                    await client.publish(self._way(message.subject), message.data, headers=headers)
         headers["Nats-Batch-Commit"] = "1"
-        return _acknowledged((await self.ask(message.subject, message.data, seconds, headers)).data)
+        return _acknowledged((await self.ask(self._way(message.subject), message.data, seconds, headers)).data)
 
     async def _get(self, name: str, what: Mapping[str, object]) -> Stored | None:
         return (await self._api(f"STREAM.MSG.GET.{name}", what, _Got, missing=True)).message

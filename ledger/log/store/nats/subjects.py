@@ -24,9 +24,12 @@ KEYS = "k"
 LEASES = "l"
 REMOVED = "x"
 """Marks of removed streams, by the hash of their first commit."""
+ENTRANCE = "a"
+"""Where the store that fills an incomplete copy sends its messages."""
 REMOVALS = "g"
 """Folders whose removal is not complete."""
 
+_SEAL = "s"
 _PLAIN = re.compile(rb"[^A-Za-z0-9_-]")
 _SPELLED = re.compile(r"=([0-9A-F]{2})")
 _LONGEST_SEGMENT = 200
@@ -67,6 +70,10 @@ class Subjects:
         """Return a subject of a kind in a shard."""
         return f"{self.prefix}.{shard}.{kind}.{rest}"
 
+    def seal(self, shard: int) -> str:
+        """Return the subject that says why a shard takes no changes."""
+        return f"{self.prefix}.{shard}.{_SEAL}"
+
     def removals(self, shard: int) -> str:
         """Return the pattern of the removals that are not complete."""
         return self.within(REMOVALS, shard, ">")
@@ -74,6 +81,24 @@ class Subjects:
     def rest(self, subject: str) -> str:
         """Return what follows the kind in a subject."""
         return subject.removeprefix(self.prefix).split(".", 3)[3]
+
+
+def seal_beside(subject: str) -> str:
+    """Return the subject of the seal of the shard that a subject is in."""
+    prefix, shard, _ = subject.split(".", 2)
+    return f"{prefix}.{shard}.{_SEAL}"
+
+
+def through(subject: str, entrance: str) -> str:
+    """Return a subject as it is named behind an entrance."""
+    prefix, shard, rest = subject.split(".", 2)
+    return f"{prefix}.{shard}.{ENTRANCE}.{entrance}.{rest}"
+
+
+def jetstream_of(subject: str) -> str:
+    """Return the name of the JetStream stream that a subject is in."""
+    prefix, shard, _ = subject.split(".", 2)
+    return f"{prefix}-{shard}"
 
 
 def spell(stream: str) -> str:
