@@ -15,7 +15,7 @@ import orjson
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.log.store.files import put_in_place, unfinished
+from backstory.ledger.log.store.files import make_folder, put_in_place, unfinished
 
 _log = logging.getLogger(__name__)
 
@@ -170,6 +170,8 @@ class DocumentFile:
                 with suppress(PermissionError):
                     os.utime(self.path)
             else:
+                # An engine may keep the log elsewhere.
+                make_folder(self.path.parent)
                 put_in_place(self.path, data)
             self._ours = _digest(data)
 

@@ -1,8 +1,8 @@
 """Seal of the NATS engine: the servers themselves refuse what a sealed home does not take.
 
 A JetStream stream accepts messages to the subjects that its settings name. A seal takes all of them away but those of
-leases and of the seal itself, whose message says why. So a change by any process finds no subject to go to, however long
-ago it was begun. An `arriving` seal adds an entrance with a random name, which only the store object that set it
+leases and of the seal itself, whose message says why. So a change by any process finds no subject to go to, however
+long ago it was begun. An `arriving` seal adds an entrance with a random name, which only the store object that set it
 knows; a subject transform of the stream leads from there to the subjects that are meant.
 """
 
@@ -61,11 +61,11 @@ class Sealing:
         if settings is None:
             raise StoreError(f"the JetStream stream {name} has gone: restore it from a copy")
         settings.pop("subject_transform", None)
-        settings["subjects"] = [self._subjects.everything(shard)]
+        accepted = [self._subjects.everything(shard)]
         if sealed:
-            settings["subjects"] = [self._subjects.seal(shard), self._subjects.within(LEASES, shard, ">")]
+            accepted = [self._subjects.seal(shard), self._subjects.within(LEASES, shard, ">")]
         if entrance:
             way = self._subjects.within(ENTRANCE, shard, f"{entrance}.>")
-            settings["subjects"] = [*settings["subjects"], way]
+            accepted.append(way)
             settings["subject_transform"] = {"src": way, "dest": self._subjects.everything(shard)}
-        self._wire.update(name, settings)
+        self._wire.update(name, settings | {"subjects": accepted})
