@@ -1,4 +1,4 @@
-"""Checks of a set-up and its memories, and their repair. Neither asks a model or the network."""
+"""Checks of a set-up and its memories, and their repair. Neither asks a model; of the network only Redis is asked."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def doctor(
     checks.append(check)
     checks += [_model(loaded, env)] if loaded is not None else []
     checks.append(_extras())
+    checks += [_redis(loaded.settings)] if loaded is not None and loaded.settings.redis_url else []
     try:
         folder = base_folder(home, loaded.settings if loaded is not None else Settings(), env)
         checks += examine_disk(folder)
@@ -179,6 +180,22 @@ def _stated(loaded: Loaded) -> Iterator[str]:
 def _kept_elsewhere(settings: Settings) -> bool:
     """Whether another engine than files keeps the logs."""
     return settings.event_store != "jsonl:" or bool(settings.storage_class)
+
+
+def _redis(settings: Settings) -> Check:
+    """Say whether the configured Redis answers, if it is used."""
+    from backstory.projections.shared.redis_cache import RedisCache
+
+    if not _kept_elsewhere(settings):
+        return Check("redis", True, "not used: the log is kept in files, beside which lies an index")
+    try:
+        cache = RedisCache(settings.redis_url or "")
+    except ConfigError as error:
+        return Check("redis", False, str(error))
+    wrong = cache.ping()
+    cache.close()
+    said = "it answers" if wrong is None else f"it does not answer, so memories are read from the log: {wrong}"
+    return Check("redis", wrong is None, said)
 
 
 def _seal(store: EventStore) -> Iterator[Check]:

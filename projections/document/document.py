@@ -170,7 +170,7 @@ class DocumentFile:
                 with suppress(PermissionError):
                     os.utime(self.path)
             else:
-                # An engine may keep the log elsewhere.
+                # Where an engine keeps the logs elsewhere, nothing else has made it.
                 make_folder(self.path.parent)
                 put_in_place(self.path, data)
             self._ours = _digest(data)

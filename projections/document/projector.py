@@ -38,6 +38,10 @@ _INDEX_BYTES = 1 << 20
 _FORK_PATIENCE_SECONDS = 1.0
 
 
+Share = Callable[[Scope, Memory, Head], None]
+"""Keeps the memory of a scope at a durable head for other processes."""
+
+
 class Follower(Protocol):
     """A read model that follows a scope's logs at its own pace."""
 
@@ -63,6 +67,7 @@ class DocumentProjector:
         memories_when: rebuilds the memories of a scope with a `lastUpdated`; called only for a file that this process
             did not write.
         index: returns a scope's index, which catches up after every 1 MiB of logs.
+        share: keeps the memory at a head for other processes.
         delay: how many seconds to collect commits.
     """
 
@@ -73,9 +78,10 @@ class DocumentProjector:
         memories_when: Callable[[Scope, str], Iterable[Memory]],
         *,
         index: Callable[[Scope], Follower] | None = None,
+        share: Share | None = None,
         delay: float = DELAY_SECONDS,
     ) -> None:
-        self._work = _Work(store, document, memories_when, index, delay)
+        self._work = _Work(store, document, memories_when, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._finish = weakref.finalize(self, self._work.finish)
 
@@ -128,13 +134,16 @@ class _Work:
         store: EventStore,
         document: Callable[[Scope], Path],
         memories_when: Callable[[Scope, str], Iterable[Memory]],
+        *,
         index: Callable[[Scope], Follower] | None,
+        share: Share | None,
         delay: float,
     ) -> None:
         self._store = store
         self._document = document
         self._memories_when = memories_when
         self._index = index
+        self._share = share
         self._delay = delay
         self.dirty: dict[Scope, Writer] = {}
         self.thread: threading.Thread | None = None
@@ -218,6 +227,8 @@ class _Work:
                 self.note(writer)
                 return False
             del self._failed[writer.scope]
+        if self._share is not None and (written := self._written.get(writer)) is not None:
+            self._share(writer.scope, written.memory, written.head)
         with _logged(writer.scope):
             self._follow(writer, at_least=_INDEX_BYTES)
         return writer.scope not in self._failed

@@ -21,7 +21,7 @@ from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/postgres.md"
-SECRET = "s3cr3t-w0rd"
+SECRET = "s3cr3t-w0rd"  # noqa: S105 of a server that lives for this test
 MARK = "the quick brown secret of ada"
 
 

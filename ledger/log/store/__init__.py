@@ -27,7 +27,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "KeepsFiles", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce"]
+__all__ = ["EventStore", "KeepsFiles", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce", "TellsChanges"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -277,6 +277,23 @@ class TellsAtOnce(Protocol):
 
     def head_at_once(self, stream: str) -> Head | None:
         """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
+
+
+@runtime_checkable
+class TellsChanges(Protocol):
+    """An engine that can tell which streams have changed, without a look at each."""
+
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        """Return the streams that have other lines than at a position, and the position now.
+
+        A stream may be named that has not changed; none is left out that has. The order is any.
+
+        Args:
+            since: A position that was returned before; None for the beginning, which names all streams.
+
+        Raises:
+            StoreError: it could not be read.
+        """
 
 
 @runtime_checkable
