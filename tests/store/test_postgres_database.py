@@ -139,7 +139,7 @@ def test_threads_share_transactions(engine: PostgresEngine) -> None:
 def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -> None:
     store = engine.open()
     fill(store, "users/early/ledger", chain(1))
-    before, names = store.changes()
+    names, before = store.changed(None)
     assert names == ["users/early/ledger"]
     with engine.admin() as late, late.transaction():
         late.execute("INSERT INTO backstory.streams (name, seq, hash, bytes) VALUES ('users/late/ledger', 1, 'h', 3)")
@@ -149,17 +149,17 @@ def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -
         )
         # Begun later, and there before.
         fill(store, "users/soon/ledger", chain(1))
-        position, names = store.changes(before)
+        names, position = store.changed(before)
         assert "users/late/ledger" not in names
         with engine.admin() as naive:
             (highest,) = naive.execute("SELECT max(xid) FROM backstory.commits").fetchone() or (0,)
     assert isinstance(highest, int)
-    assert position < highest
+    assert int(position) < highest
     end = time.monotonic() + PATIENCE
     found: set[str] = set()
     while found != {"users/late/ledger", "users/soon/ledger"}:
         assert time.monotonic() < end
-        position, names = store.changes(position)
+        names, position = store.changed(position)
         found.update(names)
 
 
