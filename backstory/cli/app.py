@@ -94,6 +94,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     },
     "Serve": {
         "serve": serving.serve,
+        "worker": serving.worker,
         "mcp": serving.mcp,
     },
     "Set up": {

@@ -99,6 +99,8 @@ async def metrics(request: Request) -> Response:
         found.pending.set(pending)
         found.parked.set(parked)
         found.outbox.set(home.outbox.count)
+        for outcome, count in home.shared_reads.items():
+            found.shared_reads.labels(outcome).set(count)
         return Response(found.text(), media_type=CONTENT_TYPE)
 
     return await run_in_thread(read)
