@@ -32,6 +32,8 @@ from backstory.ledger.log.store.nats.subjects import COMMITS, STUBS, Subjects
 
 _REMEMBERED = 4096
 _FEW = 4
+_PAGES = (16, 512)
+"""How many messages the first page has, and the most: many readers want a single line."""
 
 
 class Stubs(msgspec.Struct, frozen=True):
@@ -141,12 +143,13 @@ class Reading:
             return
         name, subject, _ = self._names(stream)
         at = self._begin(stream, name, subject, after, tip)
-        seq = after
+        seq, count = after, 1
         try:
             while at <= tip.at and seq < tip.head.seq:
                 page: Sequence[Stored] = ()
-                if tip.head.seq - seq > _FEW:
-                    page = self._wire.page(name, subject, at)
+                if count > 1 and tip.head.seq - seq > _FEW:
+                    page = self._wire.page(name, subject, at, count)
+                count = min(max(count * 8, _PAGES[0]), _PAGES[1])
                 if not page:
                     message = self._wire.next(name, subject, at)
                     page = () if message is None else (message,)
