@@ -235,7 +235,7 @@ def _replace(
     connection.execute(_PARTS, ([number],))
     with connection.cursor() as cursor:
         cursor.executemany(
-            "UPDATE backstory.commits SET line = %b WHERE stream = %s AND seq = %s",
+            "UPDATE backstory.commits SET line = %b, xid = DEFAULT WHERE stream = %s AND seq = %s",
             [(lines[seq], number, seq) for seq in seqs],
         )
     connection.execute(_SHIFT, {"seqs": seqs, "less": less, "head": head, "stream": number})
