@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def test_a_home_moves_through_all_engines(engine: NatsEngine, tmp_path: Path) ->
     try:
         stores = [JsonlStore(tmp_path / "a"), postgres.open(), engine.open(), JsonlStore(tmp_path / "b")]
         write(stores[0])
-        for source, target in zip(stores, stores[1:], strict=False):
+        for source, target in itertools.pairwise(stores):
             before = contents(source)
             assert copy(source, target).new == sum(source.head(stream).seq for stream in source.streams())
             assert contents(target) == contents(source) == before
