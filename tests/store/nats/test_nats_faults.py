@@ -190,6 +190,26 @@ def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngin
         until(is_free)
 
 
+def test_a_read_never_goes_back_when_a_deposed_leader_answers(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = engine.open()
+    lines = chain(3)
+    fill(store, STREAM, lines[:2])
+    old = store._connection.last(f"{store.address.prefix}-0", store._subjects.of("c", STREAM))
+    fill(engine.open(), STREAM, lines[2:])
+    assert store.head(STREAM).seq == 3
+    answers = [old, old]
+    really = store._connection.last
+    monkeypatch.setattr(store._connection, "last", lambda *asked: answers.pop() if answers else really(*asked))
+    assert store.head(STREAM) == head_of(lines[2])
+    assert answers == []
+    monkeypatch.setattr(store._connection, "last", lambda *_: old)
+    monkeypatch.setattr(store._connection, "timeout", 0.05)
+    with pytest.raises(StoreError, match="was read further than the servers show it now"):
+        store.head(STREAM)
+
+
 # Three nodes.
 
 

@@ -34,7 +34,7 @@ from backstory.ledger.log.store.nats.address import Address, read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
 from backstory.ledger.log.store.nats.holding import Hold, Holds, name_header
 from backstory.ledger.log.store.nats.jetstream import NAME, JetStream, Outgoing
-from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit, read_marker, tip_of
+from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit, read_marker
 from backstory.ledger.log.store.nats.reading import Reading
 from backstory.ledger.log.store.nats.sealing import Sealing
 from backstory.ledger.log.store.nats.setup import Setup
@@ -75,7 +75,7 @@ class NatsStore:
         self._connection = JetStream(self.address, lock_timeout if answer_timeout is None else answer_timeout)
         self._setup = Setup(self._connection, self.address, self._subjects)
         self._reading = Reading(self._connection, self._subjects, self._complete)
-        self._holds = Holds(self._connection, self._subjects, lock_timeout, self.address.lease_seconds, clock)
+        self._holds = Holds(self._connection, self._subjects, self._reading, lock_timeout, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
         self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout
@@ -158,6 +158,7 @@ class NatsStore:
 
     def _keep(self, stream: str, hold: Hold, tip: Tip) -> None:
         self._tips.put(stream, Tip(tip.at, tip.head, tip.end, tip.origin))
+        self._reading.note(stream, tip)
         if hold.tip is not None:
             hold.tip = tip
             hold.base = Tip(tip.at, tip.head, tip.end, tip.origin)
@@ -206,8 +207,8 @@ class NatsStore:
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
-        wire = self._wire
-        return tip_of(stream, wire.last(self._name(stream), self._subjects.of(COMMITS, stream))).head
+        self._setup.ensure()
+        return self._reading.tip(stream).head
 
     def durable_head(self, stream: str) -> Head:
         """Return the head: a leader shows only what a majority has stored; see `EventStore.durable_head`."""

@@ -19,7 +19,8 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, Seale
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
-from backstory.ledger.log.store.nats.messages import LOCK, MARKER_NOTE, Marker, Tip, tip_of
+from backstory.ledger.log.store.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
+from backstory.ledger.log.store.nats.reading import Reading
 from backstory.ledger.log.store.nats.subjects import COMMITS, LEASES, Subjects, jetstream_of, spell
 
 _log = logging.getLogger(__name__)
@@ -43,11 +44,12 @@ class Hold:
 class Holds:
     """The locks and leases of a store; `timeout` is how many seconds to wait for another holder."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects, timeout: float, seconds: int, clock: Clock) -> None:
+    def __init__(self, wire: JetStream, subjects: Subjects, reading: Reading, timeout: float, clock: Clock) -> None:
         self._wire = wire
+        self._reading = reading
         self._subjects = subjects
         self._timeout = timeout
-        self._seconds = seconds
+        self._seconds = wire.address.lease_seconds
         self._clock = clock
         self._fresh()
         register(self)
@@ -149,7 +151,7 @@ class Holds:
 
     def load(self, stream: str) -> Tip:
         """Read where a stream stands, from the leader."""
-        return tip_of(stream, self._wire.last(self._name(stream), self._subjects.of(COMMITS, stream)))
+        return self._reading.tip(stream)
 
     def is_held(self, stream: str, tip: Tip) -> bool:
         """Whether another process holds the lock of a stream that stands there."""

@@ -41,7 +41,6 @@ NAME = "Backstory-Name"
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _AT_ONCE = 64
-_PAGE = 500
 _STALE = (10071, 10164)
 _NOT_FOUND = (10037, 10043, 10057)
 _LASTING = (10074,)
@@ -192,9 +191,9 @@ class JetStream(Connection):
         """Return the message with a sequence, from the leader; None if there is none."""
         return self.run(self._get(name, {"seq": seq}))
 
-    def page(self, name: str, subject: str, seq: int) -> list[Stored]:
-        """Return some messages on a subject from a sequence on, from any replica, which may lag behind."""
-        return self.run(self._page(name, subject, seq))
+    def page(self, name: str, subject: str, seq: int, count: int) -> list[Stored]:
+        """Return up to so many messages on a subject from a sequence on, from any replica, which may lag behind."""
+        return self.run(self._page(name, subject, seq, count))
 
     def delete(self, name: str, seqs: Sequence[int], *, erase: bool = True) -> None:
         """Delete messages; with `erase` their bytes are overwritten. Those that are gone already do not matter."""
@@ -235,7 +234,8 @@ class JetStream(Connection):
 
     def max_payload(self) -> int:
         """Return the size of the largest message that the servers accept."""
-        return self.run(self.connected()).max_payload
+        client = self.client
+        return (client if client is not None else self.run(self.connected())).max_payload
 
     def version(self) -> str:
         """Return the version of the server."""
@@ -311,11 +311,11 @@ class JetStream(Connection):
             if not page or len(found) >= info.total:
                 return found
 
-    async def _page(self, name: str, subject: str, seq: int) -> list[Stored]:
+    async def _page(self, name: str, subject: str, seq: int, count: int) -> list[Stored]:
         client = await self.connected()
         inbox = client.new_inbox()
         found: list[Stored] = []
-        body = {"seq": seq, "next_by_subj": subject, "batch": _PAGE, "max_bytes": client.max_payload}
+        body = {"seq": seq, "next_by_subj": subject, "batch": count, "max_bytes": client.max_payload}
         # A replica that does not answer is no reason to wait: the caller goes on with the leader.
         with suppress(PassingError), translated():
             subscription = await client.subscribe(inbox)

@@ -7,6 +7,7 @@ what is known of the stream.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ import msgspec
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import UNREADABLE, head_of
-from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.errors import BackstoryError, StoreError
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
 from backstory.ledger.log.store.nats.messages import (
@@ -32,6 +33,9 @@ from backstory.ledger.log.store.nats.subjects import COMMITS, STUBS, Subjects
 
 _REMEMBERED = 4096
 _FEW = 4
+_STALE_SECONDS = 0.02
+_PAGES = (16, 512)
+"""How many messages the first page has, and the most: many readers want a single line."""
 
 
 class Stubs(msgspec.Struct, frozen=True):
@@ -69,13 +73,49 @@ class Reading:
         self._wire = wire
         self._subjects = subjects
         self._stubs: Recent[str, Stubs] = Recent(_REMEMBERED)
+        self._newest: Recent[str, Tip] = Recent(_REMEMBERED)
         self._places: Recent[str, Place] = Recent(_REMEMBERED)
+
+    def tip(self, stream: str) -> Tip:
+        """Return where a stream stands; never an older place than was returned before.
+
+        Raises:
+            StoreError: the servers go on to return an older one.
+        """
+        name, commits, _ = self._names(stream)
+        deadline = time.monotonic() + self._wire.timeout
+        while True:
+            tip = tip_of(stream, self._wire.last(name, commits))
+            if self._is_newest(stream, tip):
+                return tip
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"{stream} was read further than the servers show it now: were they restored from an old copy?"
+                )
+            time.sleep(_STALE_SECONDS)
+
+    def note(self, stream: str, tip: Tip) -> None:
+        """Remember where a stream stands."""
+        self._newest.put(stream, tip)
+
+    def _is_newest(self, stream: str, tip: Tip) -> bool:
+        """Whether a stream stands no further back than before.
+
+        A leader that was deposed, and does not know it yet, may answer with an older head.
+        """
+        known = self._newest.use(stream)
+        if known is not None and tip.head.seq and (tip.origin, tip.head.seq) < (known.origin, known.head.seq):
+            return False
+        self._newest.put(stream, tip)
+        return True
 
     def state(self, stream: str) -> tuple[Tip, Stubs]:
         """Return where a stream stands, and its stubs."""
         name, commits, stubs = self._names(stream)
         last, last_stub = self._wire.lasts(name, commits, stubs)
         tip = tip_of(stream, last)
+        if not self._is_newest(stream, tip):
+            tip, last_stub = self.tip(stream), self._wire.last(name, stubs)
         if last_stub is None or not tip.head.seq:
             return tip, _NO_STUBS
         known = self._stubs.use(stream)
@@ -87,10 +127,6 @@ class Reading:
             known = self._load_stubs(name, stubs, last_stub.seq)
             self._stubs.put(stream, known)
         return tip, known
-
-    def note(self, stream: str, tip: Tip) -> None:
-        """Remember where the commits after a tip will be found."""
-        self._places.put(stream, Place(tip.origin, tip.head.seq, tip.at))
 
     def messages(self, stream: str, seqs: Collection[int]) -> dict[int, Stored]:
         """Return the messages of some commits, by seq, as far as they are there."""
@@ -141,12 +177,13 @@ class Reading:
             return
         name, subject, _ = self._names(stream)
         at = self._begin(stream, name, subject, after, tip)
-        seq = after
+        seq, count = after, 1
         try:
             while at <= tip.at and seq < tip.head.seq:
                 page: Sequence[Stored] = ()
-                if tip.head.seq - seq > _FEW:
-                    page = self._wire.page(name, subject, at)
+                if count > 1 and tip.head.seq - seq > _FEW:
+                    page = self._wire.page(name, subject, at, count)
+                count = min(max(count * 8, _PAGES[0]), _PAGES[1])
                 if not page:
                     message = self._wire.next(name, subject, at)
                     page = () if message is None else (message,)
