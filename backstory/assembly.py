@@ -18,6 +18,7 @@ from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.threads.due import Timing
 from backstory.operations.context import blocks_of
 from backstory.operations.services import HomeServices
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
+    from backstory.projections.shared.memories import SharedMemories
 
 
 def assemble(
@@ -104,6 +106,7 @@ def assemble(
         # A child forked while another thread loads what `record` needs would wait for that for ever.
         importlib.import_module("backstory.ledger.messages")
         producer.start()
+    shared = shared_memories(settings, store)
     index = Indexes(store, folder, progress=progress)
     followers = TurnFollowers(store)
     searches = SearchServices(
@@ -135,7 +138,11 @@ def assemble(
         folder=folder,
         document=document,
         projector=DocumentProjector(
-            store, document, lambda scope, moment: index(scope).memories_when(moment), index=index
+            store,
+            document,
+            lambda scope, moment: index(scope).memories_when(moment),
+            index=index,
+            share=None if shared is None else shared.keep,
         ),
         usage=UsageTracker(document, clock),
         faults=faults,
@@ -145,6 +152,7 @@ def assemble(
         searches=searches,
         turns=TurnLogs(store, followers),
         keyed=KeyedCommits(),
+        shared=shared,
         witness=witness,
         closed=threading.Event(),
         queue_max_depth=settings.queue_max_depth,
@@ -163,6 +171,22 @@ def signals_of(settings: Settings) -> Signals:
     from backstory.ledger.extraction.signals import load_signals
 
     return load_signals(_path(settings.patterns_dir))
+
+
+def shared_memories(settings: Settings, store: EventStore) -> SharedMemories | None:
+    """Make the shared memories that `redis_url` asks for; None without it, and for files.
+
+    Beside files lies an index, which every process on that machine reads as fast.
+
+    Raises:
+        ConfigError: The package for Redis is missing, or the URL is none of Redis.
+    """
+    if not settings.redis_url or isinstance(store, JsonlStore):
+        return None
+    from backstory.projections.shared.memories import SharedMemories
+    from backstory.projections.shared.redis_cache import RedisCache
+
+    return SharedMemories(store, RedisCache(settings.redis_url), settings.redis_ttl_seconds)
 
 
 def check_folders(settings: Settings) -> None:

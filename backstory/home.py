@@ -18,7 +18,7 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import BackstoryError, ScopeError, UnavailableError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, ScopeError, UnavailableError
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
@@ -31,16 +31,17 @@ from backstory.operations import learning
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
-from backstory.owners import Owners
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
 from backstory.results import FoundOwners, RemovedUser, ScopeSummary
+from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
+    from backstory.ledger.learning.producer import Producer
 
 _log = logging.getLogger(__name__)
 
@@ -244,6 +245,38 @@ class Backstory:
             self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
+    def watch(self, scope: Scope) -> bool:
+        """Learn in the background from what was recorded in a memory by other processes, too.
+
+        A home learns from what it records itself, and from what is pending in a memory when it is first used. Call this
+        when another process may have recorded more; `backstory worker` does so for all memories.
+
+        Args:
+            scope: The memory, such as one of `owners`.
+
+        Returns:
+            Whether something is pending in it.
+
+        Raises:
+            NoModelError: The home was opened without a model, or without background learning.
+            StoreError, CorruptLogError, LockTimeoutError: It could not be read.
+        """
+        return self._producer().watch(self._writer(scope))
+
+    def must_learn(self) -> None:
+        """Check that the home learns in the background.
+
+        Raises:
+            NoModelError: It was opened without a model, or without background learning.
+        """
+        self._producer()
+
+    def _producer(self) -> Producer:
+        self._services.must_be_open()
+        if self._services.producer is None:
+            raise NoModelError(learning.why_not_in_background(self._services))
+        return self._services.producer
+
     def waiting(self) -> tuple[int, int]:
         """Count what waits in the memories in use, for a host's metrics; one that cannot be read is left out.
 
@@ -283,6 +316,8 @@ class Backstory:
         services.updater.stop()
         services.searches.close()
         services.projector.close()
+        if services.shared is not None:
+            services.shared.close()
         if services.witness is not None:
             services.witness.sender.close(max(0.0, end - time.monotonic()))
         services.usage.close()
@@ -420,6 +455,20 @@ class Backstory:
         self._services.must_be_open()
         return self._owners.all()
 
+    def owner_of(self, stream: str) -> Scope | None:
+        """Find the memory that a stream of the store belongs to.
+
+        Args:
+            stream: Its name, such as `users/ada/ledger`.
+
+        Returns:
+            The scope; None if the stream belongs to no memory.
+
+        Raises:
+            CorruptLogError: The folder's name is cut short, and the log, which is damaged, does not name the owner.
+        """
+        return self._owners.of(stream)
+
     def find_owners(
         self,
         prefix: str = "",
@@ -465,7 +514,7 @@ class Backstory:
             LockTimeoutError: Another process keeps a log locked; nothing is removed.
             StoreError: A file cannot be removed.
         """
-        from backstory.removal import forget_user
+        from backstory.users.removal import forget_user
 
         self._services.must_be_open()
         user = Scope.of(user_id)
@@ -496,6 +545,8 @@ class Backstory:
     asummary = in_thread(summary)
     aowners = in_thread(owners)
     afind_owners = in_thread(find_owners)
+    awatch = in_thread(watch)
+    aowner_of = in_thread(owner_of)
     awaiting = in_thread(waiting)
 
     # Its state.
@@ -509,6 +560,11 @@ class Backstory:
     def faults(self) -> Faults:
         """What failed in each memory while an agent went on, with counts."""
         return self._services.faults
+
+    @property
+    def shared_reads(self) -> Mapping[str, int]:
+        """How many reads of memories from Redis were a `hit`, a `miss`, `stale` or `refused`; empty without Redis."""
+        return {} if self._services.shared is None else dict(self._services.shared.reads)
 
     @property
     def outbox(self) -> Outbox:
@@ -575,9 +631,12 @@ class Backstory:
             purge=self._purge,
             heat=lambda: self._services.usage.of(scope),
             users=users,
+            shared=self._services.shared,
         )
 
     def _purge(self, scope: Scope) -> None:
+        if self._services.shared is not None:
+            self._services.shared.erase(scope)
         self._services.index(scope).delete()
         self._services.searches.purge(scope, self.store)
         self._services.turns.purge(scope)

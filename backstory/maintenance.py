@@ -1,4 +1,4 @@
-"""Checks of a set-up and its memories, and their repair. Neither asks a model or the network."""
+"""Checks of a set-up and its memories, and their repair. Neither asks a model; of the network only Redis is asked."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib import metadata
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
 from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, Settings
+from backstory.config.store_factory import open_store
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 _Replaced = TypeVar("_Replaced")
 
 _ASIDE = "*.damaged-*"
+_KINDS = (LEDGER, TRANSCRIPT)
 _OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000
 _NAME_AND_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
@@ -64,39 +67,57 @@ def doctor(
     checks.append(check)
     checks += [_model(loaded, env)] if loaded is not None else []
     checks.append(_extras())
+    checks += [_redis(loaded.settings)] if loaded is not None and loaded.settings.redis_url else []
     try:
         folder = base_folder(home, loaded.settings if loaded is not None else Settings(), env)
         checks += examine_disk(folder)
     except (BackstoryError, OSError) as error:
         return (*checks, Check("home", False, str(error)))
-    if not folder.is_dir() or (loaded is not None and _kept_elsewhere(loaded.settings)):
+    engine: EventStore = JsonlStore(folder)
+    if loaded is not None and _kept_elsewhere(loaded.settings):
+        engine = open_store(loaded, folder)
+    elif not folder.is_dir():
         return tuple(checks)
-    checks += _seal(folder)
-    named = None if scope is None else folder / scope.folder
-    folders = _folders(folder, named)
-    checks += examine_files(folder, folders, clock)
-    found, sound = examine_logs(folder, folders, clock, differing=differing or _differing(folder), all_of=named)
+    with closing(engine):
+        checks += _seal(engine)
+        found, sound = _memories(engine, folder, scope, clock, differing or _differing(engine, folder))
+        checks += found
+        if loaded is not None:
+            checks.append(_parked(folder, config, store, sound))
+            if loaded.settings.witness:
+                checks.append(examine_witness(engine, folder, loaded.settings.witness, sound, clock))
+    return tuple(checks)
+
+
+def _memories(
+    store: EventStore, home: Path, scope: Scope | None, clock: Clock, differing: Differing
+) -> tuple[list[Check], list[Scope]]:
+    """Look at the memories of a store; return the checks, and the scopes without a finding."""
+    named = None if scope is None else scope.folder
+    try:
+        folders = _folders(store, home, named)
+    except BackstoryError as error:
+        return [Check("readable", False, str(error))], []
+    # Another engine's server looks after its own files.
+    checks = examine_files(home, [home / below for below in folders], clock) if isinstance(store, JsonlStore) else []
+    found, sound = examine_logs(store, home, folders, clock, differing=differing, all_of=named)
     checks += found
     if len(folders) > _FOLDERS:
         checks.append(
             Check("more", True, f"only {len(folders)} memories were looked at: name others with --user, --agent")
         )
-    if loaded is not None:
-        checks.append(_parked(folder, config, store, sound))
-        if loaded.settings.witness:
-            checks.append(examine_witness(folder, loaded.settings.witness, sound, clock))
-    return tuple(checks)
+    return checks, sound
 
 
-def _differing(home: Path) -> Differing:
+def _differing(store: EventStore, home: Path) -> Differing:
     def differs(scope: Scope) -> Sequence[str]:
-        index = _index(JsonlStore(home), home, scope)
+        index = _index(store, home, scope)
         return () if index is None else index.differs()
 
     return differs
 
 
-def _index(store: JsonlStore, home: Path, scope: Scope) -> DerivedIndex | None:
+def _index(store: EventStore, home: Path, scope: Scope) -> DerivedIndex | None:
     """The index of a scope that has one; to lack one is no fault."""
     path = home / scope.folder / INDEX
     if not path.exists():
@@ -106,10 +127,17 @@ def _index(store: JsonlStore, home: Path, scope: Scope) -> DerivedIndex | None:
     return ScopeIndex(store, scope, path)
 
 
-def _folders(home: Path, named: Path | None) -> list[Path]:
-    """The scopes to look at, the one that was named first."""
-    others = (folder for folder in scope_folders(home) if folder != named)
-    return [*([named] if named is not None and named.is_dir() else []), *islice(others, _FOLDERS + 1)]
+def _folders(store: EventStore, home: Path, named: str | None) -> list[str]:
+    """Return the folders of the scopes to look at, the one that was named first."""
+    if isinstance(store, JsonlStore):
+        # A log that is no stream, as one that may not be read, is to be found, too.
+        every = (folder.relative_to(home).as_posix().removeprefix(".") for folder in scope_folders(home))
+        is_there = named is not None and (home / named).is_dir()
+    else:
+        every = (folder for folder, _ in groupby(stream.rpartition("/")[0] for stream in store.streams()))
+        is_there = named is not None and any(store.head(f"{named}/{kind}".lstrip("/")).seq for kind in _KINDS)
+    others = (folder for folder in every if folder != named)
+    return [*([named] if named is not None and is_there else []), *islice(others, _FOLDERS + 1)]
 
 
 def _python() -> Check:
@@ -154,9 +182,24 @@ def _kept_elsewhere(settings: Settings) -> bool:
     return settings.event_store != "jsonl:" or bool(settings.storage_class)
 
 
-def _seal(home: Path) -> Iterator[Check]:
+def _redis(settings: Settings) -> Check:
+    """Say whether the configured Redis answers, if it is used."""
+    from backstory.projections.shared.redis_cache import RedisCache
+
+    if not _kept_elsewhere(settings):
+        return Check("redis", True, "not used: the log is kept in files, beside which lies an index")
+    try:
+        cache = RedisCache(settings.redis_url or "")
+    except ConfigError as error:
+        return Check("redis", False, str(error))
+    wrong = cache.ping()
+    cache.close()
+    said = "it answers" if wrong is None else f"it does not answer, so memories are read from the log: {wrong}"
+    return Check("redis", wrong is None, said)
+
+
+def _seal(store: EventStore) -> Iterator[Check]:
     """Say why a home takes no changes; most have no seal."""
-    store = JsonlStore(home)
     try:
         seal = store.seal()
     except BackstoryError as error:

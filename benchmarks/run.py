@@ -28,6 +28,7 @@ from benchmarks.resending import resending
 from benchmarks.rows import Row
 from benchmarks.scaling import many_scopes, one_scope
 from benchmarks.searching import searching
+from benchmarks.sharing import sharing
 from benchmarks.starting import starting
 from benchmarks.turning import turning
 from benchmarks.waiting import waiting
@@ -50,6 +51,7 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from waiting(20_000 // scale)
     yield from plugged(scale, data)
     yield from over_http(scale)
+    yield from sharing(20_000 // scale)
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)

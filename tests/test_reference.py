@@ -17,7 +17,19 @@ import backstory
 
 ROOT = Path(__file__).parent.parent
 KINDS = [getattr(backstory, name) for name, _ in OBJECTS]
-NO_TWIN = {"open", "memory", "memory_of", "renew", "by", "expecting", "once", "view", "of", "count_tokens"}
+NO_TWIN = {
+    "open",
+    "memory",
+    "memory_of",
+    "renew",
+    "by",
+    "expecting",
+    "once",
+    "view",
+    "of",
+    "count_tokens",
+    "must_learn",
+}
 """Methods that do no I/O, and the one that opens a home."""
 
 

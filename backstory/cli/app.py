@@ -94,6 +94,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     },
     "Serve": {
         "serve": serving.serve,
+        "worker": serving.worker,
         "mcp": serving.mcp,
     },
     "Set up": {
@@ -103,6 +104,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "copy": home.copy,
         "embed": search.embed,
         "doctor": maintenance.doctor,
+        "migrate": maintenance.migrate,
         "keygen": proofs.keygen,
         "demo": home.demo,
         "help": help_,

@@ -27,6 +27,8 @@ _LARGEST_MEMORY = 500
 _LARGEST_LEDGER = 1_000_000
 """The largest cap that the ledger supports."""
 _BASE_URL = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+_REDIS_URL = re.compile(r"(?:rediss?://[^\s/]+|unix:/)\S*")
+_LONGEST_TTL_SECONDS = 30 * 86_400
 _LONGEST_DAYS = 365_000
 """A thousand years; the calendar does not reach much further back."""
 
@@ -133,6 +135,9 @@ class Settings(BaseModel):
     search_min_similarity: float = Field(default=0, ge=0, le=1)
     search_top_k: int = Field(default=5, ge=1)
 
+    redis_url: str | None = None
+    redis_ttl_seconds: int = Field(default=1800, ge=1, le=_LONGEST_TTL_SECONDS)
+
     witness: str | None = None
 
     proxy_upstream: str | None = None
@@ -166,6 +171,13 @@ class Settings(BaseModel):
     def _is_a_base_url(cls, value: str | None) -> str | None:
         if value and not _BASE_URL.fullmatch(value):
             raise ValueError("it must be the base URL of a server, such as https://api.openai.com/v1")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _is_of_redis(cls, value: str | None) -> str | None:
+        if value and not _REDIS_URL.fullmatch(value):
+            raise ValueError("it must be an address of Redis, such as redis://cache.example.com:6379/0")
         return value
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ A store that cannot be created is an error; there is no fallback.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -40,12 +40,62 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
         return _made(settings.storage_class, home, f"{settings.storage_class} (from the {origin['storage_class']})")
     if settings.event_store == "jsonl:":
         return JsonlStore(home, lock_timeout=settings.file_lock_timeout_seconds)
-    engine = settings.event_store.partition(":")[0]
-    if engine in ("nats", "tls"):
+    if _is_postgres(settings.event_store):
+        _must_load("postgres", "psycopg", "psycopg_pool")
+        from backstory.ledger.log.store.postgres.store import PostgresStore
+
+        return PostgresStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
+    if settings.event_store.startswith(("nats://", "tls://")):
+        _must_load("nats", "nats")
         from backstory.ledger.log.store.nats import NatsStore
 
         return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
-    raise ConfigError(f"event_store must be jsonl: or nats://…, got {engine!r}")
+    engine = _engine(settings.event_store)
+    raise ConfigError(f"event_store must be jsonl:, postgresql://… or nats://…, got {engine!r}")
+
+
+def migrate_store(loaded: Loaded) -> Sequence[str]:
+    """Bring the tables of the configured database up to this version.
+
+    Args:
+        loaded: The configuration.
+
+    Returns:
+        The names of the migrations that were run, oldest first.
+
+    Raises:
+        ConfigError: The engine keeps no tables.
+        StoreError: The database cannot be reached, or refuses.
+    """
+    url = loaded.settings.event_store
+    if loaded.settings.storage_class or not _is_postgres(url):
+        raise ConfigError(
+            f"only a database is migrated, and event_store is {_engine(url)!r}: name one, with --store postgresql://…"
+        )
+    _must_load("postgres", "psycopg", "psycopg_pool")
+    from backstory.ledger.log.store.postgres.migrating import migrate
+
+    return migrate(url)
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def _engine(url: str) -> str:
+    """Return the part of an address that names the engine; the rest may hold a password."""
+    return url.partition(":")[0]
+
+
+def _must_load(extra: str, *modules: str) -> None:
+    """Check that the library of an engine is installed."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(
+                f"event_store names an engine whose library does not load ({error}): pip install 'backstory[{extra}]'"
+            ) from error
 
 
 def _made(path: str, home: Path, label: str) -> EventStore:

@@ -25,10 +25,11 @@ from backstory.ledger.core.errors import BackstoryError, StoreError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
+from backstory.ledger.log.store.changes import LogState, log_state
 from backstory.ledger.messages import KeepHidden
 from backstory.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
-from backstory.outbox.delivered import Delivered, LogState
+from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
 
 _log = logging.getLogger(__name__)
@@ -167,10 +168,8 @@ class Hosting:
 
     def _log_of(self, scope: Scope) -> LogState | None:
         """Return what a transcript's log is now; None if there is none, or it cannot be asked."""
-        store, stream = self.home.store, scope.stream(TRANSCRIPT)
         with contextlib.suppress(StoreError):
-            edition = store.edition(stream)
-            return LogState(edition, store.size(stream)) if edition else None
+            return log_state(self.home.store, scope.stream(TRANSCRIPT))
         return None
 
     def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:

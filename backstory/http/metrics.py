@@ -57,6 +57,9 @@ class Metrics(Observer):
         self.pending = Gauge("backstory_threads_pending", "Threads that wait for an update.", registry=registry)
         self.parked = Gauge("backstory_threads_parked", "Threads whose update failed.", registry=registry)
         self.outbox = Gauge("backstory_outbox_deliveries", "Deliveries that wait to be recorded.", registry=registry)
+        self.shared_reads = Gauge(
+            "backstory_shared_reads", "Reads of memories from Redis, by outcome.", ("outcome",), registry=registry
+        )
         self.proxied = Counter(
             "backstory_proxy_requests",
             "Requests of the proxy: what memory did, and what became of the answer.",

@@ -49,13 +49,17 @@ def not_learned(home: HomeServices, writers: Iterable[Writer]) -> Flushed:
     waiting = [waiting for writer in writers for waiting in _backlog(writer, home.timing) if waiting.due is not None]
     if not waiting:
         return Flushed(done=True)
+    pending = sum(one.turns for one in waiting)
+    return Flushed(done=False, reason=f"{why_not_in_background(home)}; pending turns: {pending}")
+
+
+def why_not_in_background(home: HomeServices) -> str:
+    """Say why a home without workers has none, and what to do."""
     if home.model is None:
-        why = NO_MODEL_HERE
-    elif home.enabled:
-        why = "this home extracts nothing in the background (`background=False`, or `mode: tool`): call `extract`"
-    else:
-        why = "`enabled` is off, so nothing is extracted: call `extract`"
-    return Flushed(done=False, reason=f"{why}; pending turns: {sum(one.turns for one in waiting)}")
+        return NO_MODEL_HERE
+    if home.enabled:
+        return "this home extracts nothing in the background (`background=False`, or `mode: tool`): call `extract`"
+    return "`enabled` is off, so nothing is extracted: call `extract`"
 
 
 def _backlog(writer: Writer, timing: Timing) -> list[WaitingThread]:

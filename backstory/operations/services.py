@@ -38,6 +38,7 @@ from backstory.projections.history.replay import read_moment
 from backstory.projections.index.index import Indexes, ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.search.services import SearchServices
+from backstory.projections.shared.memories import SharedMemories
 from backstory.projections.turns import TurnLogs
 from backstory.results import PolicyResult
 
@@ -110,6 +111,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     searches: SearchServices
     turns: TurnLogs
     keyed: KeyedCommits
+    shared: SharedMemories | None
     witness: Witness | None
     closed: threading.Event
     queue_max_depth: int

@@ -11,18 +11,12 @@ from typing import NamedTuple
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.changes import LogState
 
 _CONVERSATIONS = 1_024
 _KINDS = {"human", "ai", "system", "tool"}
 """The types of LangChain's whole messages."""
 _RECORDED = ("human", "ai")
-
-
-class LogState(NamedTuple):
-    """The log that turns are recorded in; one of another edition, or a shorter one, may have lost some."""
-
-    edition: str
-    size: int
 
 
 class Delivery(NamedTuple):

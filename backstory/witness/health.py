@@ -10,17 +10,18 @@ from pathlib import Path
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.remedies import Check, counted
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
 from backstory.witness.sender import SentHeads
 
 
-def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:
+def examine_witness(store: EventStore, home: Path, witness: str, scopes: Iterable[Scope], clock: Clock) -> Check:
     """Count the memories whose newest head the witness does not have, with a reason.
 
     Args:
+        store: Holds the logs.
         home: The home folder.
         witness: The value of the key `witness`, which names a destination.
         scopes: Memories with intact logs.
@@ -28,7 +29,7 @@ def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Cl
     """
     destination = destination_of(witness)
     document = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
-    store, sent, faults = JsonlStore(home), SentHeads(document, destination.name), Faults(document, clock)
+    sent, faults = SentHeads(document, destination.name), Faults(document, clock)
     behind, why = 0, ""
     for scope in scopes:
         with suppress(BackstoryError):
@@ -41,12 +42,13 @@ def examine_witness(home: Path, witness: str, scopes: Iterable[Scope], clock: Cl
         memories = counted(behind, "memory", "memories")
         hint = f"{destination.name} does not have the newest head of {memories} yet: the next use of one sends it"
         return Check("witness", False, f"{hint}; {why}" if why else hint)
-    return Check("witness", True, f"{destination.name} has the newest heads; {_remark(destination, home)}")
+    remark = _remark(destination, home if isinstance(store, KeepsFiles) else None)
+    return Check("witness", True, f"{destination.name} has the newest heads; {remark}")
 
 
-def _remark(destination: Destination, home: Path) -> str:
+def _remark(destination: Destination, logs: Path | None) -> str:
     if isinstance(destination, FileWitness):
-        if _are_together(destination.path.parent, home):
+        if logs is not None and _are_together(destination.path.parent, logs):
             return "it is on the same disk as the logs, so an attacker who changes the logs may change it, too"
         return "`verify --all` compares the logs with it"
     if isinstance(destination, CommandWitness) and shutil.which(destination.program) is None:

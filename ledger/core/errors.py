@@ -15,7 +15,7 @@
     ├── UnavailableError      unreachable, locked, unwritable or corrupt              exit 3
     │   ├── StoreError        the disk or the storage engine failed
     │   │   ├── SealedError   the home has moved, or is an incomplete copy
-    │   │   └── UnknownOutcomeError  the engine did not say whether it wrote
+    │   │   └── UnknownOutcomeError  a write was sent and not answered: it may be there
     │   ├── LockTimeoutError  another process holds the stream's lock
     │   ├── CorruptLogError   damage other than a torn tail; names line and byte
     │   ├── WitnessError      the witness did not accept the heads
@@ -107,12 +107,12 @@ class StoreError(UnavailableError):
     """The disk or the storage engine failed."""
 
 
-class UnknownOutcomeError(StoreError):
-    """The engine did not answer in time: the lines may have been written or not. Read the head, then decide again."""
-
-
 class SealedError(StoreError):
     """The home takes no changes: it has moved to another place, or is an incomplete copy."""
+
+
+class UnknownOutcomeError(StoreError):
+    """A write was sent and not answered, and the engine could not be asked again: it may be there or not."""
 
 
 class LockTimeoutError(UnavailableError):

@@ -190,16 +190,25 @@ class Producer:
                 self._start_workers()
         self._changed.notify_all()
 
-    def watch(self, writer: Writer) -> None:
-        """Watch a scope: turns that are already pending are due at the times that the transcript gives."""
+    def watch(self, writer: Writer) -> bool:
+        """Watch a scope: turns that are already pending are due at the times that the transcript gives.
+
+        A conversation that is already due is not put off.
+
+        Returns:
+            Whether any are pending.
+        """
         with writer.reader.state() as state:
             moments = {name: self._when(writer, state, name) for name in state.transcript.threads.unsettled()}
+        pending = {(writer.scope, name): moment for name, moment in moments.items() if moment is not None}
         with self._changed:
-            for name, moment in moments.items():
-                if moment is not None:
-                    self._due[writer.scope, name] = moment
-                    self._writers[writer.scope, name] = writer
+            now = self._clock.now()
+            for key, moment in pending.items():
+                before = self._due.get(key)
+                self._due[key] = before if before is not None and before <= now else moment
+                self._writers[key] = writer
             self._ensure_workers()
+        return bool(pending)
 
     def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
         """Note that turns were recorded; a conversation that is already due is not put off again.

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 import msgspec
 
 from backstory.ledger.concurrency.forks import register
-from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.commits import must_not_shrink, read_commits
-from backstory.ledger.log.snapshot import Snapshots
+from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.state import ScopeState
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import Coverage
@@ -51,7 +51,8 @@ class _Shown(msgspec.Struct, frozen=True):
 class Reader:
     """Reads a scope. Safe for threads and forks.
 
-    `met_erasure` gets the redactions that a replay from the first commit has met; no lock is held then.
+    `met_erasure` gets the redactions that a replay from the first commit has met; no lock is held then. `shared` spares
+    the first read of the ledger.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class Reader:
         scope: Scope,
         snapshots: Snapshots | None,
         met_erasure: Callable[[Sequence[Redacted]], None],
+        shared: SharedSnapshots | None = None,
     ) -> None:
         self._store = store
         self._scope = scope
         self._snapshots = snapshots
         self._met_erasure = met_erasure
+        self._shared = shared
         self.renew()
         register(self)
 
@@ -104,7 +107,7 @@ class Reader:
         """
         held, shown = self._held, self._shown
         try:
-            newest = self._since(shown) if shown.head.seq else None
+            newest = self._since(shown) if shown.head.seq else self._from_others()
         except CorruptLogError:
             if not self._store.is_removed(shown.first):
                 raise
@@ -132,6 +135,18 @@ class Reader:
             head = commit.head
         return _Shown(fold.memory(), head, shown.first)
 
+    def _from_others(self) -> _Shown | None:
+        """Take the memory that another process has kept; None where the ledger has to be read."""
+        if self._shared is None:
+            return None
+        stream = self._scope.stream(LEDGER)
+        now = self._durable(stream, EMPTY)
+        memory = self._shared.find(self._scope, now)
+        if memory is None:
+            return None
+        first = next((hash_of(record.line) for record in self._store.read(stream)), "")
+        return _Shown(memory, now, first) if first else None
+
     def _anew(self) -> _Shown:
         """Read the ledger from the newest snapshot, or from the first commit."""
         with self._lock:
@@ -144,6 +159,9 @@ class Reader:
             redacted, state.redacted = state.redacted, []
         if redacted:
             self._met_erasure(redacted)
+        elif self._shared is not None:
+            # Not where an erasure was met: it may be incomplete, and who finds the memory would not meet it.
+            self._shared.keep(self._scope, shown.memory, shown.head)
         return shown
 
     @contextmanager

@@ -13,6 +13,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 from backstory.ledger.threads.turn_columns import Trace
@@ -79,6 +80,16 @@ class ThreadSnapshot(msgspec.Struct, frozen=True):
     redacted: bool
     coverage: ThreadCoverage
     newest: RecordedLines
+
+
+class SharedSnapshots(Protocol):
+    """Memories of all scopes that other processes have kept. Neither method raises, or waits for long."""
+
+    def find(self, scope: Scope, head: Head) -> Memory | None:
+        """Return the memory of a scope at a head; None where it has to be read from the log."""
+
+    def keep(self, scope: Scope, memory: Memory, head: Head) -> None:
+        """Keep the memory of a scope at a durable head for other processes."""
 
 
 class Snapshots(Protocol):

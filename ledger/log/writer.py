@@ -46,7 +46,7 @@ from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
-from backstory.ledger.log.snapshot import Snapshots
+from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
@@ -102,6 +102,7 @@ class Writer:
         purge: deletes read models before content is erased.
         heat: the recent use of facts, for eviction by `hybrid`.
         users: the user's writer, if this is an agent's and its updates write the user's sections.
+        shared: spares the first read of the ledger.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Writer:
         purge: Purge | None = None,
         heat: Usage | None = None,
         users: Writer | None = None,
+        shared: SharedSnapshots | None = None,
     ) -> None:
         self.users = users
         self.behind: set[Writer] = set()
@@ -132,7 +134,7 @@ class Writer:
         self._pipeline = pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasures)
         self._state = pipeline.state
         self._ledger_queue, self._transcript_queue = pipeline.ledger, pipeline.transcript
-        self.reader = Reader(store, scope, snapshots, self._complete_if_free)
+        self.reader = Reader(store, scope, snapshots, self._complete_if_free, shared)
         """For reads, which must not wait for a writer."""
         self._eraser = Eraser(
             store, pipeline, self.reader, clock=self.clock, purge=purge, queue_policy=self._queue_policy

@@ -123,7 +123,7 @@ def stated_moment(data: bytes) -> str | None:
 class DocumentFile:
     """The memory.json at `path`, replaced by rename under the ledger's lock.
 
-    A file that was edited by hand is moved aside and reported.
+    A file that was edited by hand, or that shows the memory of another store, is moved aside and reported.
 
     Args:
         path: the path of the file.
@@ -170,7 +170,7 @@ class DocumentFile:
                 with suppress(PermissionError):
                     os.utime(self.path)
             else:
-                # An engine may keep the log elsewhere.
+                # Where an engine keeps the logs elsewhere, nothing else has made it.
                 make_folder(self.path.parent)
                 put_in_place(self.path, data)
             self._ours = _digest(data)
@@ -203,7 +203,9 @@ class DocumentFile:
         while (aside := self.path.with_name(f"{self.path.name}.edited-{number}")).exists():
             number += 1
         self.path.rename(aside)
-        _log.warning("%s was edited by hand: it is now %s; `import` adopts it", self.path, aside)
+        _log.warning(
+            "%s was edited by hand, or belongs to another store: it is now %s; `import` adopts it", self.path, aside
+        )
 
 
 def erase_document(path: Path) -> None:

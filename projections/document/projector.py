@@ -25,7 +25,7 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
@@ -36,6 +36,10 @@ DELAY_SECONDS = 0.05
 
 _INDEX_BYTES = 1 << 20
 _FORK_PATIENCE_SECONDS = 1.0
+
+
+Share = Callable[[Scope, Memory, Head], None]
+"""Keeps the memory of a scope at a durable head for other processes."""
 
 
 class Follower(Protocol):
@@ -63,6 +67,7 @@ class DocumentProjector:
         memories_when: rebuilds the memories of a scope with a `lastUpdated`; called only for a file that this process
             did not write.
         index: returns a scope's index, which catches up after every 1 MiB of logs.
+        share: keeps the memory at a head for other processes.
         delay: how many seconds to collect commits.
     """
 
@@ -73,9 +78,10 @@ class DocumentProjector:
         memories_when: Callable[[Scope, str], Iterable[Memory]],
         *,
         index: Callable[[Scope], Follower] | None = None,
+        share: Share | None = None,
         delay: float = DELAY_SECONDS,
     ) -> None:
-        self._work = _Work(store, document, memories_when, index, delay)
+        self._work = _Work(store, document, memories_when, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._finish = weakref.finalize(self, self._work.finish)
 
@@ -128,13 +134,16 @@ class _Work:
         store: EventStore,
         document: Callable[[Scope], Path],
         memories_when: Callable[[Scope, str], Iterable[Memory]],
+        *,
         index: Callable[[Scope], Follower] | None,
+        share: Share | None,
         delay: float,
     ) -> None:
         self._store = store
         self._document = document
         self._memories_when = memories_when
         self._index = index
+        self._share = share
         self._delay = delay
         self.dirty: dict[Scope, Writer] = {}
         self.thread: threading.Thread | None = None
@@ -218,6 +227,8 @@ class _Work:
                 self.note(writer)
                 return False
             del self._failed[writer.scope]
+        if self._share is not None and (written := self._written.get(writer)) is not None:
+            self._share(writer.scope, written.memory, written.head)
         with _logged(writer.scope):
             self._follow(writer, at_least=_INDEX_BYTES)
         return writer.scope not in self._failed
@@ -227,13 +238,14 @@ class _Work:
     def suspect(self, writer: Writer) -> None:
         """Mark a scope for a check, unless its memory.json is newer than the log, and so includes the last commit.
 
-        The document is written under the ledger's lock. A time in the future means that the clock was set back.
+        The document is written under the ledger's lock. A time in the future means that the clock was set back. Where
+        the log is no file of this machine the two times do not compare.
         """
-        path = self._document(writer.scope)
-        with contextlib.suppress(OSError):
-            log = path.with_name(f"{LEDGER}.jsonl").stat().st_mtime_ns
-            if log < path.stat().st_mtime_ns <= time.time_ns():
-                return
+        if isinstance(self._store, KeepsFiles):
+            with contextlib.suppress(OSError):
+                log = self._store.path(writer.ledger).stat().st_mtime_ns
+                if log < self._document(writer.scope).stat().st_mtime_ns <= time.time_ns():
+                    return
         self._suspects[writer.scope] = writer
 
     def _check(self, writer: Writer, *, wait: bool) -> bool:

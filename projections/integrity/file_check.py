@@ -29,7 +29,7 @@ _HALF_MADE = re.compile(r"\..+\.(new|erasing|mending|copying)")
 
 
 def scope_folders(home: Path) -> Iterator[Path]:
-    """Yield the folders that hold a scope's logs: the home, agents, users and their agents."""
+    """Yield the folders that hold a scope's log files: the home, agents, users and their agents."""
     if any((home / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
         yield home
     for folder in (*_below(home / "agents"), *_below(home / "users")):

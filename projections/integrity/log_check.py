@@ -1,17 +1,16 @@
-"""Log check of `doctor`: verifies the scopes of a home, up to a total size of logs."""
+"""Log check of `doctor`: verifies the scopes of a store, up to a total size of logs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store import EventStore
 from backstory.projections.integrity.remedies import Check, failed_check
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import verify
@@ -25,13 +24,20 @@ _PROBLEMS = 100
 
 
 def examine_logs(
-    home: Path, folders: Iterable[Path], clock: Clock, *, differing: Differing | None = None, all_of: Path | None = None
+    store: EventStore,
+    home: Path,
+    folders: Iterable[str],
+    clock: Clock,
+    *,
+    differing: Differing | None = None,
+    all_of: str | None = None,
 ) -> tuple[list[Check], list[Scope]]:
     """Verify scopes until 64 MiB of logs were read.
 
     Args:
-        home: the home folder.
-        folders: the folders of the scopes.
+        store: holds the logs.
+        home: the folder of the read models.
+        folders: the folders of the scopes, as their streams name them; "" is that of the global memory.
         clock: gives a document that lags the time to be written.
         differing: compares a scope's index with its logs.
         all_of: a folder to verify whatever its size.
@@ -39,18 +45,17 @@ def examine_logs(
     Returns:
         The checks, and the scopes without a finding.
     """
-    store = JsonlStore(home)
     checks: list[Check] = []
     sound: list[Scope] = []
     left, verified, skipped = _VERIFIED_BYTES, 0, 0
     for folder in folders:
-        size = sum(_size(folder / f"{kind}.jsonl") for kind in (LEDGER, TRANSCRIPT))
+        size = _size(store, folder)
         if size > left and folder != all_of:
             skipped += 1
             continue
         left -= size
         verified += 1
-        found, scope = _examine_scope(store, folder, clock, differing)
+        found, scope = _examine_scope(store, home, folder, clock, differing)
         checks += found
         if scope is not None:
             sound.append(scope)
@@ -60,10 +65,10 @@ def examine_logs(
 
 
 def _examine_scope(
-    store: JsonlStore, folder: Path, clock: Clock, differing: Differing | None
+    store: EventStore, home: Path, below: str, clock: Clock, differing: Differing | None
 ) -> tuple[list[Check], Scope | None]:
     """Return the checks of one scope, and the scope where there are no findings."""
-    below = folder.relative_to(store.home).as_posix().removeprefix(".")
+    folder = home / below
     try:
         scope = _scope_in(store, below)
         if scope is None:
@@ -80,7 +85,7 @@ def _examine_scope(
     return list(_cut_threads(store, scope)), scope
 
 
-def _cut_threads(store: JsonlStore, scope: Scope) -> Iterator[Check]:
+def _cut_threads(store: EventStore, scope: Scope) -> Iterator[Check]:
     """Yield a check for each thread with turns superseded by a delivery that may not be the whole conversation."""
     cut = Counter(
         turn.thread for turn in superseded_turns(read_commits(store, scope.stream(TRANSCRIPT))) if not turn.proven
@@ -101,7 +106,7 @@ def _placed(below: str) -> Callable[[Problem], Problem]:
     return lambda p: Problem(p.kind, names.get(p.stream, p.stream), p.line, p.byte, p.message)
 
 
-def _scope_in(store: JsonlStore, below: str) -> Scope | None:
+def _scope_in(store: EventStore, below: str) -> Scope | None:
     """Return the scope of a folder, from its name or, where the name is shortened, from the first commit."""
     scope = Scope.in_folder(below)
     if scope is not None:
@@ -114,7 +119,9 @@ def _scope_in(store: JsonlStore, below: str) -> Scope | None:
     return None
 
 
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0
+def _size(store: EventStore, below: str) -> int:
+    """Return the size of both logs; a log that cannot be read has none, and verifying it reports that."""
+    try:
+        return sum(store.size(f"{below}/{kind}".lstrip("/")) for kind in (LEDGER, TRANSCRIPT))
+    except BackstoryError:
+        return 0

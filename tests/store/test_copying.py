@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from fakes import PATIENCE
+from store.other_engine import OtherEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConflictError, CorruptLogError, NotFoundError, SealedError, StoreError
@@ -19,45 +20,10 @@ from backstory.testing.conformance import lines_of
 from backstory.testing.lines import chain, endless_chain, erase, fill
 
 USERS = ("users/ada/ledger", "users/ada/transcript", "users/ada/agents/coder/ledger", "users/al/ledger", "transcript")
-CHANGES = ("append_all", "redact", "remove", "destroy_key", "restore_key", "restore_removed", "set_seal")
 
 
 class KilledError(BaseException):
     """The process is killed here."""
-
-
-class LineByLine:
-    """Another engine than files: it has no offsets, and appends the lines of a batch one by one.
-
-    `before` is called before each change, with the name of the method.
-    """
-
-    def __init__(self, home: Path, before: Callable[[str], None] = lambda _: None) -> None:
-        self.inner = JsonlStore(home, lock_timeout=PATIENCE)
-        self.before = before
-
-    def __str__(self) -> str:
-        return f"other:{self.inner.home.name}"
-
-    def __getattr__(self, name: str):
-        found = getattr(self.inner, name)
-        if name not in CHANGES:
-            return found
-
-        def change(*args: object) -> object:
-            self.before(name)
-            return found(*args)
-
-        return change
-
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-        for seq, line in enumerate(lines, expected):
-            self.before("append_all")
-            self.inner.append(stream, line, seq)
-
-    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
-        del byte
-        return (Record(record.line, 0) for record in self.inner.read(stream, after))
 
 
 class Home:
@@ -71,7 +37,7 @@ class Home:
         return self.kind(self.folder, *more)  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=[(JsonlStore, JsonlStore), (JsonlStore, LineByLine), (LineByLine, JsonlStore)], ids=str)
+@pytest.fixture(params=[(JsonlStore, JsonlStore), (JsonlStore, OtherEngine), (OtherEngine, JsonlStore)], ids=str)
 def homes(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
     source, target = (Home(tmp_path / name, kind) for name, kind in zip(("a", "b"), request.param, strict=True))
     return source, target
@@ -79,7 +45,12 @@ def homes(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Home, Home]:
-    return Home(tmp_path / "a", JsonlStore), Home(tmp_path / "b", LineByLine)
+    return Home(tmp_path / "a", JsonlStore), Home(tmp_path / "b", OtherEngine)
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> tuple[Home, Home]:
+    return Home(tmp_path / "a", OtherEngine), Home(tmp_path / "b", OtherEngine)
 
 
 def write(store: EventStore, *, erased: bool = True) -> None:
@@ -176,7 +147,7 @@ def test_wherever_it_is_killed_the_next_call_completes_it(files: tuple[Home, Hom
     moments = 0
     for moment in itertools.count():
         folder = tmp_path / str(moment)
-        source_home, target_home = Home(folder / "a", LineByLine), Home(folder / "b", LineByLine)
+        source_home, target_home = Home(folder / "a", OtherEngine), Home(folder / "b", OtherEngine)
         write(source_home.open())
         before = contents(source_home.open())
         changes = itertools.count()
@@ -220,7 +191,7 @@ def test_a_copy_that_goes_on_reads_no_line_into_the_target_twice(files: tuple[Ho
 # What happens meanwhile.
 
 
-class Meanwhile(LineByLine):
+class Meanwhile(OtherEngine):
     """A source in which something happens just before it is sealed, when everything is copied once."""
 
     def __init__(self, home: Path, happens: Callable[[EventStore], None]) -> None:
@@ -251,9 +222,9 @@ HAPPENINGS: Mapping[str, Callable[[EventStore], None]] = {
 @pytest.mark.parametrize("happens", HAPPENINGS.values(), ids=HAPPENINGS)
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_what_happens_during_a_copy_is_copied(
-    files: tuple[Home, Home], happens: Callable[[EventStore], None], interrupted: bool
+    others: tuple[Home, Home], happens: Callable[[EventStore], None], interrupted: bool
 ) -> None:
-    source, target = (home.open() for home in files)
+    source, target = (home.open() for home in others)
     write(source)
     happened = []
 
@@ -264,12 +235,12 @@ def test_what_happens_during_a_copy_is_copied(
             if interrupted:
                 raise KilledError
 
-    meanwhile = Meanwhile(files[0].folder, once)
+    meanwhile = Meanwhile(others[0].folder, once)
     if interrupted:
         with pytest.raises(KilledError):
             copy(meanwhile, target)
-    copy(meanwhile, files[1].open())
-    assert contents(files[1].open()) == contents(files[0].open())
+    copy(meanwhile, others[1].open())
+    assert contents(others[1].open()) == contents(others[0].open())
     assert happened == [True]
 
 
@@ -330,7 +301,7 @@ def test_a_target_with_memories_of_its_own_stays_as_it_is(files: tuple[Home, Hom
 
 
 def test_a_moved_or_incomplete_home_moves_nowhere_else(files: tuple[Home, Home], tmp_path: Path) -> None:
-    source, target, third = (home.open() for home in (*files, Home(tmp_path / "c", LineByLine)))
+    source, target, third = (home.open() for home in (*files, Home(tmp_path / "c", OtherEngine)))
     write(source)
     target.set_seal(Seal("arriving", str(source)))
     fill(target, "ledger", chain(1))
@@ -367,7 +338,7 @@ def test_a_line_cut_short_by_a_crash_is_left_behind(files: tuple[Home, Home]) ->
 
 
 def test_an_engine_that_returns_other_lines_is_found_out(files: tuple[Home, Home], tmp_path: Path) -> None:
-    class Forgetful(LineByLine):
+    class Forgetful(OtherEngine):
         def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
             return (Record(record.line.replace(b"said 2", b"said 3"), 0) for record in self.inner.read(stream, after))
 

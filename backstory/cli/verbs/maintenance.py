@@ -1,4 +1,4 @@
-"""Verbs that find and repair damage: doctor, repair."""
+"""Verbs that keep a home in order: doctor, migrate, repair."""
 
 from __future__ import annotations
 
@@ -32,6 +32,28 @@ def doctor(ctx: typer.Context) -> None:
     session.answer(checks, _table)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
+
+
+def migrate(ctx: typer.Context) -> None:
+    """Make the tables in a database, or bring them up to this version. Memory stays as it is.
+
+    Example: backstory --store postgresql://owner@db/backstory migrate
+    """
+    from backstory.config.loading import load_settings
+    from backstory.config.store_factory import migrate_store
+
+    session = session_of(ctx)
+    session.check_home()
+    stated = {} if session.store is None else {"event_store": session.store}
+    done = migrate_store(load_settings(session.config, stated, home=session.home, as_hosted=True))
+    session.answer(done, _migrations)
+
+
+def _migrations(page: Page, names: Sequence[str]) -> None:
+    for name in names:
+        page.line(f"run: {name}")
+    if not names:
+        page.line("nothing to do: the tables are those of this version")
 
 
 def repair(

@@ -1,11 +1,15 @@
-"""Verbs that serve memories: serve over HTTP, its tokens, and mcp for assistants."""
+"""Verbs that serve memories: serve over HTTP, its tokens, workers, and mcp for assistants."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.http.access.tokens import NewToken, Token, TokenFile
     from backstory.mcp.client_config import ClientConfig
+    from backstory.worker import Worker
 
 _EXTRA = "the server needs the extra [server]: pip install 'backstory[server]'"
 
@@ -72,6 +77,58 @@ def serve(
         sys.stdout.flush()
 
     run(listener, opening, options, on_ready=ready)
+
+
+def worker(
+    ctx: typer.Context,
+    *,
+    scopes: Annotated[
+        str,
+        typer.Option(metavar="WHICH", help="Users whose ids begin so ('acme-*'), or one of some shards (2/8)."),
+    ] = "*",
+) -> None:
+    """Learn in the background from what other processes record, until it is ended.
+
+    Run as many as there is work, on any machine that reaches the engine: none learns from a turn twice. On SIGTERM or
+    Ctrl-C it ends the updates under way, for at most shutdown_flush_timeout_seconds; the rest stays pending.
+
+    Example: backstory worker --scopes 2/8
+    """
+    from backstory import Backstory
+    from backstory.worker import Selection, Worker
+
+    session = session_of(ctx)
+    session.check_home()
+    selection = Selection.of(scopes)
+    with Backstory.open(session.home, config=session.config, as_hosted=True, event_store=session.store) as bs:
+        bs.must_learn()
+        working = Worker(bs, selection)
+        with _stopped_by_signals(working):
+            session.answer(
+                {"store": str(bs.store), "scopes": scopes},
+                lambda page, _: page.line(f"learning from {bs.store}; Ctrl-C or SIGTERM ends it"),
+            )
+            sys.stdout.flush()
+            working.run()
+        session.note("ending the updates under way")
+
+
+@contextmanager
+def _stopped_by_signals(working: Worker) -> Iterator[None]:
+    """Have SIGTERM and Ctrl-C stop a worker; the second one ends the process."""
+    known = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        signal.signal(number, known[signal.Signals(number)])
+        working.stop()
+
+    for number in known:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, before in known.items():
+            signal.signal(number, before)
 
 
 def mcp(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -26,7 +27,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce"]
+__all__ = ["EventStore", "KeepsFiles", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce", "TellsChanges"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -276,6 +277,31 @@ class TellsAtOnce(Protocol):
 
     def head_at_once(self, stream: str) -> Head | None:
         """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
+
+
+@runtime_checkable
+class TellsChanges(Protocol):
+    """An engine that can tell which streams have changed, without a look at each."""
+
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        """Return the streams that have other lines than at a position, and the position now.
+
+        A stream may be named that has not changed; none is left out that has. The order is any.
+
+        Args:
+            since: A position that was returned before; None for the beginning, which names all streams.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """An engine that keeps each stream in a file of this machine."""
+
+    def path(self, stream: str) -> Path:
+        """Return the path of the file that holds a stream."""
 
 
 @runtime_checkable

@@ -60,6 +60,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "confidence_weight": (0, 1),
     "max_context_turns": (1, 20),
     "search_min_similarity": (0, 1),
+    "redis_ttl_seconds": (1, 2_592_000),
 }
 LOWEST = {
     "queue_max_depth": 0,
@@ -156,6 +157,8 @@ DEFAULTS: dict[str, object] = {
     "embedding_base_url": None,
     "search_min_similarity": 0,
     "search_top_k": 5,
+    "redis_url": None,
+    "redis_ttl_seconds": 1800,
     "witness": None,
     "proxy_upstream": None,
 }
@@ -199,9 +202,9 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert {*DEFAULTS} == {*Settings.model_fields}
 
 
-def test_every_key_but_three_is_in_a_table_of_values() -> None:
+def test_every_key_but_four_is_in_a_table_of_values() -> None:
     tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
-    in_none = {"max_facts", "model", "proxy_upstream"}
+    in_none = {"max_facts", "model", "proxy_upstream", "redis_url"}
     assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - in_none)
 
 
@@ -563,8 +566,8 @@ def test_the_home_of_nobody_is_told() -> None:
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="event_store must be jsonl: or nats://") as told:
-        Backstory.open(tmp_path, event_store=f"postgresql://ada:{SECRET}@db/x")
+    with pytest.raises(ConfigError, match="must be jsonl:, postgresql://… or nats://…, got 'mysql'") as told:
+        Backstory.open(tmp_path, event_store=f"mysql://ada:{SECRET}@db/x")
     assert SECRET not in str(told.value)
 
 

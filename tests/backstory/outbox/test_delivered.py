@@ -12,8 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from sizes import examples
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.changes import LogState
 from backstory.memory import MemoryHandle
-from backstory.outbox.delivered import Delivered, LogState
+from backstory.outbox.delivered import Delivered
 
 ADA = Scope("ada")
 UPLOAD = "<uploaded_files>\n- a.pdf\n</uploaded_files>"

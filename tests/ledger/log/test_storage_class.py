@@ -114,7 +114,7 @@ def test_without_one_it_is_the_jsonl_engine(tmp_path: Path) -> None:
         ("own_engines.engine:", "must be package.module:Class"),
         (":Own", "must be package.module:Class"),
         (".engine:Own", "must be package.module:Class"),
-        ("redis://host", "does not load, the module redis failed"),
+        ("cassandra://host", "does not load, the module cassandra failed"),
     ],
 )
 def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, path: str, why: str) -> None:

@@ -32,6 +32,14 @@ class Owners:
         """
         return self._of(self._store.streams())
 
+    def of(self, stream: str) -> Scope | None:
+        """Return the owner of a stream; None if it is that of no memory.
+
+        Raises:
+            CorruptLogError: As `all`.
+        """
+        return next(iter(self._of((stream,))), None)
+
     def find(self, prefix: str, *, users: Collection[str] | None, after: str | None, limit: int | None) -> FoundOwners:
         """Return a page of those whose user's id begins so; see `Backstory.find_owners`."""
         last = None if after is None else after.split("/")

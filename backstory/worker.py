@@ -1,0 +1,116 @@
+"""Worker: learns in the background from what any process records in the memories of a home."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.errors import BackstoryError, NoModelError, UnavailableError, UsageError
+from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.log.store.changes import StreamChanges
+
+if TYPE_CHECKING:
+    from backstory.home import Backstory
+
+__all__ = ["Selection", "Worker"]
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 1.0
+"""How often it looks for new turns. A conversation is learned from `debounce_seconds` after its last one."""
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The memories that a worker takes care of: all, or those of users by the beginning of their ids or by shard.
+
+    The memory that all users share belongs to each prefix of no letters, and to the shard of an empty id.
+    """
+
+    prefix: str = ""
+    shard: int = 1
+    shards: int = 1
+
+    @classmethod
+    def of(cls, text: str) -> Selection:
+        """Read a selection: `acme-*` for ids that begin so, `2/8` for the second of eight shards, `*` for all.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        if text.endswith("*"):
+            return cls(prefix=text[:-1])
+        shard, slash, shards = text.partition("/")
+        if slash and shard.isdecimal() and shards.isdecimal() and 1 <= int(shard) <= int(shards):
+            return cls(shard=int(shard), shards=int(shards))
+        raise UsageError(f"--scopes is a beginning of user ids such as 'acme-*', or a shard such as 2/8, got {text!r}")
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether a memory is one of them; one of an agent goes with its user."""
+        user = scope.user or ""
+        # Not Python's own hash, which differs from process to process.
+        return (
+            user.startswith(self.prefix) and zlib.crc32(user.encode("utf-8", "replace")) % self.shards == self.shard - 1
+        )
+
+
+class Worker:
+    """Watches the memories of a home for turns that any process records; the home's producer learns from them.
+
+    Several workers may take care of the same memories: each update takes a lease.
+
+    Args:
+        home: A home with a model and background learning.
+        selection: The memories it takes care of.
+        poll_seconds: How often it looks for new turns.
+    """
+
+    def __init__(self, home: Backstory, selection: Selection | None = None, *, poll_seconds: float = _SECONDS) -> None:
+        self._home = home
+        self._selection = selection or Selection()
+        self._poll_seconds = poll_seconds
+        self._changes = StreamChanges(home.store)
+        self._again: set[Scope] = set()
+        """The memories that could not be read."""
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look for new turns until `stop` is called. An engine that cannot be reached is tried again.
+
+        Raises:
+            NoModelError: The home does not learn in the background.
+        """
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self._poll_seconds)
+
+    def stop(self) -> None:
+        """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Look for new turns once; see `run`."""
+        again, self._again = self._again, set()
+        for scope in again:
+            self._watch(scope)
+        try:
+            for stream in self._changes.find(lambda name: name.rpartition("/")[2] == TRANSCRIPT):
+                owner = self._home.owner_of(stream)
+                if owner is not None and self._selection.holds(owner):
+                    self._watch(owner)
+                if self._stopped.is_set():
+                    return
+        except UnavailableError as error:
+            _log.warning("no memory could be looked at: %s", error)
+
+    def _watch(self, scope: Scope) -> None:
+        try:
+            self._home.watch(scope)
+        except NoModelError:
+            raise
+        except BackstoryError as error:
+            self._again.add(scope)
+            _log.warning("%s was not looked at, and is tried again: %s", scope, error)

@@ -1,0 +1,163 @@
+"""A PostgreSQL server of one's own, and a PgBouncer before it, for tests and measurements; they end with the process.
+
+The server keeps its files in a folder that is deleted afterwards. It refuses to run as root, so root starts it as the
+user `postgres`, whom the distribution's package makes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+__all__ = ["NotInstalledError", "Pooler", "Server", "program"]
+
+_WAIT_SECONDS = 60.0
+_PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+_QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on", "shared_buffers": "32MB"}
+
+
+class NotInstalledError(Exception):
+    """A program that is needed is not on this machine."""
+
+
+def program(name: str) -> str:
+    """Return where a program of PostgreSQL's is; the newest where there are several."""
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join([*map(str, versions), _PLACES]))
+    if found is None:
+        raise NotInstalledError(f"{name} is not installed: apt-get install postgresql pgbouncer")
+    return found
+
+
+def _as_server(command: Sequence[str]) -> list[str]:
+    """Have root run a command as the server's user."""
+    if os.geteuid():
+        return list(command)
+    return [program("runuser"), "-u", "postgres", "--", *command]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Server:
+    """A server in a new folder, on a free port; `settings` are lines of its configuration.
+
+    Unless `durable`, it syncs nothing.
+    """
+
+    def __init__(self, *, durable: bool = False, **settings: str) -> None:
+        program("initdb")
+        memory = Path("/dev/shm")
+        within = None if durable or not os.access(memory, os.W_OK) else memory
+        self.folder = Path(tempfile.mkdtemp(prefix="backstory-postgres-", dir=within))
+        self.port = _free_port()
+        if not os.geteuid():
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.remove, os.getpid())
+        self.data = self.folder / "data"
+        subprocess.run(
+            _as_server(
+                [program("initdb"), "--pgdata", str(self.data), "--username", "owner", "--auth", "trust", "--no-sync",
+                 "--encoding", "UTF8", "--locale", "C.UTF-8"]
+            ),
+            check=True, capture_output=True, cwd="/",
+        )  # fmt: skip
+        stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
+        with (self.data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{key} = '{value}'\n" for key, value in stated.items())
+        self.start()
+
+    def url(self, database: str = "postgres", user: str = "owner", port: int | None = None) -> str:
+        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _as_server(
+                    [program("postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
+                ),
+                stdout=log, stderr=log, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        _until_it_answers(self.url(), self._process, self.folder / "log")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the postmaster."""
+        return int((self.data / "postmaster.pid").read_text("utf-8").split()[0])
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT disconnects all, SIGQUIT ends it as a crash would."""
+        if self._process is not None:
+            os.kill(self.pid, number)
+            self._process.wait(_WAIT_SECONDS)
+            self._process = None
+
+    def remove(self, process: int | None = None) -> None:
+        if process in (None, os.getpid()):
+            if self._process is not None and self._process.poll() is None:
+                self.stop(signal.SIGQUIT)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Pooler:
+    """A PgBouncer before a server that lends connections by the transaction."""
+
+    def __init__(self, server: Server) -> None:
+        bouncer = program("pgbouncer")
+        self.port = _free_port()
+        folder = server.folder / "pooler"
+        folder.mkdir()
+        users = folder / "users"
+        users.write_text('"owner" ""\n', encoding="utf-8")
+        settings = folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {users}\n"
+            "pool_mode = transaction\ndefault_pool_size = 40\nmax_client_conn = 500\nquery_wait_timeout = 10\n",
+            encoding="utf-8",
+        )
+        if not os.geteuid():
+            user = pwd.getpwnam("postgres")
+            for path in (folder, users, settings):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        with (server.folder / "pooler.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _as_server([bouncer, str(settings)]), stdout=log, stderr=log, cwd="/", start_new_session=True
+            )
+        atexit.register(self.stop, os.getpid())
+        _until_it_answers(server.url(port=self.port), self._process, server.folder / "pooler.log")
+
+    def stop(self, process: int | None = None) -> None:
+        if process in (None, os.getpid()) and self._process.poll() is None:
+            # Its own group, since `runuser` is between. It keeps nothing that is worth an orderly end.
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(_WAIT_SECONDS)
+
+
+def _until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            psycopg.connect(url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the server does not start: {log.read_text('utf-8')[-2000:]}") from None
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,63 @@
+"""Changes of streams: which of them have new lines, or other ones, since they were looked at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from backstory.ledger.log.store import EventStore, TellsChanges
+
+__all__ = ["LogState", "StreamChanges", "log_state"]
+
+
+class LogState(NamedTuple):
+    """What a stream holds: as long as both are the same, it is the same lines.
+
+    One of another edition, or a shorter one, may have lost some; a longer one of the same edition has more.
+    """
+
+    edition: str
+    size: int
+
+
+def log_state(store: EventStore, stream: str) -> LogState | None:
+    """Return what a stream holds now; None if it does not exist.
+
+    Raises:
+        StoreError: it could not be read.
+    """
+    edition = store.edition(stream)
+    return LogState(edition, store.size(stream)) if edition else None
+
+
+class StreamChanges:
+    """Finds the streams that have changed since the last time it was asked; at first, all of them.
+
+    An engine that is a `TellsChanges` is asked one question. In any other each stream is looked at.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._position: str | None = None
+        self._known: dict[str, LogState] = {}
+
+    def find(self, is_wanted: Callable[[str], bool]) -> Iterator[str]:
+        """Yield the names of changed streams, of those that are wanted.
+
+        Args:
+            is_wanted: Whether a stream of this name is looked at.
+
+        Raises:
+            StoreError: the engine could not be read; the next call finds what this one did not.
+        """
+        if isinstance(self._store, TellsChanges):
+            names, position = self._store.changed(self._position)
+            yield from filter(is_wanted, names)
+            self._position = position
+            return
+        for stream in filter(is_wanted, self._store.streams()):
+            now = log_state(self._store, stream)
+            if now is not None and now != self._known.get(stream):
+                yield stream
+                # Only now: whoever was interrupted gets it again.
+                self._known[stream] = now

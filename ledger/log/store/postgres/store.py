@@ -1,0 +1,365 @@
+"""Store of streams in PostgreSQL; `docs/postgres.md` says how to set it up.
+
+What is read is durable: a server shows a transaction to others once it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from backstory.ledger.core.commit import EMPTY, Head, hash_of
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.log.store import Record, RemovedLog, Seal
+from backstory.ledger.log.store.postgres.address import Address
+from backstory.ledger.log.store.postgres.appending import Appends
+from backstory.ledger.log.store.postgres.connections import Connection, Connections
+from backstory.ledger.log.store.postgres.erasing import Erasures
+from backstory.ledger.log.store.postgres.hints import Hints
+from backstory.ledger.log.store.postgres.holds import Holds
+from backstory.ledger.log.store.postgres.migrating import must_be_migrated
+from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
+
+__all__ = ["PostgresStore"]
+
+_log = logging.getLogger(__name__)
+
+_KEY_BYTES = 32
+_FOLLOW_POLL_SECONDS = 0.1
+_PAGE_LINES = 1000
+_PAGE_BYTES = 1 << 20
+_NAMES = 10_000
+
+_PAGE = """
+SELECT seq, line, byte FROM backstory.commits
+WHERE stream = %(stream)s AND seq > %(after)s AND seq <= %(upto)s AND byte < %(size)s + (
+    SELECT byte FROM backstory.commits WHERE stream = %(stream)s AND seq = %(after)s + 1
+)
+ORDER BY seq LIMIT %(lines)s
+"""
+
+
+class PostgresStore:
+    """Keeps streams in a database; safe for threads, forks and any number of processes and machines.
+
+    `url` is as `postgresql://user:password@host:port/database`. `lock_timeout` is how many seconds to wait for another
+    holder's lock, and for a server that does not answer.
+
+    Raises:
+        ConfigError: The address is no valid one.
+        StoreError: The server cannot be reached, or the database was not migrated.
+    """
+
+    def __init__(self, url: str, *, lock_timeout: float = 10.0, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._address = Address(url)
+        self._connections = Connections(self._address, lock_timeout, self._clock)
+        self._holds = Holds(self._connections, self._clock)
+        self._hints = Hints(self._connections)
+        self._seal = DatabaseSeal(self._connections)
+        self._appends = Appends(self._connections, self._seal, self._clock)
+        self._erasures = Erasures(self._connections, self._seal, self._clock)
+        self._connections.run("open the store", self._check)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._address.label!r})"
+
+    def __str__(self) -> str:
+        return self._address.label
+
+    def _check(self, connection: Connection) -> None:
+        must_be_migrated(connection, self._address.label)
+        for setting in ("synchronous_commit", "fsync", "full_page_writes"):
+            if connection.execute("SELECT current_setting(%s)", (setting,)).fetchone() == ("off",):
+                _log.warning(
+                    "%s has %s = off: %s", self._address.label, setting,
+                    "appends are made with it on, other writes are not" if setting == "synchronous_commit"
+                    else "a power cut of the server can destroy what was written; switch it on",
+                )  # fmt: skip
+
+    def append(self, stream: str, line: bytes, expected: int) -> None:
+        """Append one line durably; see `EventStore.append`."""
+        self.append_all(stream, (line,), expected)
+
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines in one transaction; see `EventStore.append_all`.
+
+        Raises:
+            UnknownOutcomeError: The connection was lost, and the server did not say within the lock timeout whether
+                they are there.
+        """
+        self._appends.append(stream, lines, expected, self._holds.token(stream))
+        self._hints.tell((stream,))
+
+    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
+        """Yield the lines after a seq; see `EventStore.read`. No connection is kept between two of them."""
+        del byte  # Lines are found by their seq.
+        doing = f"read {stream}"
+        place = self._connections.row(doing, "SELECT id, seq FROM backstory.streams WHERE name = %s", (stream,))
+        if place is None:
+            return
+        asked = {"stream": place[0], "upto": place[1], "size": _PAGE_BYTES, "lines": _PAGE_LINES}
+        while after < place[1]:
+            rows = self._connections.rows(doing, _PAGE, {**asked, "after": after}, binary=True)
+            if not rows:
+                return
+            for seq, line, offset in rows:
+                after = seq
+                yield Record(line, offset)
+
+    def head(self, stream: str) -> Head:
+        """Return where the stream stands; see `EventStore.head`."""
+        row = self._connections.row(
+            f"read {stream}", "SELECT seq, hash FROM backstory.streams WHERE name = %s", (stream,)
+        )
+        return EMPTY if row is None else Head(row[0], row[1])
+
+    def durable_head(self, stream: str) -> Head:
+        """Return the head, which is durable as soon as it is seen; see `EventStore.durable_head`."""
+        return self.head(stream)
+
+    def settled_head(self, stream: str) -> Head:
+        """Return the head, which is durable as soon as it is seen; see `EventStore.settled_head`."""
+        return self.head(stream)
+
+    def streams(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of all streams that begin with the prefix, sorted."""
+        asked = {"prefix": prefix, "end": _end_of(prefix), "most": _NAMES}
+        last = ""
+        while True:
+            names = self._connections.rows("list the streams", _STREAMS, {**asked, "last": last})
+            for (name,) in names:
+                yield name
+            if len(names) < _NAMES:
+                return
+            last = names[-1][0]
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names right below a folder; see `EventStore.folders`. Each is found by one look at the index."""
+        prefix = f"{folder}/" if folder else ""
+        rows = self._connections.rows(f"list {folder or 'the folders'}", _FOLDERS, {"prefix": prefix})
+        return [name for (name,) in rows]
+
+    def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
+        """Yield the lines after a seq and then those that are appended; see `EventStore.follow`.
+
+        None is passed over: an append holds the stream's row until it commits, so that the lines of a stream become
+        visible in the order of their seq.
+        """
+        seq, first = after, ""
+        with self._hints.heard(stream) as hint:
+            while True:
+                hint.clear()
+                # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
+                if not first:
+                    first = next((hash_of(record.line) for record in self.read(stream)), "")
+                elif self.is_removed(first):
+                    return
+                for record in self.read(stream, seq):
+                    seq += 1
+                    yield record
+                now = self.head(stream).seq
+                if now < seq and not self.is_removed(first):
+                    raise CorruptLogError(
+                        f"{stream} was read up to {seq} and now ends at {now} in {self._address.label}: "
+                        "commits were lost; restore the database from a copy",
+                        kind="missing",
+                        stream=stream,
+                        line=now + 1,
+                        byte=self.size(stream),
+                    )
+                hint.wait(_FOLLOW_POLL_SECONDS)
+
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        """Return the streams that have grown since a position, and the position now; see `TellsChanges.changed`.
+
+        What a transaction appended that is still open, or was until now, comes later, so no commit is passed over.
+        """
+        doing = "read what has changed"
+        if since is None:
+            rows = self._connections.rows(doing, _ALL_STREAMS)
+        else:
+            rows = self._connections.rows(doing, _CHANGED, (int(since),))
+        return [name for _, name in rows if name is not None], str(rows[0][0])
+
+    def key(self, stream: str, *, create: bool = False) -> bytes | None:
+        """Return the secret of a stream; see `EventStore.key`."""
+
+        def find(connection: Connection) -> bytes | None:
+            while True:
+                row = connection.execute(
+                    "SELECT key FROM backstory.keys WHERE name = %s", (stream,), binary=True
+                ).fetchone()
+                if row is not None or not create:
+                    return None if row is None else bytes(row[0])
+                with connection.transaction():
+                    self._connections.limit(connection)
+                    self._seal.must_allow(connection)
+                    connection.execute(
+                        "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+                        (stream, os.urandom(_KEY_BYTES)),
+                    )
+
+        return self._connections.run(f"read the key of {stream}", find)
+
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
+
+        def put(connection: Connection) -> None:
+            with connection.transaction():
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
+                connection.execute(
+                    "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
+                    "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
+                    (stream, key),
+                )
+
+        self._connections.run(f"set the key of {stream}", put)
+
+    def destroy_key(self, stream: str) -> None:
+        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+        self._erasures.destroy_key(stream)
+
+    def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
+        """Put stubs in the place of what was erased, and rewrite the table; see `EventStore.redact`."""
+        with self.locked(stream):
+            self._erasures.redact(stream, lines)
+
+    def remove(self, folder: str) -> bool:
+        """Remove the streams below a folder; see `EventStore.remove`."""
+        return self._erasures.remove(folder, lambda stream: self._holds.token(stream) is not None)
+
+    def is_removed(self, first: str) -> bool:
+        """See `EventStore.is_removed`."""
+        row = self._connections.row(
+            "read what was removed", "SELECT EXISTS (SELECT FROM backstory.removed WHERE first = %s)", (first,)
+        )
+        return row == (True,)
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """Yield the marks of all removed logs; see `EventStore.removed_logs`."""
+        last = ""
+        while True:
+            rows = self._connections.rows("read what was removed", _REMOVED, (last, _NAMES))
+            for last, at, kind, seq, digest in rows:
+                yield RemovedLog(last, at, kind, Head(seq, digest))
+            if len(rows) < _NAMES:
+                return
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """Put the mark of a log that was removed from another engine; see `EventStore.restore_removed`."""
+
+        def put(connection: Connection) -> None:
+            with connection.transaction():
+                self._connections.limit(connection)
+                self._seal.must_allow(connection)
+                connection.execute(
+                    "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
+                    "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
+                    "seq = excluded.seq, hash = excluded.hash",
+                    (log.first, log.at, log.kind, log.head.seq, log.head.hash),
+                )
+
+        self._connections.run("mark what was removed", put)
+
+    def seal(self) -> Seal | None:
+        """See `EventStore.seal`."""
+        return self._seal.read()
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """See `EventStore.set_seal`."""
+        self._seal.put(seal)
+
+    def edition(self, stream: str) -> str:
+        """Return the stream's number and how often something was erased from it; see `EventStore.edition`."""
+        row = self._connections.row(
+            f"read {stream}", "SELECT id, edition FROM backstory.streams WHERE name = %s", (stream,)
+        )
+        return "" if row is None else f"{row[0]}.{row[1]}"
+
+    def size(self, stream: str) -> int:
+        """Return the bytes of a stream's lines, with a line break each."""
+        row = self._connections.row(f"read {stream}", "SELECT bytes FROM backstory.streams WHERE name = %s", (stream,))
+        return 0 if row is None else int(row[0])
+
+    def torn_tail(self, stream: str) -> Record | None:
+        """Return None: a transaction is there as a whole or not at all."""
+        del stream
+        return None
+
+    def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold the stream's lock; see `EventStore.locked`."""
+        return self._holds.held(stream, wait=wait)
+
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
+        """Try to be the only one at work on something; see `EventStore.lease`."""
+        return self._holds.lease(stream, name)
+
+    def close(self) -> None:
+        """Close the connections; the store can be used again."""
+        self._holds.close()
+        self._connections.close()
+
+
+_STREAMS = """
+SELECT name FROM backstory.streams
+WHERE name >= %(prefix)s AND name > %(last)s AND starts_with(name, %(prefix)s)
+  AND (%(end)s::text IS NULL OR name < %(end)s)
+ORDER BY name LIMIT %(most)s
+"""
+
+_REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
+
+_FOLDERS = """
+WITH RECURSIVE found AS (
+    (
+        SELECT name FROM backstory.streams
+        WHERE name >= %(prefix)s AND starts_with(name, %(prefix)s)
+          AND position('/' IN substr(name, length(%(prefix)s) + 1)) > 0
+        ORDER BY name LIMIT 1
+    )
+    UNION ALL
+    SELECT next.name FROM found CROSS JOIN LATERAL (
+        -- The character after the slash: the first name that is not in the folder that was found.
+        SELECT s.name FROM backstory.streams s
+        WHERE s.name >= %(prefix)s || split_part(substr(found.name, length(%(prefix)s) + 1), '/', 1) || '0'
+          AND starts_with(s.name, %(prefix)s)
+          AND position('/' IN substr(s.name, length(%(prefix)s) + 1)) > 0
+        ORDER BY s.name LIMIT 1
+    ) next
+)
+SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder FROM found ORDER BY 1
+"""
+
+# What is below `safe` has ended, in this very snapshot.
+_ALL_STREAMS = """
+WITH bounds AS MATERIALIZED (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe)
+SELECT b.safe, s.name FROM bounds b LEFT JOIN backstory.streams s ON true
+"""
+
+_CHANGED = """
+WITH bounds AS MATERIALIZED (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe)
+SELECT b.safe, s.name FROM bounds b LEFT JOIN LATERAL (
+    SELECT DISTINCT c.stream FROM backstory.commits c
+    WHERE c.xid >= %s AND c.xid < b.safe
+) grown ON true LEFT JOIN backstory.streams s ON s.id = grown.stream
+"""
+
+
+def _end_of(prefix: str) -> str | None:
+    """Return the least text above all that begin with a prefix; None where there is none."""
+    while prefix:
+        if ord(prefix[-1]) < _LAST:
+            following = ord(prefix[-1]) + 1
+            return prefix[:-1] + chr(_AFTER_SURROGATES if following == _FIRST_SURROGATE else following)
+        prefix = prefix[:-1]
+    return None
+
+
+_LAST = 0x10FFFF
+_FIRST_SURROGATE = 0xD800
+_AFTER_SURROGATES = 0xE000

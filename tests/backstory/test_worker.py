@@ -1,0 +1,230 @@
+"""Worker: learns from what other processes record, in the memories it takes care of, and ends in good order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from cli.commandline import Cli
+from extraction.misbehaving import MisbehavingServer, completion
+from fakes import PATIENCE, ScriptedModel, exchange, open_home, reply
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory import Backstory
+from backstory.ledger.core.errors import CorruptLogError, NoModelError, StoreError, UsageError
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.store.changes import StreamChanges
+from backstory.worker import Selection, Worker
+
+
+def learning(home: Path, *script: object, **settings: object) -> Backstory:
+    """Open a home that learns in the background, without a delay."""
+    model = ScriptedModel(*(script or (reply("Likes tea"),)), repeat=True)  # type: ignore[arg-type]
+    return open_home(home, model, background=True, debounce_seconds=0, **settings)
+
+
+def facts(bs: Backstory, user: str, agent: str | None = None) -> list[str]:
+    return [fact.content for fact in bs.memory(user, agent).facts()]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_it_learns_from_what_another_process_records(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        worker = Worker(bs)
+        worker.look()
+        recorder.memory("ada").record("t", exchange("tea"))
+        recorder.memory("bob", "coder").record("t", exchange("tea"))
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert facts(recorder, "ada") == facts(recorder, "bob", "coder") == ["Likes tea"]
+        # Also from what comes later in a memory that it knows.
+        recorder.memory("ada").record("u", exchange("milk"))
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert recorder.memory("ada").status().pending == ()
+
+
+def test_it_begins_with_what_was_pending_before(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder:
+        recorder.memory("ada").record("t", exchange("tea"))
+    with learning(tmp_path) as bs:
+        Worker(bs).look()
+        assert bs.flush(PATIENCE)
+        assert facts(bs, "ada") == ["Likes tea"]
+
+
+def test_memories_that_are_not_selected_are_left_alone(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        for user in ("acme-ada", "acme-bob", "other"):
+            recorder.memory(user).record("t", exchange("tea"))
+        Worker(bs, Selection.of("acme-*")).look()
+        assert bs.flush(PATIENCE)
+        assert [facts(recorder, user) for user in ("acme-ada", "acme-bob", "other")] == [["Likes tea"]] * 2 + [[]]
+
+
+def test_two_workers_learn_from_each_turn_once(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as one, learning(tmp_path) as two:
+        workers = [Worker(one, poll_seconds=0.01), Worker(two, poll_seconds=0.01)]
+        threads = [threading.Thread(target=worker.run) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            recorder.memory(f"user-{number}").record("t", exchange("tea"))
+        until(lambda: all(facts(recorder, f"user-{number}") for number in range(6)))
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert one.flush(PATIENCE)
+        assert two.flush(PATIENCE)
+        for number in range(6):
+            updates = [entry for entry in recorder.memory(f"user-{number}").log() if entry.cause.kind == "extraction"]
+            assert len(updates) == 1
+
+
+def test_a_memory_that_cannot_be_read_is_tried_again_and_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        for user in ("ada", "bob"):
+            recorder.memory(user).record("t", exchange("tea"))
+        known = bs.watch
+        damaged = {Scope("ada")}
+
+        def watch(scope: Scope) -> bool:
+            if scope in damaged:
+                raise CorruptLogError("damaged", kind="altered", stream="s", line=1, byte=0)
+            return known(scope)
+
+        monkeypatch.setattr(bs, "watch", watch)
+        worker = Worker(bs)
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert [facts(recorder, user) for user in ("ada", "bob")] == [[], ["Likes tea"]]
+        damaged.clear()
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert facts(recorder, "ada") == ["Likes tea"]
+
+
+def test_an_engine_that_cannot_be_reached_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        recorder.memory("ada").record("t", exchange("tea"))
+        worker = Worker(bs)
+        with monkeypatch.context() as patch:
+            patch.setattr(bs.store, "streams", lambda *_: (_ for _ in ()).throw(StoreError("down")))
+            worker.look()
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert facts(recorder, "ada") == ["Likes tea"]
+
+
+@pytest.mark.parametrize("settings", [{"enabled": False}, {"mode": "tool"}])
+def test_a_home_that_learns_nothing_is_refused(tmp_path: Path, settings: dict[str, object]) -> None:
+    with learning(tmp_path, **settings) as bs, pytest.raises(NoModelError):
+        bs.must_learn()
+    with open_home(tmp_path) as bs, pytest.raises(NoModelError):
+        bs.watch(Scope("ada"))
+
+
+# Which memories.
+
+
+@given(st.text(max_size=20), st.integers(1, 9))
+def test_each_user_is_in_one_shard_with_all_agents(user: str, shards: int) -> None:
+    holding = [n for n in range(1, shards + 1) if Selection.of(f"{n}/{shards}").holds(Scope(user or None))]
+    assert len(holding) == 1
+    assert Selection.of(f"{holding[0]}/{shards}").holds(Scope(user or None, "coder"))
+
+
+def test_shards_are_the_same_in_every_process() -> None:
+    wanted = {"ada": 1, "bob": 3, "蔡": 2}
+    assert {user: n for user in wanted for n in (1, 2, 3) if Selection.of(f"{n}/3").holds(Scope(user))} == wanted
+
+
+@pytest.mark.parametrize("text", ["", "ada", "0/3", "4/3", "1/0", "a/b", "1/2/3", "-1/3"])
+def test_what_selects_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="'acme-\\*'"):
+        Selection.of(text)
+
+
+# An engine that says itself what has changed.
+
+
+class Telling:
+    """An engine that answers which streams have changed."""
+
+    def __init__(self, *answers: tuple[Sequence[str], str]) -> None:
+        self._answers = iter(answers)
+        self.asked: list[str | None] = []
+
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        self.asked.append(since)
+        return next(self._answers)
+
+
+def test_an_engine_that_tells_changes_is_asked_one_question() -> None:
+    store = Telling((["a/transcript", "a/ledger"], "7"), ([], "7"), (["b/transcript"], "9"))
+    changes = StreamChanges(store)  # type: ignore[arg-type]
+    found = [list(changes.find(lambda name: name.endswith("transcript"))) for _ in range(3)]
+    assert found == [["a/transcript"], [], ["b/transcript"]]
+    assert store.asked == [None, "7", "7"]
+
+
+def test_changes_that_were_not_all_taken_are_found_again() -> None:
+    store = Telling((["a", "b"], "7"), (["a", "b"], "7"))
+    changes = StreamChanges(store)  # type: ignore[arg-type]
+    assert next(changes.find(lambda _: True)) == "a"
+    assert list(changes.find(lambda _: True)) == ["a", "b"]
+    assert store.asked == [None, None]
+
+
+# The command.
+
+
+def test_the_command_learns_until_sigterm_and_ends_the_update_under_way(tmp_path: Path) -> None:
+    cli = Cli(tmp_path / "home")
+    asked, released = threading.Event(), threading.Event()
+
+    def answer(_: object) -> object:
+        asked.set()
+        assert released.wait(PATIENCE)
+        return completion(reply("Likes tea"))
+
+    with MisbehavingServer(answer, repeat=True) as server:  # type: ignore[arg-type]
+        config = tmp_path / "config.yaml"
+        model = {"provider": "openai", "model": "m", "api_key": "k", "base_url": server.base_url}
+        config.write_text(json.dumps({"memory": {"model": model, "debounce_seconds": 0, "summary_min_turns": 0}}))
+        chat = cli.file("chat.jsonl", *({**message, "thread_id": "t"} for message in exchange("tea")))
+        with cli.running("--config", config, "--json", "worker") as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert json.loads(process.stdout.readline()) == {"store": f"jsonl:{cli.home}", "scopes": "*"}
+            cli.run("--user", "ada", "record", chat)
+            assert asked.wait(PATIENCE)
+            os.kill(process.pid, signal.SIGTERM)
+            assert "ending the updates under way" in process.stderr.readline()
+            released.set()
+            assert process.wait(PATIENCE) == 0
+    assert [fact["content"] for fact in cli.json("--user", "ada", "show")["facts"]] == ["Likes tea"]
+
+
+def test_the_command_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
+    assert "no model" in Cli(tmp_path / "home").error("worker", code=3)
+
+
+def test_the_command_refuses_a_selection_that_it_cannot_read(tmp_path: Path) -> None:
+    assert "acme-" in Cli(tmp_path / "home").error("worker", "--scopes", "ada", code=2)

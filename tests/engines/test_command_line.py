@@ -1,0 +1,153 @@
+"""The command line on every engine: each verb answers as with files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commandline import Cli, fact, reply, said
+from fakes import open_home
+from homes import HomesOn
+from typer.testing import CliRunner
+
+from backstory.cli.app import app
+from backstory.ledger.log.store.copying import copy_streams
+from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.testing.lines import chain
+
+STORED = Path(__file__).parents[1] / "stored_home" / "home"
+"""A home with the demo's story and more, for a user with an agent."""
+
+QUESTIONS = [
+    "show",
+    "show --at 3",
+    "fact list",
+    "log",
+    "log --limit 2",
+    "threads",
+    "search dinner",
+    "search dinner --in turns",
+    "context --for dinner --max-tokens 200",
+    "head",
+    "status",
+    "policy",
+    "verify",
+    "why-not peanuts",
+    "graph",
+    "what-if --max-facts 2",
+    "rollback --to 2 --dry-run",
+    "forget --all --dry-run",
+]
+OF_ADA = [
+    "why fact_2_0",
+    "why fact_2_1",
+    "fact get fact_2_1",
+    "diff 2 5",
+    "log --thread monday",
+    "turns monday",
+    "turns friday --superseded",
+    "graph --messages",
+    "revert 3 --dry-run",
+    "forget --matching Oslo --dry-run",
+    "forget --whole-user --dry-run",
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Cli:
+    """The stored home, in files."""
+    shutil.copytree(STORED, tmp_path / "files")
+    return Cli(tmp_path / "files")
+
+
+@pytest.fixture
+def cli(files: Cli, chosen: HomesOn, tmp_path: Path) -> Cli:
+    """The same on the engine."""
+    with open_home(tmp_path / "home", **chosen.settings) as bs:
+        copied = shutil.copytree(files.home, tmp_path / "source")
+        source = JsonlStore(copied)
+        copy_streams(source, bs.store, lambda _done, _total: None)
+        source.close()
+    return Cli(tmp_path / "home")
+
+
+def answered(cli: Cli, words: Sequence[str]) -> tuple[int, object]:
+    """Return the exit code of a command and its answer, without where the files are and how many."""
+    done = CliRunner().invoke(app, ["--home", str(cli.home), "--json", *words])
+    answer = json.loads(done.stdout)
+    if isinstance(answer, dict):
+        answer = {key: value for key, value in answer.items() if key not in ("store", "files", "bytes")}
+    return done.exit_code, answer
+
+
+def test_every_question_is_answered_as_with_files(files: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [("--user", "ada", *words.split()) for words in (*QUESTIONS, *OF_ADA)]
+    asked += [("--user", "ada", "--agent", "coder", *words.split()) for words in QUESTIONS]
+    asked += [("scopes",), ("--user", "ada", "export"), ("verify", "--all"), ("--user", "adda", "show")]
+    answers = [answered(cli, words) for words in asked]
+    use_files(monkeypatch)
+    for words, answer in zip(asked, answers, strict=True):
+        assert answer == answered(files, words), words
+
+
+def use_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BACKSTORY_EVENT_STORE", "BACKSTORY_STORAGE_CLASS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_doctor_looks_at_the_memories_of_the_engine(files: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = {check["check"]: check for check in cli.json("--user", "ada", "doctor", code=1)}
+    assert checks["logs"]["hint"] == "2 scopes were verified"
+    assert "torn tails" not in checks
+    use_files(monkeypatch)
+    with_files = {check["check"]: check for check in files.json("--user", "ada", "doctor", code=1)}
+    for name in ("logs", "parked updates", "model"):
+        assert checks[name] == with_files[name]
+
+
+def test_doctor_finds_a_commit_that_is_damaged_in_the_engine(chosen: HomesOn, tmp_path: Path) -> None:
+    good, bad = chain(2), chain(2, text="other")
+    with open_home(tmp_path / "home", **chosen.settings) as bs:
+        bs.store.append_all("users/ada/transcript", [good[0], bad[1].replace(b"other 2", b"OTHER 2")], 0)
+    checks = Cli(tmp_path / "home").json("doctor", code=1)
+    found = [check["hint"] for check in checks if check["check"] == "altered"]
+    assert any("users/ada/transcript, line 2" in hint for hint in found), checks
+
+
+def test_repair_says_that_there_are_no_files_to_mend(cli: Cli) -> None:
+    assert "repair mends files, and " in cli.error("repair", code=2)
+
+
+def test_an_unknown_user_is_told_the_nearest(cli: Cli) -> None:
+    assert "the nearest user is 'ada'" in cli.run("--user", "adda", "show").stderr
+
+
+@pytest.mark.usefixtures("chosen")
+def test_it_learns_goes_wrong_explains_and_is_put_right(tmp_path: Path) -> None:
+    cli = Cli(tmp_path / "home")
+    talk = [
+        said("t1", "a1", "user", "I live in Oslo, and my PIN is 4711."),
+        said("t1", "a2", "assistant", "Noted."),
+        said("t2", "b1", "user", "My sister moved to Bergen."),
+        said("t2", "b2", "assistant", "Good."),
+    ]
+    cli.run("record", cli.file("said.jsonl", *talk))
+    wrong = reply("t2", fact("User lives in Bergen"), factsToRemove=[{"id": "fact_2_0", "replacementFactIndex": 0}])
+    learned = reply("t1", fact("User lives in Oslo", evidence=["a1"]), fact("The PIN is 4711"))
+    cli.run("extract", "--replies", cli.file("replies.jsonl", learned, wrong))
+    assert "t1" in cli.run("why", "fact_2_0").stdout
+    assert cli.json("why", "fact_2_0")["live"] is False
+    cli.run("revert", "3")
+    assert cli.json("why", "fact_2_0")["live"] is True
+    cli.run("forget", "--matching", "4711", "--yes")
+    assert "4711" not in cli.run("export").stdout + cli.run("log").stdout + cli.run("turns", "t1").stdout
+    assert cli.json("verify")["ok"] is True
+    assert cli.json("what-if", "--max-facts", "10") is not None
+    document = (cli.home / "memory.json").read_bytes()
+    assert b"Oslo" in document
+    shutil.rmtree(cli.home)
+    assert "User lives in Oslo" in cli.run("show").stdout
+    assert (cli.home / "memory.json").read_bytes() == document

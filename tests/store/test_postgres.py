@@ -1,0 +1,28 @@
+"""The PostgreSQL engine keeps every engine's promises, directly and through a pooler that lends by the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from store.postgres_engine import PostgresEngine
+
+from backstory.testing.conformance import EventStoreConformance
+
+
+class TestPostgresStore(EventStoreConformance):
+    @pytest.fixture
+    def engine(self) -> Iterator[PostgresEngine]:
+        engine = PostgresEngine()
+        yield engine
+        engine.close()
+
+
+class TestPostgresStoreBehindAPooler(EventStoreConformance):
+    examples = 3
+
+    @pytest.fixture
+    def engine(self) -> Iterator[PostgresEngine]:
+        engine = PostgresEngine(pooled=True)
+        yield engine
+        engine.close()

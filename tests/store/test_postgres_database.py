@@ -1,0 +1,365 @@
+"""What the PostgreSQL engine keeps in the database, who may do what there, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from fakes import PATIENCE
+from psycopg.conninfo import conninfo_to_dict
+from store.postgres_engine import PostgresEngine
+
+from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
+from backstory.ledger.log.store.postgres.address import Address
+from backstory.ledger.log.store.postgres.migrating import migrate
+from backstory.ledger.log.store.postgres.store import PostgresStore
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import chain, erase, fill, sealed, turn
+
+DOCS = Path(__file__).resolve().parents[2] / "docs/postgres.md"
+SECRET = "s3cr3t-w0rd"  # noqa: S105
+MARK = "the quick brown secret of ada"
+
+
+@pytest.fixture
+def engine() -> Iterator[PostgresEngine]:
+    engine = PostgresEngine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def empty(engine: PostgresEngine) -> Iterator[str]:
+    """The address of a new database."""
+    with engine.admin() as admin:
+        admin.execute("CREATE DATABASE new")
+        yield engine.server.url("new")
+        engine.close()
+        admin.execute("DROP DATABASE new WITH (FORCE)")
+
+
+# Migrations and addresses.
+
+
+def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngine, empty: str) -> None:
+    with pytest.raises(StoreError, match=r"cannot open the store in postgresql://127.* run `backstory migrate`"):
+        engine.open(url=empty)
+    assert migrate(empty) == ["0001_streams.sql"]
+    assert migrate(empty) == []
+    engine.open(url=empty).append(STREAM, chain(1)[0], 0)
+
+
+def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty) as connection:
+        connection.execute("INSERT INTO backstory.migrations (version, name) VALUES (99, '0099_later.sql')")
+    with pytest.raises(StoreError, match=r"has migration 99, .* use the newer backstory"):
+        engine.open(url=empty)
+    with psycopg.connect(empty) as connection:
+        connection.execute("DELETE FROM backstory.migrations")
+    with pytest.raises(StoreError, match="has migration 0, and this version needs 1: run `backstory migrate`"):
+        engine.open(url=empty)
+
+
+def test_a_migration_that_fails_leaves_nothing(engine: PostgresEngine, empty: str) -> None:
+    with psycopg.connect(empty) as connection:
+        connection.execute("CREATE SCHEMA backstory; CREATE TABLE backstory.removed ()")
+    with pytest.raises(StoreError, match=r'cannot migrate in .*: relation "removed" already exists'):
+        migrate(empty)
+    with psycopg.connect(empty) as connection:
+        assert connection.execute("SELECT to_regclass('backstory.commits')").fetchone() == (None,)
+        connection.execute("DROP TABLE backstory.removed")
+    assert migrate(empty)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        (f"postgresql://ada:{SECRET}@127.0.0.1:1/db", StoreError),
+        (f"postgresql://127.0.0.1:1/db?user=ada&password={SECRET}", StoreError),
+        (f"postgresql://ada:{SECRET}@127.0.0.1:notaport/db", StoreError),
+        (f"postgresql://ada:{SECRET}%zz@127.0.0.1/db", ConfigError),
+        (f"postgresql://ada:x@127.0.0.1/db?nosuch={SECRET}", ConfigError),
+    ],
+)
+def test_no_message_holds_the_password(url: str, kind: type[Exception]) -> None:
+    for attempt in (lambda: PostgresStore(url, lock_timeout=0), lambda: migrate(url)):
+        with pytest.raises(kind) as told:
+            attempt()
+        assert SECRET not in str(told.value)
+        assert "ada" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", [f"postgresql://ada:{SECRET}@db/x", f"postgresql://db/x?sslpassword={SECRET}"])
+def test_what_the_library_says_is_passed_on_without_secrets(url: str) -> None:
+    assert Address(url).scrubbed(f"cannot\nuse {SECRET}") == "cannot use …"
+
+
+def test_a_store_is_named_without_its_password(engine: PostgresEngine) -> None:
+    port = engine.server.port
+    store = engine.open(url=f"postgresql://owner:{SECRET}@127.0.0.1:{port}/postgres")
+    assert str(store) == f"postgresql://127.0.0.1:{port}/postgres"
+    assert repr(store) == f"PostgresStore('postgresql://127.0.0.1:{port}/postgres')"
+
+
+def test_a_default_that_loses_commits_is_told_and_not_followed(
+    engine: PostgresEngine, empty: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    migrate(empty)
+    with engine.admin() as admin:
+        admin.execute("ALTER DATABASE new SET synchronous_commit = off")
+    engine.open(url=empty)
+    assert "has synchronous_commit = off: appends are made with it on" in caplog.text
+    with psycopg.connect(empty) as connection:
+        connection.execute(
+            "SELECT backstory.append('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL)"
+        )  # fmt: skip
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+# Transactions.
+
+
+def test_threads_share_transactions(engine: PostgresEngine) -> None:
+    store = engine.open()
+    threads = [threading.Thread(target=store.append, args=(f"users/u{n}/ledger", chain(1)[0], 0)) for n in range(16)]
+    with engine.admin() as admin, admin.transaction():
+        admin.execute("LOCK TABLE backstory.commits IN SHARE MODE")
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + PATIENCE
+        while len(store._appends._waiting) < 12:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+    for thread in threads:
+        thread.join(PATIENCE)
+    with engine.admin() as admin:
+        assert admin.execute("SELECT count(*), count(DISTINCT xid) FROM backstory.commits").fetchone() == (16, 5)
+
+
+def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -> None:
+    store = engine.open()
+    fill(store, "users/early/ledger", chain(1))
+    names, before = store.changed(None)
+    assert names == ["users/early/ledger"]
+    with engine.admin() as late, late.transaction():
+        late.execute("INSERT INTO backstory.streams (name, seq, hash, bytes) VALUES ('users/late/ledger', 1, 'h', 3)")
+        late.execute(
+            "INSERT INTO backstory.commits (stream, seq, line, hash, byte) "
+            "SELECT id, 1, 'xx', 'h', 0 FROM backstory.streams WHERE name = 'users/late/ledger'"
+        )
+        # Begun later, and there before.
+        fill(store, "users/soon/ledger", chain(1))
+        names, position = store.changed(before)
+        assert "users/late/ledger" not in names
+        with engine.admin() as naive:
+            (highest,) = naive.execute("SELECT max(xid) FROM backstory.commits").fetchone() or (0,)
+    assert isinstance(highest, int)
+    assert int(position) < highest
+    end = time.monotonic() + PATIENCE
+    found: set[str] = set()
+    while found != {"users/late/ledger", "users/soon/ledger"}:
+        assert time.monotonic() < end
+        names, position = store.changed(position)
+        found.update(names)
+
+
+def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(engine: PostgresEngine) -> None:
+    store, lines = engine.open(), chain(3)
+    store.append(STREAM, lines[0], 0)
+    following = engine.open().follow(STREAM)
+    assert next(following).line == lines[0]
+    writing = threading.Thread(target=lambda: fill(store, STREAM, lines[1:]))
+    with engine.admin() as late, late.transaction():
+        late.execute("SELECT FROM backstory.streams FOR UPDATE")
+        writing.start()
+        fill(engine.open(), "users/bob/ledger", chain(3))
+    assert [next(following).line, next(following).line] == lines[1:]
+    writing.join(PATIENCE)
+
+
+def test_a_hint_wakes_who_follows(engine: PostgresEngine) -> None:
+    store, other = engine.open(), engine.open()
+    with other._hints.heard(STREAM) as hint:
+        end = time.monotonic() + PATIENCE
+        lines = iter(enumerate(chain(2000)))
+        while not hint.is_set():
+            assert time.monotonic() < end
+            seq, line = next(lines)
+            store.append(STREAM, line, seq)
+
+
+def test_many_lines_are_read_page_by_page(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backstory.ledger.log.store.postgres.store._PAGE_LINES", 3)
+    monkeypatch.setattr("backstory.ledger.log.store.postgres.store._PAGE_BYTES", 1000)
+    monkeypatch.setattr("backstory.ledger.log.store.postgres.store._NAMES", 2)
+    store, lines = engine.open(), chain(10)
+    for name in ("a", "b", "c", "d", "e"):
+        store.append_all(name, lines, 0)
+    assert lines_of(store, "c") == lines
+    assert lines_of(store, "c", 4) == lines[4:]
+    assert list(store.streams()) == ["a", "b", "c", "d", "e"]
+
+
+# Erasure.
+
+
+def files_with(engine: PostgresEngine, text: str, database: str = "postgres") -> list[Path]:
+    with psycopg.connect(engine.server.url(database), autocommit=True) as admin:
+        admin.execute("CHECKPOINT")
+    base = engine.server.data / "base"
+    return [path for path in base.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("many", [1, 40], ids=["the last of a page", "among others"])
+def test_an_erasure_leaves_no_byte_in_the_files_of_the_table(engine: PostgresEngine, many: int) -> None:
+    store = engine.open()
+    lines = chain(many - 1)
+    after = lines[-1] if lines else None
+    fill(store, STREAM, lines)
+    secret = sealed(turn(f"{MARK} {'x' * 300}", many)) if after is None else _following(after, many)
+    store.append(STREAM, secret, many - 1)
+    assert files_with(engine, MARK)
+    with store.locked(STREAM):
+        store.redact(STREAM, {many: erase(secret, 0)})
+    assert files_with(engine, MARK) == []
+    assert lines_of(store) == [*lines, erase(secret, 0)]
+
+
+def _following(line: bytes, n: int) -> bytes:
+    from backstory.ledger.core.commit import head_of
+
+    return sealed(turn(f"{MARK} {'x' * 300}", n), after=head_of(line))
+
+
+def test_a_removal_leaves_no_byte_in_the_files_of_the_tables(engine: PostgresEngine) -> None:
+    store = engine.open()
+    store.append(STREAM, sealed(turn(MARK)), 0)
+    store.append("users/bob/ledger", chain(1)[0], 0)
+    assert files_with(engine, MARK)
+    assert store.remove("users/ada")
+    assert files_with(engine, MARK) == []
+    assert lines_of(store, "users/bob/ledger") == chain(1)
+
+
+def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: PostgresEngine) -> None:
+    store = engine.open(lock_timeout=0.2)
+    (line,) = [sealed(turn(MARK))]
+    store.append(STREAM, line, 0)
+    with engine.admin() as backup, backup.transaction():
+        backup.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        backup.execute("SELECT FROM backstory.keys")
+        with store.locked(STREAM), pytest.raises(StoreError, match=r"still needs the old rows of backstory\.commits"):
+            store.redact(STREAM, {1: erase(line, 0)})
+        assert lines_of(store) == [erase(line, 0)]
+        store.append(STREAM, _following(erase(line, 0), 2), 1)
+    with store.locked(STREAM):
+        store.redact(STREAM, {2: erase(_following(line, 2), 0)})
+    assert files_with(engine, MARK) == []
+
+
+def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        admin.execute(sql_of_the_docs()[1])
+        store = engine.open(url=empty)
+        secret = sealed(turn(MARK))
+        for number in range(40):
+            store.append(f"users/u{number}/ledger", chain(1)[0] if number else secret, 0)
+
+        def files() -> dict[str, str]:
+            rows = admin.execute(
+                "SELECT relname::text, pg_relation_filepath(oid) FROM pg_class WHERE relname ~ '^commits_[0-9]+$'"
+            )
+            return {str(name): str(path) for name, path in rows}
+
+        before = files()
+        assert len(before) == 16
+        with store.locked("users/u0/ledger"):
+            store.redact("users/u0/ledger", {1: erase(secret, 0)})
+        assert sum(path != before[name] for name, path in files().items()) == 1
+    assert files_with(engine, MARK, "new") == []
+    assert lines_of(store, "users/u0/ledger") == [erase(secret, 0)]
+    assert lines_of(store, "users/u7/ledger") == chain(1)
+
+
+# Rights.
+
+
+def sql_of_the_docs() -> list[bytes]:
+    """The blocks of SQL in docs/postgres.md: first the roles, then the partitions."""
+    return [block.encode() for block in re.findall(r"```sql\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)]
+
+
+@pytest.fixture
+def roles(engine: PostgresEngine) -> Iterator[dict[str, str]]:
+    """The addresses of the roles that docs/postgres.md makes, by name."""
+    with engine.admin() as admin:
+        admin.execute(sql_of_the_docs()[0])
+        yield {name: engine.server.url(user=name) for name in ("backstory_writer", "backstory_eraser")}
+        engine.close()
+        for role in ("backstory_writer", "backstory_eraser"):
+            admin.execute(f"DROP OWNED BY {role}".encode())
+            admin.execute(f"DROP ROLE {role}".encode())
+
+
+def test_a_writer_appends_and_can_neither_change_nor_delete(engine: PostgresEngine, roles: dict[str, str]) -> None:
+    store = engine.open(url=roles["backstory_writer"])
+    lines = chain(2)
+    fill(store, STREAM, lines)
+    key = store.key(STREAM, create=True)
+    with store.locked(STREAM), store.lease(STREAM, "monday") as mine:
+        assert mine
+    with psycopg.connect(roles["backstory_writer"], autocommit=True) as connection:
+        for table in ("streams", "commits", "keys", "removed", "seal", "unclean", "migrations"):
+            columns = connection.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0", (f"backstory.{table}",)
+            ).fetchall()
+            for forbidden in (
+                f"UPDATE backstory.{table} SET {columns[0][0]} = DEFAULT",  # noqa: S608
+                f"DELETE FROM backstory.{table}",  # noqa: S608
+                f"TRUNCATE backstory.{table}",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(forbidden.encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO backstory.commits VALUES (1, 9, 'x', 'x', 0)")
+    with store.locked(STREAM), pytest.raises(StoreError, match="may append only"):
+        store.redact(STREAM, {2: erase(lines[1], 0)})
+    for refused in (lambda: store.remove("users/ada"), lambda: store.destroy_key(STREAM)):
+        with pytest.raises(StoreError, match=r"may append only|lacks the right: grant it as docs/postgres.md says"):
+            refused()
+    assert lines_of(store) == lines
+    assert store.key(STREAM) == key
+
+
+def test_an_eraser_erases_and_removes(engine: PostgresEngine, roles: dict[str, str]) -> None:
+    writer, eraser = (engine.open(url=roles[name]) for name in ("backstory_writer", "backstory_eraser"))
+    lines = chain(2)
+    fill(writer, STREAM, lines)
+    writer.key(STREAM, create=True)
+    with eraser.locked(STREAM):
+        eraser.redact(STREAM, {1: erase(lines[0], 0)})
+    assert lines_of(writer) == [erase(lines[0], 0), lines[1]]
+    eraser.destroy_key(STREAM)
+    assert writer.key(STREAM) is None
+    assert eraser.remove("users/ada")
+    assert list(writer.streams()) == []
+
+
+def test_a_wait_for_a_lock_ends(engine: PostgresEngine) -> None:
+    store = engine.open(lock_timeout=0.05)
+    refused = pytest.raises(LockTimeoutError, match="end that process, or raise")
+    with engine.open().locked(STREAM), refused, store.locked(STREAM):
+        pass
+
+
+def test_the_address_may_state_how_to_connect(engine: PostgresEngine) -> None:
+    store = engine.open(url=f"{engine.url}?application_name=mine&connect_timeout=3")
+    stated = conninfo_to_dict(store._address.conninfo)
+    assert (stated["application_name"], stated["connect_timeout"]) == ("mine", "3")
