@@ -172,7 +172,7 @@ def test_an_address_that_cannot_be_is_refused(url: str, why: str) -> None:
 
 def warnings_of(url: str) -> str:
     with closing(NatsStore(url, answer_timeout=PATIENCE)) as store:
-        return "\n".join(store.warnings)
+        return "\n".join(store.risks())
 
 
 def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(

@@ -92,9 +92,8 @@ class NatsStore:
         self._setup.ensure()
         return self._connection
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What may lose acknowledged commits on these servers, as far as a client can know."""
+    def risks(self) -> Sequence[str]:
+        """Return what may lose acknowledged commits on these servers; see `KnowsRisks.risks`."""
         self._setup.ensure()
         return self._setup.warnings
 
