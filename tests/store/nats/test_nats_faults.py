@@ -266,7 +266,7 @@ def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str)
             follower.start()
             history.grows()
             store = engine.stores[0]
-            assert store.warnings == ()
+            assert store.risks() == ()
             node = cluster.leader(f"{store.address.prefix}-0")
             if fault == "killed":
                 node.kill()
