@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -56,19 +57,21 @@ OF_ADA = [
 ]
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Cli:
-    """The stored home, in files."""
-    shutil.copytree(STORED, tmp_path / "files")
-    return Cli(tmp_path / "files")
+ASKED: Sequence[Sequence[str]] = [
+    *(("--user", "ada", *words.split()) for words in (*QUESTIONS, *OF_ADA)),
+    *(("--user", "ada", "--agent", "coder", *words) for words in (("show",), ("log",), ("turns", "work"), ("verify",))),
+    ("scopes",),
+    ("verify", "--all"),
+    ("--user", "adda", "show"),
+]
+DOCTOR = ("--user", "ada", "doctor")
 
 
 @pytest.fixture
-def cli(files: Cli, chosen: HomesOn, tmp_path: Path) -> Cli:
-    """The same on the engine."""
+def cli(chosen: HomesOn, tmp_path: Path) -> Cli:
+    """The command line on the stored home, whose streams were copied to the engine."""
     with open_home(tmp_path / "home", **chosen.settings) as bs:
-        copied = shutil.copytree(files.home, tmp_path / "source")
-        source = JsonlStore(copied)
+        source = JsonlStore(shutil.copytree(STORED, tmp_path / "source"))
         copy_streams(source, bs.store, lambda _done, _total: None)
         source.close()
     return Cli(tmp_path / "home")
@@ -83,35 +86,40 @@ def answered(cli: Cli, words: Sequence[str]) -> tuple[int, object]:
     return done.exit_code, answer
 
 
-def test_every_question_is_answered_as_with_files(files: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = [("--user", "ada", *words.split()) for words in (*QUESTIONS, *OF_ADA)]
-    asked += [("--user", "ada", "--agent", "coder", *words.split()) for words in QUESTIONS]
-    asked += [("scopes",), ("--user", "ada", "export"), ("verify", "--all"), ("--user", "adda", "show")]
-    answers = [answered(cli, words) for words in asked]
-    use_files(monkeypatch)
-    for words, answer in zip(asked, answers, strict=True):
-        assert answer == answered(files, words), words
+@pytest.fixture(scope="module")
+def with_files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Sequence[str], tuple[int, object]]:
+    """What is answered of the stored home in files."""
+    home = shutil.copytree(STORED, tmp_path_factory.mktemp("told") / "home")
+    with pytest.MonkeyPatch.context() as surroundings:
+        for name in [name for name in os.environ if name.startswith(("BACKSTORY_", "OPENAI_"))]:
+            surroundings.delenv(name)
+        return {words: answered(Cli(home), words) for words in (*ASKED, DOCTOR)}
 
 
-def use_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BACKSTORY_EVENT_STORE", "BACKSTORY_STORAGE_CLASS"):
-        monkeypatch.delenv(name, raising=False)
+def test_every_question_is_answered_as_with_files(
+    cli: Cli, with_files: Mapping[Sequence[str], tuple[int, object]]
+) -> None:
+    for words in ASKED:
+        assert answered(cli, words) == with_files[words], words
 
 
-def test_doctor_looks_at_the_memories_of_the_engine(files: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = {check["check"]: check for check in cli.json("--user", "ada", "doctor", code=1)}
+def test_doctor_looks_at_the_memories_of_the_engine(
+    cli: Cli, with_files: Mapping[Sequence[str], tuple[int, object]]
+) -> None:
+    checks, expected = (
+        {check["check"]: check for check in answer}  # type: ignore[attr-defined]
+        for _, answer in (answered(cli, DOCTOR), with_files[DOCTOR])
+    )
     assert checks["logs"]["hint"] == "2 scopes were verified"
     assert "torn tails" not in checks
-    use_files(monkeypatch)
-    with_files = {check["check"]: check for check in files.json("--user", "ada", "doctor", code=1)}
     for name in ("logs", "parked updates", "model"):
-        assert checks[name] == with_files[name]
+        assert checks[name] == expected[name]
 
 
 def test_doctor_finds_a_commit_that_is_damaged_in_the_engine(chosen: HomesOn, tmp_path: Path) -> None:
-    good, bad = chain(2), chain(2, text="other")
+    first, second, last = chain(3)
     with open_home(tmp_path / "home", **chosen.settings) as bs:
-        bs.store.append_all("users/ada/transcript", [good[0], bad[1].replace(b"other 2", b"OTHER 2")], 0)
+        bs.store.append_all("users/ada/transcript", [first, second.replace(b"said 2", b"SAID 2"), last], 0)
     checks = Cli(tmp_path / "home").json("doctor", code=1)
     found = [check["hint"] for check in checks if check["check"] == "altered"]
     assert any("users/ada/transcript, line 2" in hint for hint in found), checks
