@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -152,6 +153,17 @@ class NatsCluster:
 
     def node(self, name: str) -> NatsServer:
         return next(node for node in self.nodes if node.name == name)
+
+    def leader(self, name: str) -> NatsServer:
+        """Return the node that leads a JetStream stream."""
+        address = f"{self.nodes[0].monitor}/jsz?streams=true&accounts=true"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            told = json.load(answer)
+        for account in told["account_details"]:
+            for stream in account["stream_detail"]:
+                if stream["name"] == name:
+                    return self.node(stream["cluster"]["leader"])
+        raise LookupError(f"{name} has no leader: {told}")
 
     def __enter__(self) -> Self:
         for node in self.nodes:

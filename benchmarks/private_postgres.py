@@ -15,10 +15,12 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 __all__ = ["NotInstalledError", "Pooler", "Server", "program"]
 
@@ -100,6 +102,41 @@ class Server:
     def pid(self) -> int:
         """The process id of the postmaster."""
         return int((self.data / "postmaster.pid").read_text("utf-8").split()[0])
+
+    def create(self, database: str) -> str:
+        """Make a database, and return its address."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+        return self.url(database)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the postmaster and its children."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("utf-8").split()
+        return [self.pid, *map(int, children)]
+
+    def kill(self) -> None:
+        """Take all its processes away at once, without any notice."""
+        for process in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(_WAIT_SECONDS)
+            self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes for the length of the block, as a machine that is cut off."""
+        pids = self.pids
+        for process in pids:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            # runuser stops itself when its child is stopped.
+            for process in [*pids, *([] if self._process is None else [self._process.pid])]:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGINT disconnects all, SIGQUIT ends it as a crash would."""

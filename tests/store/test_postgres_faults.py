@@ -130,15 +130,14 @@ def test_what_was_never_sent_is_no_unknown_outcome(engine: PostgresEngine, proxy
 def test_a_server_process_that_wakes_up_late_writes_nothing_twice(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, lines = engine.open(), chain(3)
+    store, lines = engine.open(url=f"{engine.url}?application_name=sleeper"), chain(3)
     store.append(STREAM, lines[0], 0)
     with engine.admin() as admin:
         sleeping = [
             int(str(pid))
-            for (pid,) in admin.execute(
-                "SELECT pid FROM pg_stat_activity WHERE application_name = 'backstory' AND state = 'idle'"
-            )
+            for (pid,) in admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'sleeper'")
         ]
+    assert len(sleeping) == 1
     monkeypatch.setattr(Connection, "patience", 0.2)
     monkeypatch.setattr(store._connections, "timeout", 0.0)
     for pid in sleeping:

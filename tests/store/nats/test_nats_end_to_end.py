@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from backstory.cli.app import app
 from backstory.ledger.core.scope import Scope
+from backstory.testing.lines import chain
 from benchmarks.private_nats import NatsServer
 
 
@@ -65,6 +66,14 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
     files = [path for path in (server.folder / "js").rglob("*") if path.is_file()]
     assert [path for path in files if b"Zanzibar-Town" in path.read_bytes()] == []
     assert not list((tmp_path / "home").rglob("*.jsonl"))
+
+
+def test_doctor_says_what_may_lose_acknowledged_commits(engine: NatsEngine, tmp_path: Path) -> None:
+    run = Told(tmp_path / "home", engine.url)
+    engine.open().append("ledger", chain(1)[0], 0)
+    found = run("doctor", code=1).stdout
+    assert "keeps 1 of each commit" in found
+    assert "--replicas 3" in found
 
 
 @pytest.mark.parametrize("user", ["ada", None])

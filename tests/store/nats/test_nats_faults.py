@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import signal
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Self
 
@@ -213,18 +211,6 @@ def test_a_read_never_goes_back_when_a_deposed_leader_answers(
 # Three nodes.
 
 
-def leader(cluster: NatsCluster, name: str) -> NatsServer:
-    """The node that leads a JetStream stream."""
-    address = f"{cluster.nodes[0].monitor}/jsz?streams=true&accounts=true"
-    with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 our own server
-        told = json.load(answer)
-    for account in told["account_details"]:
-        for stream in account["stream_detail"]:
-            if stream["name"] == name:
-                return cluster.node(stream["cluster"]["leader"])
-    raise AssertionError(told)
-
-
 class History:
     """Writers that append until they are told to stop, and what each was acknowledged."""
 
@@ -280,8 +266,8 @@ def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str)
             follower.start()
             history.grows()
             store = engine.stores[0]
-            assert store.warnings == ()
-            node = leader(cluster, f"{store.address.prefix}-0")
+            assert store.risks() == ()
+            node = cluster.leader(f"{store.address.prefix}-0")
             if fault == "killed":
                 node.kill()
             else:

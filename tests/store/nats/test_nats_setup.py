@@ -21,7 +21,7 @@ from backstory.ledger.log.store.nats import NatsStore, setup
 from backstory.ledger.log.store.nats.address import read_address
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
-from backstory.testing.lines import chain, fill, sealed, turn
+from backstory.testing.lines import chain, erase, fill, sealed, turn
 from benchmarks.private_nats import NatsServer
 
 ODD = [
@@ -110,6 +110,23 @@ def test_a_line_of_eight_megabytes_is_kept_and_a_longer_one_is_refused_with_what
     assert store.head(STREAM) == head_of(first)
 
 
+def test_it_tells_which_streams_have_changed_since_a_position(engine: NatsEngine) -> None:
+    engine.url += "&shards=3"
+    store, other = engine.open(), engine.open()
+    lines = chain(700)
+    for name in (STREAM, "users/b.c/ledger", ODD[-1]):
+        fill(store, name, lines[:2])
+    everything, first = other.changed(None)
+    assert set(everything) == {STREAM, "users/b.c/ledger", ODD[-1]}
+    assert other.changed(first) == ([], first)
+    store.append_all("users/b.c/ledger", lines[2:], 2)
+    store.append(ODD[-1], lines[2], 2)
+    names, second = other.changed(first)
+    assert set(names) == {"users/b.c/ledger", ODD[-1]}
+    store.redact(STREAM, {1: erase(lines[0], 0)})
+    assert list(other.changed(second)[0]) == [STREAM]
+
+
 # The address.
 
 
@@ -155,7 +172,7 @@ def test_an_address_that_cannot_be_is_refused(url: str, why: str) -> None:
 
 def warnings_of(url: str) -> str:
     with closing(NatsStore(url, answer_timeout=PATIENCE)) as store:
-        return "\n".join(store.warnings)
+        return "\n".join(store.risks())
 
 
 def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(

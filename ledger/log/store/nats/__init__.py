@@ -33,9 +33,9 @@ from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.nats.address import Address, read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
 from backstory.ledger.log.store.nats.holding import Hold, Holds, name_header
-from backstory.ledger.log.store.nats.jetstream import NAME, JetStream, Outgoing
+from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit, read_marker
-from backstory.ledger.log.store.nats.reading import Reading
+from backstory.ledger.log.store.nats.reading import Reading, stream_of
 from backstory.ledger.log.store.nats.sealing import Sealing
 from backstory.ledger.log.store.nats.setup import Setup
 from backstory.ledger.log.store.nats.subjects import COMMITS, KEYS, Subjects, name_of, spell
@@ -92,9 +92,8 @@ class NatsStore:
         self._setup.ensure()
         return self._connection
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What may lose acknowledged commits on these servers, as far as a client can know."""
+    def risks(self) -> Sequence[str]:
+        """Return what may lose acknowledged commits on these servers; see `KnowsRisks.risks`."""
         self._setup.ensure()
         return self._setup.warnings
 
@@ -246,6 +245,20 @@ class NatsStore:
         below = (name.removeprefix(within) for name in self._names(COMMITS, folder))
         return sorted({name.partition("/")[0] for name in below if "/" in name})
 
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        """Return the streams with messages after a position, and the position now; see `TellsChanges.changed`.
+
+        A position is the last sequence of each shard. A stream that was removed has no messages to tell of it.
+        """
+        wire = self._wire
+        now = [wire.last_seq(self._subjects.jetstream(shard)) for shard in self._subjects.shards]
+        before = [] if since is None else [int(sequence) for sequence in since.split(",")]
+        position = ",".join(map(str, now))
+        if len(before) != len(now):
+            return list(self.streams()), position
+        found = (self._reading.changed(shard, before[shard], now[shard]) for shard in self._subjects.shards)
+        return sorted(set().union(*found)), position
+
     def _names(self, kind: str, folder: str) -> Iterator[str]:
         """Yield the names of the streams below a folder, or of what else has a subject of a kind."""
         wire = self._wire
@@ -261,7 +274,7 @@ class NatsStore:
                     if last is None or (kind == COMMITS and not is_commit(last) and not read_marker(last).seq):
                         # The lock of an empty stream, or what says that a stream is gone.
                         continue
-                    stream = stream or bytes.fromhex(last.header(NAME)).decode("utf-8", "surrogatepass")
+                    stream = stream_of(self._subjects.rest(subject), last)
                 yield stream
 
     def _shards(self, folder: str) -> Sequence[int]:

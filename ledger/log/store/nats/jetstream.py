@@ -326,8 +326,9 @@ class JetStream(Connection):
                     headers = message.headers or {}
                     if "Nats-Sequence" not in headers:
                         break
-                    note = f"\r\n{NOTE}: {headers.get(NOTE, '')}\r\n".encode()
-                    found.append(Stored(int(headers["Nats-Sequence"]), message.data, note))
+                    kept = "".join(f"\r\n{name}: {headers.get(name, '')}" for name in (NOTE, NAME))
+                    sequence, told = int(headers["Nats-Sequence"]), headers.get("Nats-Subject", "")
+                    found.append(Stored(sequence, message.data, f"{kept}\r\n".encode(), told))
             finally:
                 await subscription.unsubscribe()
         return found

@@ -19,7 +19,7 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import UNREADABLE, head_of
 from backstory.ledger.core.errors import BackstoryError, StoreError
 from backstory.ledger.log.store import Record
-from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
+from backstory.ledger.log.store.nats.jetstream import NAME, JetStream, Stored
 from backstory.ledger.log.store.nats.messages import (
     Stub,
     Tip,
@@ -29,7 +29,7 @@ from backstory.ledger.log.store.nats.messages import (
     read_stubs,
     tip_of,
 )
-from backstory.ledger.log.store.nats.subjects import COMMITS, STUBS, Subjects
+from backstory.ledger.log.store.nats.subjects import COMMITS, STUBS, Subjects, name_of
 
 _REMEMBERED = 4096
 _FEW = 4
@@ -127,6 +127,24 @@ class Reading:
             known = self._load_stubs(name, stubs, last_stub.seq)
             self._stubs.put(stream, known)
         return tip, known
+
+    def changed(self, shard: int, after: int, last: int) -> set[str]:
+        """Return the streams of a shard with messages after a sequence and up to another, whatever these say."""
+        name, pattern = self._subjects.jetstream(shard), self._subjects.everything(shard)
+        found: set[str] = set()
+        at = after + 1
+        while at <= last:
+            page: Sequence[Stored] = self._wire.page(name, pattern, at, _PAGES[1])
+            if not page:
+                message = self._wire.next(name, pattern, at)
+                page = () if message is None else (message,)
+            if not page:
+                break
+            for message in page:
+                at = message.seq + 1
+                if self._subjects.kind(message.subject) in (COMMITS, STUBS):
+                    found.add(stream_of(self._subjects.rest(message.subject), message))
+        return found
 
     def messages(self, stream: str, seqs: Collection[int]) -> dict[int, Stored]:
         """Return the messages of some commits, by seq, as far as they are there."""
@@ -235,6 +253,11 @@ class Reading:
     def _names(self, stream: str) -> tuple[str, str, str]:
         name = self._subjects.jetstream(self._subjects.shard(stream))
         return name, self._subjects.of(COMMITS, stream), self._subjects.of(STUBS, stream)
+
+
+def stream_of(rest: str, message: Stored) -> str:
+    """Return the name of the stream whose subject ends so, from a header of a message on it where that is needed."""
+    return name_of(rest) or bytes.fromhex(message.header(NAME)).decode("utf-8", "surrogatepass")
 
 
 def _stubs_between(stubs: Stubs, after: int, before: int) -> Iterator[Record]:

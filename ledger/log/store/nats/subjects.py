@@ -78,6 +78,10 @@ class Subjects:
         """Return the pattern of the removals that are not complete."""
         return self.within(REMOVALS, shard, ">")
 
+    def kind(self, subject: str) -> str:
+        """Return the kind of a subject."""
+        return subject.split(".", 3)[2]
+
     def rest(self, subject: str) -> str:
         """Return what follows the kind in a subject."""
         return subject.removeprefix(self.prefix).split(".", 3)[3]

@@ -174,15 +174,14 @@ class PostgresStore:
                 hint.wait(_FOLLOW_POLL_SECONDS)
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
-        """Return the streams that have grown since a position, and the position now; see `TellsChanges.changed`.
+        """Return the streams that have changed since a position; see `TellsChanges`.
 
-        What a transaction appended that is still open, or was until now, comes later, so no commit is passed over.
+        It passes no commit over that commits late: the position is that of the oldest transaction that is still open.
         """
         doing = "read what has changed"
-        if since is None:
-            rows = self._connections.rows(doing, _ALL_STREAMS)
-        else:
-            rows = self._connections.rows(doing, _CHANGED, (int(since),))
+        rows = (
+            self._connections.rows(doing, _ALL) if since is None else self._connections.rows(doing, _CHANGED, (since,))
+        )
         return [name for _, name in rows if name is not None], str(rows[0][0])
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
@@ -335,18 +334,15 @@ WITH RECURSIVE found AS (
 SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder FROM found ORDER BY 1
 """
 
-# What is below `safe` has ended, in this very snapshot.
-_ALL_STREAMS = """
-WITH bounds AS MATERIALIZED (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe)
-SELECT b.safe, s.name FROM bounds b LEFT JOIN backstory.streams s ON true
+# Whatever is below the position has ended, and is in the snapshot of the very query that returns it.
+_ALL = """
+SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
+LEFT JOIN backstory.streams s ON true
 """
-
 _CHANGED = """
-WITH bounds AS MATERIALIZED (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe)
-SELECT b.safe, s.name FROM bounds b LEFT JOIN LATERAL (
-    SELECT DISTINCT c.stream FROM backstory.commits c
-    WHERE c.xid >= %s AND c.xid < b.safe
-) grown ON true LEFT JOIN backstory.streams s ON s.id = grown.stream
+SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
+LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %s::bigint) changed ON true
+LEFT JOIN backstory.streams s ON s.id = changed.stream
 """
 
 
