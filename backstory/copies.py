@@ -50,6 +50,8 @@ class LocalCopies:
         self._poll_seconds = poll_seconds
         self._known: dict[Scope, _States] = {}
         self._position: str | None = None
+        self._again: set[str] = set()
+        """The folders of copies that could not be brought up to date."""
         self._swept = -_SWEEP_SECONDS
         self._tells = isinstance(home.store, TellsChanges)
         self._stopped = threading.Event()
@@ -105,7 +107,8 @@ class LocalCopies:
             streams, position = store.changed(self._position)
             # At first it names every stream there is; the sweep finds those with a copy.
             folders = set() if begins else {stream.rpartition("/")[0] for stream in streams}
-            for folder in sorted(folders):
+            again, self._again = self._again, set()
+            for folder in sorted(folders | again):
                 if any((self._home.home / folder / name).exists() for name in COPIES):
                     self._follow_folder(folder)
             self._position = position
@@ -115,20 +118,24 @@ class LocalCopies:
             return
         try:
             scope = Scope.in_folder(folder) or self._home.owner_of(f"{folder}/{LEDGER}")
-            if scope is not None:
-                self._follow(scope)
+            if scope is None or self._follow(scope):
+                return
         except BackstoryError as error:
             _log.debug("the copy of a memory in %s lags behind, which is safe: %s", folder or ".", error)
+        self._again.add(folder)
 
-    def _follow(self, scope: Scope) -> None:
+    def _follow(self, scope: Scope) -> bool:
+        """Bring one copy up to date; return False where that has to be tried again."""
         store = self._home.store
         now = (log_state(store, scope.stream(LEDGER)), log_state(store, scope.stream(TRANSCRIPT)))
         known = self._known.get(scope)
         if now == known:
-            return
+            return True
         gone = known is not None and any(
             before is not None and (after is None or after.edition != before.edition)
             for before, after in zip(known, now, strict=True)
         )
-        if self._home.refresh(scope, erased=gone):
-            self._known[scope] = now
+        if not self._home.refresh(scope, erased=gone):
+            return False
+        self._known[scope] = now
+        return True
