@@ -16,6 +16,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.log.store.nats import NatsStore
 from backstory.testing.lines import chain
+from benchmarks.following import following
 from benchmarks.private_nats import NatsCluster, binary
 from benchmarks.rows import Row, in_turn, ms, times
 from benchmarks.scaling import home_of
@@ -37,6 +38,7 @@ def clustering(commits: int) -> Iterator[Row]:
         url = f"nats://{cluster.at}/bench?monitor={cluster.monitor}"
         yield from _writing(cluster, url)
         yield from _following(url)
+        yield from following("NATS", url)
         yield from _opening(Path(folder), url, commits)
 
 

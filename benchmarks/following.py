@@ -47,17 +47,3 @@ def following(engine: str, url: str) -> Iterator[Row]:
         f"{ms(statistics.median(delays))}, {ms(p99)}",
         "≤ 250 ms",
     )
-
-
-if __name__ == "__main__":
-    from backstory.ledger.log.store.postgres.migrating import migrate
-    from benchmarks.private_nats import NatsCluster
-    from benchmarks.private_postgres import Server
-
-    server = Server(durable=True)
-    migrate(server.url())
-    for row in following("PostgreSQL", server.url()):
-        print(row.what, "|", row.figure, flush=True)
-    with tempfile.TemporaryDirectory() as servers, NatsCluster(Path(servers) / "nodes") as cluster:
-        for row in following("NATS", f"nats://{cluster.at}/followed?monitor={cluster.monitor}"):
-            print(row.what, "|", row.figure, flush=True)

@@ -62,6 +62,12 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
 
 def engines(commits: int) -> Iterator[Row]:
     """Measure the engines that need a server, where their clients are installed."""
+    if find_spec("psycopg_pool") is None:
+        yield Row("PostgreSQL: left out", "the extra [postgres] is not installed")
+    else:
+        from benchmarks.on_postgres import on_postgres
+
+        yield from on_postgres(commits)
     if find_spec("nats") is None:
         yield Row("NATS: left out", "the extra [nats] is not installed")
         return
