@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.errors import SealedError as SealedError
     from backstory.ledger.core.errors import StoreError as StoreError
     from backstory.ledger.core.errors import UnavailableError as UnavailableError
+    from backstory.ledger.core.errors import UnknownOutcomeError as UnknownOutcomeError
     from backstory.ledger.core.errors import UsageError as UsageError
     from backstory.ledger.core.errors import WitnessError as WitnessError
     from backstory.ledger.core.errors import WrongExpectedVersionError as WrongExpectedVersionError
@@ -129,8 +130,8 @@ ledger.core.commit Cause Head
 ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError
 ledger.core.errors ForbiddenError InputError KeyReusedError
 ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
-ledger.core.errors RefusedError ReplyError ScopeError SealedError StoreError UnavailableError UsageError
-ledger.core.errors WitnessError WrongExpectedVersionError
+ledger.core.errors RefusedError ReplyError ScopeError SealedError StoreError UnavailableError UnknownOutcomeError
+ledger.core.errors UsageError WitnessError WrongExpectedVersionError
 ledger.core.events Fact
 ledger.core.policy Policy
 ledger.core.scope Scope

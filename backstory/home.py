@@ -18,7 +18,7 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import BackstoryError, NoModelError, ScopeError, UnavailableError
+from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, NoModelError, ScopeError, UnavailableError
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
@@ -262,6 +262,37 @@ class Backstory:
             StoreError, CorruptLogError, LockTimeoutError: It could not be read.
         """
         return self._producer().watch(self._writer(scope))
+
+    def refresh(self, scope: Scope, *, erased: bool = False) -> bool:
+        """Bring the copies of a memory in the home's folder up to date with its logs.
+
+        They follow by themselves when the memory is used. Call this for one that is not, and that another machine
+        changes; `backstory serve` and `backstory worker` do so.
+
+        Args:
+            scope: The memory.
+            erased: Whether lines were erased, or the logs removed: then the copies are deleted first.
+
+        Returns:
+            Whether it was done; False where the ledger is locked, or a copy could not be written, which is logged.
+
+        Raises:
+            UsageError: The home is closed.
+            StoreError, CorruptLogError: The logs cannot be read.
+        """
+        self._services.must_be_open()
+        writer = self._writer(scope)
+        if erased:
+            try:
+                with self.store.locked(writer.ledger, wait=False):
+                    self._purge(scope)
+            except LockTimeoutError:
+                return False
+        if self.store.head(writer.ledger).seq == 0:
+            return True
+        done = self._services.projector.flush(writer)
+        self._services.index(scope).catch_up()
+        return done
 
     def must_learn(self) -> None:
         """Check that the home learns in the background.
@@ -546,6 +577,7 @@ class Backstory:
     aowners = in_thread(owners)
     afind_owners = in_thread(find_owners)
     awatch = in_thread(watch)
+    arefresh = in_thread(refresh)
     aowner_of = in_thread(owner_of)
     awaiting = in_thread(waiting)
 

@@ -23,7 +23,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, KnowsRisks
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
@@ -80,6 +80,7 @@ def doctor(
         return tuple(checks)
     with closing(engine):
         checks += _seal(engine)
+        checks += _risks(engine)
         found, sound = _memories(engine, folder, scope, clock, differing or _differing(engine, folder))
         checks += found
         if loaded is not None:
@@ -196,6 +197,17 @@ def _redis(settings: Settings) -> Check:
     cache.close()
     said = "it answers" if wrong is None else f"it does not answer, so memories are read from the log: {wrong}"
     return Check("redis", wrong is None, said)
+
+
+def _risks(store: EventStore) -> Iterator[Check]:
+    """Say how an engine's servers may lose what was acknowledged."""
+    if isinstance(store, KnowsRisks):
+        try:
+            found = store.risks()
+        except BackstoryError as error:
+            yield Check("engine", False, str(error))
+        else:
+            yield Check("engine", not found, "; ".join(found) or f"{store} keeps what it has acknowledged")
 
 
 def _seal(store: EventStore) -> Iterator[Check]:

@@ -15,10 +15,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
+from psycopg import sql
 
 __all__ = ["NotInstalledError", "Pooler", "Server", "program"]
 
@@ -40,11 +43,9 @@ def program(name: str) -> str:
     return found
 
 
-def _as_server(command: Sequence[str]) -> list[str]:
-    """Have root run a command as the server's user."""
-    if os.geteuid():
-        return list(command)
-    return [program("runuser"), "-u", "postgres", "--", *command]
+def _as_server() -> dict[str, Any]:
+    """Return what has root start a process as the server's user."""
+    return {} if os.geteuid() else {"user": "postgres", "group": "postgres", "extra_groups": []}
 
 
 def _free_port() -> int:
@@ -72,10 +73,8 @@ class Server:
         atexit.register(self.remove, os.getpid())
         self.data = self.folder / "data"
         subprocess.run(
-            _as_server(
-                [program("initdb"), "--pgdata", str(self.data), "--username", "owner", "--auth", "trust", "--no-sync",
-                 "--encoding", "UTF8", "--locale", "C.UTF-8"]
-            ),
+            [program("initdb"), "--pgdata", str(self.data), "--username", "owner", "--auth", "trust", "--no-sync",
+                 "--encoding", "UTF8", "--locale", "C.UTF-8"], **_as_server(),
             check=True, capture_output=True, cwd="/",
         )  # fmt: skip
         stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
@@ -89,22 +88,57 @@ class Server:
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                _as_server(
-                    [program("postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
-                ),
-                stdout=log, stderr=log, cwd="/", start_new_session=True,
+                [program("postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""],
+                **_as_server(), stdout=log, stderr=log, cwd="/", start_new_session=True,
             )  # fmt: skip
         _until_it_answers(self.url(), self._process, self.folder / "log")
 
     @property
     def pid(self) -> int:
         """The process id of the postmaster."""
-        return int((self.data / "postmaster.pid").read_text("utf-8").split()[0])
+        assert self._process is not None
+        return self._process.pid
+
+    def create(self, database: str) -> str:
+        """Make a database, and return its address."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+        return self.url(database)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the postmaster and its children."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("utf-8").split()
+        return [self.pid, *map(int, children)]
+
+    def kill(self) -> None:
+        """Take all its processes away at once, without any notice."""
+        for process in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(_WAIT_SECONDS)
+            self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes for the length of the block, as a machine that is cut off."""
+        pids = self.pids
+        for process in pids:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGINT disconnects all, SIGQUIT ends it as a crash would."""
         if self._process is not None:
             os.kill(self.pid, number)
+            # A test may have stopped it.
+            os.kill(self.pid, signal.SIGCONT)
             self._process.wait(_WAIT_SECONDS)
             self._process = None
 
@@ -138,15 +172,15 @@ class Pooler:
                 os.chown(path, user.pw_uid, user.pw_gid)
         with (server.folder / "pooler.log").open("ab") as log:
             self._process = subprocess.Popen(
-                _as_server([bouncer, str(settings)]), stdout=log, stderr=log, cwd="/", start_new_session=True
+                [bouncer, str(settings)], **_as_server(), stdout=log, stderr=log, cwd="/", start_new_session=True
             )
         atexit.register(self.stop, os.getpid())
         _until_it_answers(server.url(port=self.port), self._process, server.folder / "pooler.log")
 
     def stop(self, process: int | None = None) -> None:
         if process in (None, os.getpid()) and self._process.poll() is None:
-            # Its own group, since `runuser` is between. It keeps nothing that is worth an orderly end.
-            os.killpg(self._process.pid, signal.SIGKILL)
+            # It keeps nothing that is worth an orderly end.
+            self._process.kill()
             self._process.wait(_WAIT_SECONDS)
 
 

@@ -57,6 +57,17 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from one_scope(1_000_000 // scale)
     yield from many_scopes(100_000 // scale)
     yield from replaying(1_000_000 // scale)
+    yield from engines(100_000 // scale)
+
+
+def engines(commits: int) -> Iterator[Row]:
+    """Measure the engines that need a server, where their clients are installed."""
+    if find_spec("nats") is None:
+        yield Row("NATS: left out", "the extra [nats] is not installed")
+        return
+    from benchmarks.clustering import clustering
+
+    yield from clustering(commits)
 
 
 def plugged(scale: int, data: Path | None) -> Iterator[Row]:

@@ -27,7 +27,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from benchmarks.rows import Row, in_turn, ms, times
 
-__all__ = ["many_scopes", "one_scope"]
+__all__ = ["home_of", "many_scopes", "one_scope"]
 
 _LIVE = 100
 _THREADS = 1_000
@@ -88,7 +88,8 @@ def _transcript(commits: int) -> Iterator[Draft]:
         yield Draft(_at(seq), cause, (TurnRecorded(turn),))
 
 
-def _home(folder: Path, commits: int) -> None:
+def home_of(folder: Path, commits: int) -> None:
+    """Write a home whose global memory has logs of so many commits."""
     _write(folder / "ledger.jsonl", _ledger(commits))
     _write(folder / "transcript.jsonl", _transcript(commits))
 
@@ -116,8 +117,8 @@ def one_scope(commits: int) -> Iterator[Row]:
     chosen = random.Random(7)
     with tempfile.TemporaryDirectory() as folder:
         large, small = Path(folder) / "large", Path(folder) / "small"
-        _home(large, commits)
-        _home(small, 1_000)
+        home_of(large, commits)
+        home_of(small, 1_000)
         start = time.perf_counter()
         _opened(large)()
         built = time.perf_counter() - start

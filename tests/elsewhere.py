@@ -1,4 +1,4 @@
-"""An engine for tests that keeps no file in the home: its logs are in a folder beside it.
+"""An engine for tests that keeps no file in the home: its logs are in a folder beside it, with those of other homes.
 
 It has no more than the port asks of every engine, so what runs on it uses nothing that only files can do. It is chosen
 by `storage_class`, also by another process that finds this module.
@@ -17,19 +17,18 @@ STORAGE_CLASS = "elsewhere:ElsewhereStore"
 
 
 def logs_of(home: Path) -> Path:
-    """Where the logs of a home are."""
-    return home.with_name(f"{home.name}-elsewhere")
+    """Where the logs of a home are, and of all homes in the same folder."""
+    return home.parent / "elsewhere"
 
 
 class ElsewhereStore:
-    """The streams of the home whose folder it is made with."""
+    """The streams of a home, and of those in the same folder."""
 
     def __init__(self, home: Path) -> None:
         self._store = JsonlStore(logs_of(home))
-        self._home = home
 
     def __str__(self) -> str:
-        return f"elsewhere:{self._home}"
+        return f"elsewhere:{self._store.home}"
 
 
 def _passed_on(name: str) -> Callable[..., Any]:

@@ -41,11 +41,17 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
     if settings.event_store == "jsonl:":
         return JsonlStore(home, lock_timeout=settings.file_lock_timeout_seconds)
     if _is_postgres(settings.event_store):
-        _need_psycopg()
+        _must_load("postgres", "psycopg", "psycopg_pool")
         from backstory.ledger.log.store.postgres.store import PostgresStore
 
         return PostgresStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
-    raise ConfigError(f"event_store must be jsonl: or postgresql://…, got {_engine(settings.event_store)!r}")
+    if settings.event_store.startswith(("nats://", "tls://")):
+        _must_load("nats", "nats")
+        from backstory.ledger.log.store.nats import NatsStore
+
+        return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
+    engine = _engine(settings.event_store)
+    raise ConfigError(f"event_store must be jsonl:, postgresql://… or nats://…, got {engine!r}")
 
 
 def migrate_store(loaded: Loaded) -> Sequence[str]:
@@ -66,7 +72,7 @@ def migrate_store(loaded: Loaded) -> Sequence[str]:
         raise ConfigError(
             f"only a database is migrated, and event_store is {_engine(url)!r}: name one, with --store postgresql://…"
         )
-    _need_psycopg()
+    _must_load("postgres", "psycopg", "psycopg_pool")
     from backstory.ledger.log.store.postgres.migrating import migrate
 
     return migrate(url)
@@ -81,14 +87,15 @@ def _engine(url: str) -> str:
     return url.partition(":")[0]
 
 
-def _need_psycopg() -> None:
-    try:
-        import_module("psycopg_pool")
-        import_module("psycopg")
-    except ImportError as error:
-        raise ConfigError(
-            f"event_store is postgresql:, and its library does not load ({error}): pip install 'backstory[postgres]'"
-        ) from error
+def _must_load(extra: str, *modules: str) -> None:
+    """Check that the library of an engine is installed."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(
+                f"event_store names an engine whose library does not load ({error}): pip install 'backstory[{extra}]'"
+            ) from error
 
 
 def _made(path: str, home: Path, label: str) -> EventStore:

@@ -18,6 +18,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
+from backstory.copies import LocalCopies
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
@@ -110,7 +111,13 @@ def create_app(
         async with contextlib.AsyncExitStack() as parts:
             for part in app.state.parts:
                 await parts.enter_async_context(part)
-            yield
+            copies = LocalCopies(bs)
+            copies.start()
+            try:
+                yield
+            finally:
+                # It waits for a copy that is being written.
+                await run_in_thread(copies.end)
         # Not in the threads of long requests, all of which may be busy.
         await run_in_thread(bs.close)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,9 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.removal import left_by_removals
 from backstory.projections.integrity.remedies import Check, some
 
+LOGS = (f"{LEDGER}.jsonl", f"{TRANSCRIPT}.jsonl")
+"""The log files of a scope."""
+
 _AHEAD = timedelta(minutes=1)
 _STALE_SECONDS = 60.0
 _LOCK_PATIENCE = (0.01, 20)
@@ -28,12 +31,12 @@ _SCRAPS = re.compile(r"(ledger|transcript)\.torn-\d+")
 _HALF_MADE = re.compile(r"\..+\.(new|erasing|mending|copying)")
 
 
-def scope_folders(home: Path) -> Iterator[Path]:
-    """Yield the folders that hold a scope's log files: the home, agents, users and their agents."""
-    if any((home / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
+def scope_folders(home: Path, files: Sequence[str] = LOGS) -> Iterator[Path]:
+    """Yield the folders of scopes that hold one of some files: the home, agents, users, and all agents of users."""
+    if any((home / name).exists() for name in files):
         yield home
     for folder in (*_below(home / "agents"), *_below(home / "users")):
-        if any((folder / f"{kind}.jsonl").exists() for kind in (LEDGER, TRANSCRIPT)):
+        if any((folder / name).exists() for name in files):
             yield folder
         if folder.parent == home / "users":
             yield from _below(folder / "agents")
@@ -74,7 +77,7 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
                 left.append(name)
             elif path.suffix == ".lock" and _is_held(path, clock):
                 held.append(name)
-            elif path.name in (f"{LEDGER}.jsonl", f"{TRANSCRIPT}.jsonl"):
+            elif path.name in LOGS:
                 try:
                     if store.torn_tail(name.removesuffix(".jsonl")) is not None:
                         torn.append(name)

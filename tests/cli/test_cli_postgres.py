@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cli.conftest import Cli
+from commandline import Cli
 from store.postgres_engine import PostgresEngine
 
 

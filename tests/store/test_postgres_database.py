@@ -15,13 +15,14 @@ from psycopg.conninfo import conninfo_to_dict
 from store.postgres_engine import PostgresEngine
 
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
+from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/postgres.md"
-SECRET = "s3cr3t-w0rd"
+SECRET = "s3cr3t-w0rd"  # noqa: S105
 MARK = "the quick brown secret of ada"
 
 
@@ -94,6 +95,11 @@ def test_no_message_holds_the_password(url: str, kind: type[Exception]) -> None:
         assert "ada" not in str(told.value)
 
 
+@pytest.mark.parametrize("url", [f"postgresql://ada:{SECRET}@db/x", f"postgresql://db/x?sslpassword={SECRET}"])
+def test_what_the_library_says_is_passed_on_without_secrets(url: str) -> None:
+    assert Address(url).scrubbed(f"cannot\nuse {SECRET}") == "cannot use …"
+
+
 def test_a_store_is_named_without_its_password(engine: PostgresEngine) -> None:
     port = engine.server.port
     store = engine.open(url=f"postgresql://owner:{SECRET}@127.0.0.1:{port}/postgres")
@@ -139,7 +145,7 @@ def test_threads_share_transactions(engine: PostgresEngine) -> None:
 def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -> None:
     store = engine.open()
     fill(store, "users/early/ledger", chain(1))
-    before, names = store.changes()
+    names, position = store.changed(None)
     assert names == ["users/early/ledger"]
     with engine.admin() as late, late.transaction():
         late.execute("INSERT INTO backstory.streams (name, seq, hash, bytes) VALUES ('users/late/ledger', 1, 'h', 3)")
@@ -149,18 +155,36 @@ def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -
         )
         # Begun later, and there before.
         fill(store, "users/soon/ledger", chain(1))
-        position, names = store.changes(before)
+        names, position = store.changed(position)
+        assert "users/soon/ledger" in names
         assert "users/late/ledger" not in names
-        with engine.admin() as naive:
-            (highest,) = naive.execute("SELECT max(xid) FROM backstory.commits").fetchone() or (0,)
-    assert isinstance(highest, int)
-    assert position < highest
+    names, position = store.changed(position)
+    assert "users/late/ledger" in names
+
+
+def test_what_has_changed_is_told_and_what_has_not_is_told_no_more(engine: PostgresEngine) -> None:
+    store, lines = engine.open(), chain(2)
+    assert store.changed(None)[0] == []
+    for name in ("users/ada/ledger", "users/bob/ledger"):
+        fill(store, name, lines)
+    _, position = store.changed(None)
+
+    def told() -> list[str]:
+        nonlocal position
+        names, position = store.changed(position)
+        return list(names)
+
+    # Other transactions of the server, such as its own, may hold the position back for a while.
     end = time.monotonic() + PATIENCE
-    found: set[str] = set()
-    while found != {"users/late/ledger", "users/soon/ledger"}:
+    while told():
         assert time.monotonic() < end
-        position, names = store.changes(position)
-        found.update(names)
+    store.append("users/bob/ledger", chain(3)[2], 2)
+    assert told() == ["users/bob/ledger"]
+    while told():
+        assert time.monotonic() < end
+    with store.locked("users/ada/ledger"):
+        store.redact("users/ada/ledger", {1: erase(lines[0], 0)})
+    assert "users/ada/ledger" in told()
 
 
 def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(engine: PostgresEngine) -> None:
@@ -203,8 +227,8 @@ def test_many_lines_are_read_page_by_page(engine: PostgresEngine, monkeypatch: p
 # Erasure.
 
 
-def files_with(engine: PostgresEngine, text: str) -> list[Path]:
-    with engine.admin() as admin:
+def files_with(engine: PostgresEngine, text: str, database: str = "postgres") -> list[Path]:
+    with psycopg.connect(engine.server.url(database), autocommit=True) as admin:
         admin.execute("CHECKPOINT")
     base = engine.server.data / "base"
     return [path for path in base.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
@@ -257,15 +281,44 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     assert files_with(engine, MARK) == []
 
 
+def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        admin.execute(sql_of_the_docs()[1])
+        store = engine.open(url=empty)
+        secret = sealed(turn(MARK))
+        for number in range(40):
+            store.append(f"users/u{number}/ledger", chain(1)[0] if number else secret, 0)
+
+        def files() -> dict[str, str]:
+            rows = admin.execute(
+                "SELECT relname::text, pg_relation_filepath(oid) FROM pg_class WHERE relname ~ '^commits_[0-9]+$'"
+            )
+            return {str(name): str(path) for name, path in rows}
+
+        before = files()
+        assert len(before) == 16
+        with store.locked("users/u0/ledger"):
+            store.redact("users/u0/ledger", {1: erase(secret, 0)})
+        assert sum(path != before[name] for name, path in files().items()) == 1
+    assert files_with(engine, MARK, "new") == []
+    assert lines_of(store, "users/u0/ledger") == [erase(secret, 0)]
+    assert lines_of(store, "users/u7/ledger") == chain(1)
+
+
 # Rights.
+
+
+def sql_of_the_docs() -> list[bytes]:
+    """The blocks of SQL in docs/postgres.md: first the roles, then the partitions."""
+    return [block.encode() for block in re.findall(r"```sql\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)]
 
 
 @pytest.fixture
 def roles(engine: PostgresEngine) -> Iterator[dict[str, str]]:
     """The addresses of the roles that docs/postgres.md makes, by name."""
-    statements = "\n".join(re.findall(r"```sql\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)[:1])
     with engine.admin() as admin:
-        admin.execute(statements.encode())
+        admin.execute(sql_of_the_docs()[0])
         yield {name: engine.server.url(user=name) for name in ("backstory_writer", "backstory_eraser")}
         engine.close()
         for role in ("backstory_writer", "backstory_eraser"):

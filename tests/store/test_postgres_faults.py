@@ -17,6 +17,7 @@ from store.postgres_engine import PostgresEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError, UnknownOutcomeError, WrongExpectedVersionError
+from backstory.ledger.log.store.postgres.connections import Connection
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, fill
@@ -124,6 +125,40 @@ def test_what_was_never_sent_is_no_unknown_outcome(engine: PostgresEngine, proxy
     with pytest.raises(StoreError, match="is the server running") as told:
         store.append(STREAM, chain(1)[0], 0)
     assert not isinstance(told.value, UnknownOutcomeError)
+
+
+def test_a_server_process_that_wakes_up_late_writes_nothing_twice(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, lines = engine.open(url=f"{engine.url}?application_name=sleeper"), chain(3)
+    store.append(STREAM, lines[0], 0)
+    with engine.admin() as admin:
+        sleeping = [
+            int(str(pid))
+            for (pid,) in admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'sleeper'")
+        ]
+    assert len(sleeping) == 1
+    monkeypatch.setattr(Connection, "patience", 0.2)
+    monkeypatch.setattr(store._connections, "timeout", 0.0)
+    for pid in sleeping:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(UnknownOutcomeError):
+            store.append(STREAM, lines[1], 1)
+        monkeypatch.setattr(store._connections, "timeout", PATIENCE)
+        store.append(STREAM, lines[1], 1)
+        store.append(STREAM, lines[2], 2)
+    finally:
+        for pid in sleeping:
+            os.kill(pid, signal.SIGCONT)
+    with engine.admin() as admin:
+        wait_until(
+            lambda: (
+                admin.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", (sleeping,)).fetchone()
+                == (0,)
+            )
+        )
+    assert lines_of(engine.open()) == lines
 
 
 @pytest.mark.slow

@@ -95,6 +95,7 @@ def worker(
     Example: backstory worker --scopes 2/8
     """
     from backstory import Backstory
+    from backstory.copies import LocalCopies
     from backstory.worker import Selection, Worker
 
     session = session_of(ctx)
@@ -103,7 +104,7 @@ def worker(
     with Backstory.open(session.home, config=session.config, as_hosted=True, event_store=session.store) as bs:
         bs.must_learn()
         working = Worker(bs, selection)
-        with _stopped_by_signals(working):
+        with _stopped_by_signals(working), LocalCopies(bs).following():
             session.answer(
                 {"store": str(bs.store), "scopes": scopes},
                 lambda page, _: page.line(f"learning from {bs.store}; Ctrl-C or SIGTERM ends it"),

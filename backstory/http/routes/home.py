@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from backstory.home import Backstory
 from backstory.http.examples import CALLER
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
@@ -70,17 +71,23 @@ async def healthz() -> Response:
 
 @unversioned.get("/readyz", responses=_READY)
 async def readyz(request: Request) -> Response:
-    """Say whether the home can be read and written; 503 if not."""
+    """Say whether the home and its store can be read and written; 503 if not."""
     home = home_of(request)
 
     def check() -> Response:
-        wrong = next((check for check in examine_writing(home.home) if not check.ok), None)
+        wrong = next((check.check for check in examine_writing(home.home) if not check.ok), None) or _store(home)
         # The hint names folders, which are nobody's business who has no token.
-        return JsonResponse(
-            Health(ok=True) if wrong is None else Health(ok=False, detail=wrong.check), 503 if wrong else 200
-        )
+        return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)
 
     return await run_in_thread(check)
+
+
+def _store(home: Backstory) -> str | None:
+    """Return what keeps the store from taking commits; None where it answers, and has not moved."""
+    try:
+        return None if home.store.seal() is None else "seal"
+    except UnavailableError:
+        return "store"
 
 
 @unversioned.get(

@@ -27,7 +27,17 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = ["EventStore", "KeepsFiles", "Record", "RemovedLog", "Repairable", "Seal", "TellsAtOnce", "TellsChanges"]
+__all__ = [
+    "EventStore",
+    "KeepsFiles",
+    "KnowsRisks",
+    "Record",
+    "RemovedLog",
+    "Repairable",
+    "Seal",
+    "TellsAtOnce",
+    "TellsChanges",
+]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -293,6 +303,18 @@ class TellsChanges(Protocol):
 
         Raises:
             StoreError: it could not be read.
+        """
+
+
+@runtime_checkable
+class KnowsRisks(Protocol):
+    """An engine that knows how its servers may lose what was acknowledged."""
+
+    def risks(self) -> Sequence[str]:
+        """Return what may lose acknowledged commits, as far as a client can know, and what to set.
+
+        Raises:
+            StoreError: the servers cannot be reached.
         """
 
 

@@ -28,9 +28,10 @@ from typing import TypeVar
 import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, hash_of, head_of, inspect, prev_of
-from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpectedVersionError
+from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record, RemovedLog, Seal
+from backstory.ledger.log.store.erasures import must_be_erasure
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
 from backstory.ledger.log.store.folder_names import FolderNames
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
@@ -537,7 +538,7 @@ class JsonlStore:
                     for seq, record in enumerate(self.read(stream), 1):
                         line = lines.get(seq)
                         if line is not None:
-                            _must_be_erasure(stream, seq, record.line, line)
+                            must_be_erasure(stream, seq, record.line, line)
                         file.write((record.line if line is None else line) + b"\n")
                     file.flush()
                     os.fsync(file.fileno())
@@ -650,14 +651,6 @@ def _make_key(path: Path, key: bytes) -> None:
         os.close(descriptor)
         fresh.unlink(missing_ok=True)
     sync_folder(path.parent)
-
-
-def _must_be_erasure(stream: str, seq: int, before: bytes, after: bytes) -> None:
-    """Hold a stub's line to the one it replaces: the same commit, and less of it."""
-    old, new = inspect(before), inspect(after)
-    same = (old.seq, old.at, old.prev, old.hash) == (new.seq, new.at, new.prev, new.hash)
-    if not (same and new.intact and set(new.erased) > set(old.erased)):
-        raise StoreError(f"{stream}: what should replace commit {seq} is no erasure of it; nothing was changed")
 
 
 def _sync_above_home(folder: Path) -> None:

@@ -566,7 +566,7 @@ def test_the_home_of_nobody_is_told() -> None:
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="event_store must be jsonl: or postgresql://…, got 'mysql'") as told:
+    with pytest.raises(ConfigError, match="must be jsonl:, postgresql://… or nats://…, got 'mysql'") as told:
         Backstory.open(tmp_path, event_store=f"mysql://ada:{SECRET}@db/x")
     assert SECRET not in str(told.value)
 

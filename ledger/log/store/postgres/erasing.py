@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.core.commit import UNREADABLE, inspect
+from backstory.ledger.core.commit import UNREADABLE
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store.erasures import must_be_erasure
 from backstory.ledger.log.store.postgres.connections import Connection, Connections, retried
 from backstory.ledger.log.store.postgres.names import lock_of
 from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
@@ -230,29 +231,22 @@ def _replace(
     if again and all(old.get(seq) == lines[seq] for seq in seqs):
         return
     for seq in seqs:
-        _must_be_erasure(stream, seq, old.get(seq, b""), lines[seq])
+        try:
+            must_be_erasure(stream, seq, old.get(seq, b""), lines[seq])
+        except UNREADABLE as error:
+            raise StoreError(f"{stream}: commit {seq} cannot be read, so nothing was erased: run `verify`") from error
     less = [len(old[seq]) - len(lines[seq]) for seq in seqs]
     connection.execute(_PARTS, ([number],))
     with connection.cursor() as cursor:
         cursor.executemany(
-            "UPDATE backstory.commits SET line = %b WHERE stream = %s AND seq = %s",
+            "UPDATE backstory.commits SET line = %b, xid = (pg_current_xact_id()::text)::bigint "
+            "WHERE stream = %s AND seq = %s",
             [(lines[seq], number, seq) for seq in seqs],
         )
     connection.execute(_SHIFT, {"seqs": seqs, "less": less, "head": head, "stream": number})
     connection.execute(
         "UPDATE backstory.streams SET edition = edition + 1, bytes = bytes - %s WHERE id = %s", (sum(less), number)
     )
-
-
-def _must_be_erasure(stream: str, seq: int, before: bytes, after: bytes) -> None:
-    """Refuse a line that is another commit than the one it replaces, or has no less of it."""
-    try:
-        old, new = inspect(before), inspect(after)
-    except UNREADABLE as error:
-        raise StoreError(f"{stream}: commit {seq} cannot be read, so nothing was erased: run `verify`") from error
-    same = (old.seq, old.at, old.prev, old.hash) == (new.seq, new.at, new.prev, new.hash)
-    if not (same and new.intact and set(new.erased) > set(old.erased)):
-        raise StoreError(f"{stream}: what should replace commit {seq} is no erasure of it; nothing was changed")
 
 
 def _below(connection: Connection, folder: str) -> dict[str, int]:

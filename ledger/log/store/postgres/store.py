@@ -173,20 +173,16 @@ class PostgresStore:
                     )
                 hint.wait(_FOLLOW_POLL_SECONDS)
 
-    def changes(self, after: int = 0) -> tuple[int, Sequence[str]]:
-        """Return the streams that have grown since a position, and the position to ask from the next time.
+    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
+        """Return the streams that have changed since a position; see `TellsChanges`.
 
-        It passes no commit over: what a transaction appended that is still open, or was until now, comes later. A
-        stream may be named again without having grown.
-
-        Args:
-            after: A position that an earlier call returned; 0 for all streams.
-
-        Raises:
-            StoreError: It could not be read.
+        It passes no commit over that commits late: the position is that of the oldest transaction that is still open.
         """
-        rows = self._connections.rows("read what has changed", _CHANGES, (after,))
-        return int(rows[0][0]), [name for _, name in rows if name is not None]
+        doing = "read what has changed"
+        rows = (
+            self._connections.rows(doing, _ALL) if since is None else self._connections.rows(doing, _CHANGED, (since,))
+        )
+        return [name for _, name in rows if name is not None], str(rows[0][0])
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream; see `EventStore.key`."""
@@ -338,15 +334,15 @@ WITH RECURSIVE found AS (
 SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder FROM found ORDER BY 1
 """
 
-_CHANGES = """
-WITH bounds AS MATERIALIZED (
-    -- What is below it has ended, in this very snapshot.
-    SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS safe
-)
-SELECT b.safe, s.name FROM bounds b LEFT JOIN LATERAL (
-    SELECT DISTINCT c.stream FROM backstory.commits c
-    WHERE c.xid >= %s AND c.xid < b.safe
-) grown ON true LEFT JOIN backstory.streams s ON s.id = grown.stream
+# Whatever is below the position has ended, and is in the snapshot of the very query that returns it.
+_ALL = """
+SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
+LEFT JOIN backstory.streams s ON true
+"""
+_CHANGED = """
+SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
+LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %s::bigint) changed ON true
+LEFT JOIN backstory.streams s ON s.id = changed.stream
 """
 
 

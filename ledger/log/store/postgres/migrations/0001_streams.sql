@@ -18,7 +18,7 @@ CREATE TABLE backstory.commits (
     hash text NOT NULL,
     -- The bytes of the lines before this one.
     byte bigint NOT NULL,
-    -- The transaction that appended it: it orders commits of all streams, and tells which are still in the making.
+    -- The transaction that wrote it last: it orders the changes of all streams.
     xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text)::bigint,
     PRIMARY KEY (stream, seq)
 );

@@ -1,0 +1,141 @@
+"""Local copies: keeps memory.json, index and vectors of a home up to date with what other machines commit and erase.
+
+Where an engine keeps the logs elsewhere, a home's folder holds copies of the memories that were used here. They follow
+when a memory is used again. A process that runs for long lets them follow at once, so that content which another
+machine erases does not stay here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from backstory.ledger.core.errors import BackstoryError
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.store import KeepsFiles, TellsChanges
+from backstory.ledger.log.store.changes import LogState, log_state
+from backstory.projections.integrity.file_check import scope_folders
+
+if TYPE_CHECKING:
+    from backstory.home import Backstory
+
+__all__ = ["COPIES", "LocalCopies"]
+
+_log = logging.getLogger(__name__)
+
+COPIES = ("memory.json", "index.sqlite")
+"""Each of these files in a scope's folder is a copy of its memory."""
+
+_POLL_SECONDS = 0.1
+_SWEEP_SECONDS = 5.0
+"""How often every copy is compared with its logs: an engine need not tell what was removed, nor what was erased."""
+
+_States = tuple[LogState | None, LogState | None]
+
+
+class LocalCopies:
+    """Follows the memories that have a copy in a home's folder; those in use by this process or not.
+
+    Args:
+        home: The home.
+        poll_seconds: How often it asks what has changed.
+    """
+
+    def __init__(self, home: Backstory, *, poll_seconds: float = _POLL_SECONDS) -> None:
+        self._home = home
+        self._poll_seconds = poll_seconds
+        self._known: dict[Scope, _States] = {}
+        self._position: str | None = None
+        self._again: set[str] = set()
+        """The folders of copies that could not be brought up to date."""
+        self._swept = -_SWEEP_SECONDS
+        self._tells = isinstance(home.store, TellsChanges)
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to follow in a thread; logs that are files beside the copies need none."""
+        if not isinstance(self._home.store, KeepsFiles):
+            self._thread = threading.Thread(target=self.run, name="backstory-copies", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """End the thread; wait for the copy that it is writing."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @contextlib.contextmanager
+    def following(self) -> Iterator[None]:
+        """Follow in a thread for the length of a block."""
+        self.start()
+        try:
+            yield
+        finally:
+            self.end()
+
+    def run(self) -> None:
+        """Follow until `end` is called; an engine that cannot be reached is asked again."""
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self._poll_seconds)
+
+    def look(self) -> None:
+        """Bring the copies of the memories that are known to have changed up to date; now and then, `sweep`."""
+        try:
+            self._look()
+        except BackstoryError as error:
+            self._swept = -_SWEEP_SECONDS
+            _log.debug("copies of memories lag behind, which is safe: %s", error)
+        if time.monotonic() - self._swept >= (_SWEEP_SECONDS if self._tells else self._poll_seconds):
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Compare each copy with its logs, and bring it up to date."""
+        self._swept = time.monotonic()
+        for folder in scope_folders(self._home.home, COPIES):
+            self._follow_folder(folder.relative_to(self._home.home).as_posix().removeprefix("."))
+
+    def _look(self) -> None:
+        store = self._home.store
+        if isinstance(store, TellsChanges):
+            begins = self._position is None
+            streams, position = store.changed(self._position)
+            # At first it names every stream there is; the sweep finds those with a copy.
+            folders = set() if begins else {stream.rpartition("/")[0] for stream in streams}
+            again, self._again = self._again, set()
+            for folder in sorted(folders | again):
+                if any((self._home.home / folder / name).exists() for name in COPIES):
+                    self._follow_folder(folder)
+            self._position = position
+
+    def _follow_folder(self, folder: str) -> None:
+        if self._stopped.is_set():
+            return
+        try:
+            scope = Scope.in_folder(folder) or self._home.owner_of(f"{folder}/{LEDGER}")
+            if scope is None or self._follow(scope):
+                return
+        except BackstoryError as error:
+            _log.debug("the copy of a memory in %s lags behind, which is safe: %s", folder or ".", error)
+        self._again.add(folder)
+
+    def _follow(self, scope: Scope) -> bool:
+        """Bring one copy up to date; return False where that has to be tried again."""
+        store = self._home.store
+        now = (log_state(store, scope.stream(LEDGER)), log_state(store, scope.stream(TRANSCRIPT)))
+        known = self._known.get(scope)
+        if now == known:
+            return True
+        gone = known is not None and any(
+            before is not None and (after is None or after.edition != before.edition)
+            for before, after in zip(known, now, strict=True)
+        )
+        if not self._home.refresh(scope, erased=gone):
+            return False
+        self._known[scope] = now
+        return True

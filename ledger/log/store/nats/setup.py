@@ -1,0 +1,172 @@
+"""Setup of the NATS engine: creates the JetStream streams, and says what may lose acknowledged commits.
+
+A client sees how many replicas a stream has. It does not see `sync_interval`, which only the servers' own configuration
+states: so the URL names the servers' monitoring (`monitor=`), which tells, or states it (`sync=always`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from urllib.request import urlopen
+
+import msgspec
+
+from backstory.ledger.concurrency.forks import ForkLock
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.log.store.nats.address import Address
+from backstory.ledger.log.store.nats.jetstream import JetStream, RefusedRequestError, StreamConfig
+from backstory.ledger.log.store.nats.subjects import Subjects
+
+_log = logging.getLogger(__name__)
+
+_LEAST_REPLICAS = 3
+_LEAST_VERSION = (2, 12)
+_NAME_IN_USE = 10058
+_NO_CLUSTER = 10074
+_MONITOR_SECONDS = 5.0
+
+_warned: set[str] = set()
+
+
+class _JetStreamSettings(msgspec.Struct):
+    sync_always: bool = False
+
+
+class _Monitored(msgspec.Struct):
+    config: _JetStreamSettings | None = None
+
+
+class Setup:
+    """Prepares the streams of a prefix once; `warnings` is known then."""
+
+    def __init__(self, wire: JetStream, address: Address, subjects: Subjects) -> None:
+        self._wire = wire
+        self._address = address
+        self._subjects = subjects
+        self._lock = ForkLock()
+        self._done = False
+        self.warnings: Sequence[str] = ()
+
+    def ensure(self) -> None:
+        """Create what is missing, and log the warnings once.
+
+        Raises:
+            ConfigError: the servers or their streams cannot keep what the port promises.
+            StoreError: they cannot be reached.
+        """
+        if not self._done:
+            with self._lock:
+                self._prepare()
+
+    def _prepare(self) -> None:
+        if self._done:
+            return
+        configs = [self._stream(shard) for shard in self._subjects.shards]
+        self._must_be_all()
+        self.warnings = tuple(self._warnings(configs))
+        for warning in self.warnings:
+            if warning not in _warned:
+                _warned.add(warning)
+                _log.warning("%s", warning)
+        self._done = True
+
+    def _stream(self, shard: int) -> StreamConfig:
+        name = self._subjects.jetstream(shard)
+        config = self._wire.config(name)
+        if config is None:
+            self._must_be_recent()
+            self._create(name, shard)
+            config = self._wire.config(name)
+        if config is None or not (config.allow_atomic and config.allow_msg_ttl and config.allow_rollup_hdrs):
+            raise ConfigError(
+                f"the JetStream stream {name} lacks allow_atomic, allow_msg_ttl or allow_rollup_hdrs: set them, or "
+                "choose another prefix in event_store"
+            )
+        if config.deny_delete or config.max_age:
+            raise ConfigError(
+                f"the JetStream stream {name} denies deletions or forgets messages by age: set deny_delete to false "
+                "and max_age to 0"
+            )
+        return config
+
+    def _create(self, name: str, shard: int) -> None:
+        settings: dict[str, object] = {
+            "name": name,
+            "subjects": [self._subjects.everything(shard)],
+            "retention": "limits",
+            "discard": "new",
+            "storage": "file",
+            "num_replicas": self._address.replicas,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_age": 0,
+            "max_consumers": -1,
+            "allow_direct": True,
+            "allow_atomic": True,
+            "allow_msg_ttl": True,
+            "allow_rollup_hdrs": True,
+            "metadata": {"backstory.shards": str(self._address.shards)},
+        }
+        try:
+            self._wire.create(name, settings)
+        except RefusedRequestError as error:
+            if error.number == _NAME_IN_USE:
+                return
+            if error.number == _NO_CLUSTER:
+                raise ConfigError(
+                    f"{self._address} has too few servers for {self._address.replicas} replicas ({error}): start them, "
+                    "or add ?replicas=1 to event_store for a server that may lose what it acknowledged"
+                ) from error
+            raise
+
+    def _must_be_recent(self) -> None:
+        version = self._wire.version()
+        if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _LEAST_VERSION:
+            raise ConfigError(f"{self._address} runs nats-server {version}: it needs 2.12 or newer")
+
+    def _must_be_all(self) -> None:
+        """Refuse another number of shards than the streams were made with: names would be looked for elsewhere."""
+        if self._wire.config(self._subjects.jetstream(self._address.shards)) is not None:
+            raise ConfigError(
+                f"{self._address} has more shards than the {self._address.shards} that event_store states: correct "
+                "shards="
+            )
+
+    def _warnings(self, configs: Sequence[StreamConfig]) -> list[str]:
+        warnings = []
+        replicas = min(config.num_replicas for config in configs)
+        if replicas < _LEAST_REPLICAS:
+            warnings.append(
+                f"{self._address} keeps {replicas} of each commit, so acknowledged commits can vanish with a server: "
+                f"run three servers, and `nats stream edit {self._address.prefix}-0 --replicas 3`"
+            )
+        how = 'set sync_interval: "always" in the block jetstream of each server\'s configuration'
+        if self._address.monitor:
+            lax = [server for server in self._address.monitor if not _syncs_always(server)]
+            warnings.extend(
+                f"{server} does not sync each write, so acknowledged commits can vanish in a power cut: {how}"
+                for server in lax
+            )
+        elif not self._address.sync:
+            warnings.append(
+                f"{self._address} may not sync each write, which a client cannot see; acknowledged commits can then "
+                f"vanish in a power cut: {how}, and state ?sync=always or ?monitor=http://host:8222 in event_store"
+            )
+        return warnings
+
+
+def _syncs_always(server: str) -> bool:
+    """Ask a server's monitoring whether it syncs each write.
+
+    Raises:
+        ConfigError: it does not answer.
+    """
+    if not server.startswith(("http://", "https://")):
+        raise ConfigError(f"monitor in event_store must be http:// or https:// addresses, got {server!r}")
+    try:
+        with urlopen(f"{server.rstrip('/')}/jsz?config=true", timeout=_MONITOR_SECONDS) as answer:  # noqa: S310
+            found = msgspec.json.decode(answer.read(), type=_Monitored)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{server} in event_store is no monitoring of nats-server ({error}): correct it") from error
+    return found.config is not None and found.config.sync_always

@@ -1,0 +1,110 @@
+"""Copies of memories on a machine follow what others commit, erase and remove, also where nobody uses them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE, FakeClock, exchange, open_home
+from homes import HomesOn
+from sizes import bytes_below
+
+from backstory import Backstory
+from backstory.copies import LocalCopies
+from backstory.ledger.core.errors import StoreError
+
+
+@pytest.fixture
+def homes(engine: HomesOn, tmp_path: Path) -> Iterator[tuple[Backstory, Backstory]]:
+    """A machine that changes memories, and one that has copies of them."""
+    clock = FakeClock()
+    with (
+        open_home(tmp_path / "busy", clock=clock, **engine.settings) as busy,
+        open_home(tmp_path / "idle", clock=clock, **engine.settings) as idle,
+    ):
+        memory = idle.memory("ada")
+        memory.add_fact("User lives in Oslo")
+        memory.add_fact("The PIN is 4711")
+        memory.record("t", exchange("4711", 1))
+        memory.log()
+        memory.flush()
+        busy.memory("bob").add_fact("User has no copy there")
+        yield busy, idle
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def document(home: Backstory, user: str = "ada") -> bytes:
+    path = home.home / "users" / user / "memory.json"
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_a_copy_follows_what_another_machine_commits(homes: tuple[Backstory, Backstory]) -> None:
+    busy, idle = homes
+    with LocalCopies(idle).following():
+        for number in range(3):
+            busy.memory("ada").add_fact(f"fact {number}")
+            until(lambda: f"fact {number}".encode() in document(idle))  # noqa: B023
+    busy.memory("ada").flush()
+    assert document(idle) == document(busy)
+    assert not (idle.home / "users/bob").exists()
+
+
+def test_what_another_machine_erases_leaves_the_copy(homes: tuple[Backstory, Backstory]) -> None:
+    busy, idle = homes
+    assert any(b"4711" in data for data in bytes_below(idle.home).values())
+    with LocalCopies(idle).following():
+        until(lambda: b"4711" in document(idle))
+        busy.memory("ada").forget(matching="4711")
+        until(lambda: not any(b"4711" in data for data in bytes_below(idle.home).values()))
+    assert b"Oslo" in document(idle)
+    assert idle.memory("ada").verify().ok
+
+
+def test_the_copy_of_a_user_that_another_machine_removes_is_deleted(homes: tuple[Backstory, Backstory]) -> None:
+    busy, idle = homes
+    copies = LocalCopies(idle)
+    copies.look()
+    busy.forget_user("ada")
+    until(lambda: copies.sweep() is None and document(idle) == b"")
+    assert [path for path, data in bytes_below(idle.home).items() if b"Oslo" in data] == []
+
+
+def test_a_copy_that_nothing_is_known_of_is_never_deleted(engine: HomesOn, tmp_path: Path) -> None:
+    """The home may be that of another store, of which this one knows nothing."""
+    with open_home(tmp_path / "home") as files:
+        files.memory("ada").add_fact("kept in files")
+    before = bytes_below(tmp_path / "home")
+    with open_home(tmp_path / "home", **engine.settings) as bs:
+        copies = LocalCopies(bs)
+        copies.look()
+        copies.sweep()
+    after = bytes_below(tmp_path / "home")
+    assert {path: after[path] for path in before} == before
+
+
+def test_a_store_that_is_away_is_asked_again(
+    homes: tuple[Backstory, Backstory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, idle = homes
+    asked = itertools.count()
+    copies = LocalCopies(idle)
+    follow = copies._follow
+
+    def failing(scope: object) -> None:
+        if next(asked) < 2:
+            raise StoreError("the server is away")
+        follow(scope)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copies, "_follow", failing)
+    with copies.following():
+        busy.memory("ada").add_fact("more")
+        until(lambda: b"more" in document(idle))

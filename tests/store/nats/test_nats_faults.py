@@ -1,0 +1,332 @@
+"""The NATS engine when answers are lost, servers are stopped and connections break."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import pytest
+from fakes import PATIENCE
+from store.nats.engine import NatsEngine
+from store.nats.proxy import Proxy
+
+from backstory.ledger.core.commit import head_of
+from backstory.ledger.core.errors import (
+    LockTimeoutError,
+    StoreError,
+    UnknownOutcomeError,
+    WrongExpectedVersionError,
+)
+from backstory.ledger.log.commits import read_commits
+from backstory.ledger.log.store import EventStore
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import chain, erase, fill, sealed, turn
+from benchmarks.private_nats import NatsCluster, NatsServer
+
+# nats-py drops the connection to a server that is stopped while it greets, without closing it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def proxy(server: NatsServer) -> Iterator[Proxy]:
+    with Proxy(server.port) as started:
+        yield started
+
+
+@pytest.fixture
+def behind(engine: NatsEngine, proxy: Proxy) -> Iterator[NatsEngine]:
+    """The same streams as those of `engine`, reached through the proxy."""
+    reached = NatsEngine(f"127.0.0.1:{proxy.port}")
+    reached.url = engine.url.replace(engine.url.split("/")[2], f"127.0.0.1:{proxy.port}")
+    yield reached
+    reached.close()
+
+
+def test_a_lost_acknowledgement_is_asked_for_again_and_the_line_is_there_once(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    store, other = behind.open(), engine.open()
+    lines = chain(3)
+    store.append(STREAM, lines[0], 0)
+    proxy.deaf.set()
+    appending = threading.Thread(target=store.append, args=(STREAM, lines[1], 1))
+    appending.start()
+    until(lambda: other.head(STREAM).seq == 2)
+    proxy.deaf.clear()
+    proxy.cut()
+    appending.join(PATIENCE)
+    assert not appending.is_alive()
+    store.append(STREAM, lines[2], 2)
+    assert lines_of(other) == lines
+
+
+def test_a_lost_acknowledgement_of_several_lines_is_no_reason_to_write_them_twice(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    store, other = behind.open(), engine.open()
+    lines = chain(5)
+    store.append(STREAM, lines[0], 0)
+    proxy.deaf.set()
+    appending = threading.Thread(target=store.append_all, args=(STREAM, lines[1:], 1))
+    appending.start()
+    until(lambda: other.head(STREAM).seq == 5)
+    proxy.deaf.clear()
+    proxy.cut()
+    appending.join(PATIENCE)
+    assert lines_of(other) == lines
+    assert store.head(STREAM) == head_of(lines[-1])
+
+
+def test_a_lost_acknowledgement_is_told_from_a_commit_of_somebody_else(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    """Both expected the same head; the other one was first, and its line is not taken for ours."""
+    store, other = behind.open(), engine.open()
+    lines = chain(1)
+    store.append(STREAM, lines[0], 0)
+    mine, yours = (chain(1, after=head_of(lines[0]), text=who)[0] for who in ("mine", "yours"))
+    other.append(STREAM, yours, 1)
+    raised: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            store.append(STREAM, mine, 1)
+        except WrongExpectedVersionError as error:
+            raised.append(error)
+
+    proxy.deaf.set()
+    appending = threading.Thread(target=append)
+    appending.start()
+    time.sleep(0.05)
+    proxy.deaf.clear()
+    proxy.cut()
+    appending.join(PATIENCE)
+    assert len(raised) == 1
+    assert lines_of(other) == [lines[0], yours]
+
+
+def test_without_any_answer_the_outcome_is_unknown(engine: NatsEngine, behind: NatsEngine, proxy: Proxy) -> None:
+    store = behind.open(lock_timeout=0.3, answer_timeout=0.3)
+    lines = chain(2)
+    store.append(STREAM, lines[0], 0)
+    proxy.deaf.set()
+    with pytest.raises(UnknownOutcomeError, match="may be there or not"):
+        store.append(STREAM, lines[1], 1)
+    proxy.deaf.clear()
+    proxy.cut()
+    assert lines_of(engine.open()) == lines
+    with pytest.raises(WrongExpectedVersionError):
+        behind.open().append(STREAM, lines[1], 1)
+
+
+def test_a_follower_misses_nothing_over_broken_connections(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    lines = chain(12)
+    writer = engine.open()
+    followers = [behind.open().follow(STREAM) for _ in range(3)]
+    seen: list[list[bytes]] = [[] for _ in followers]
+
+    def follow(number: int) -> None:
+        seen[number] = [record.line for record in itertools.islice(followers[number], len(lines))]
+
+    threads = [threading.Thread(target=follow, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number, line in enumerate(lines):
+        writer.append(STREAM, line, number)
+        if number in (3, 7):
+            proxy.cut()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert seen == [lines] * 3
+
+
+def test_a_lock_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
+    engine.url += "&lease_seconds=1"
+    lines = chain(3)
+    holder, other = engine.open(), engine.open(lock_timeout=0.05)
+    holder.append(STREAM, lines[0], 0)
+    with holder.locked(STREAM):
+        holder.append(STREAM, lines[1], 1)
+        time.sleep(2.2)  # longer than it lives unless it is renewed
+        with pytest.raises(LockTimeoutError):
+            other.append(STREAM, lines[2], 2)
+        # As if the holder were stopped: it renews nothing, and gives nothing back.
+        holder._holds.close()
+        engine.open().append(STREAM, lines[2], 2)
+        with pytest.raises((LockTimeoutError, WrongExpectedVersionError)):
+            holder.append(STREAM, lines[2], 2)
+    assert lines_of(other) == lines
+
+
+def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
+    engine.url += "&lease_seconds=1"
+    holder, other = engine.open(), engine.open()
+    with holder.lease(STREAM, "monday") as mine:
+        assert mine
+        time.sleep(2.2)  # longer than it lives unless it is renewed
+        with other.lease(STREAM, "monday") as yours:
+            assert not yours
+        holder._holds.close()
+
+        def is_free() -> bool:
+            with other.lease(STREAM, "monday") as yours:
+                return yours
+
+        until(is_free)
+
+
+def test_a_read_never_goes_back_when_a_deposed_leader_answers(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = engine.open()
+    lines = chain(3)
+    fill(store, STREAM, lines[:2])
+    old = store._connection.last(f"{store.address.prefix}-0", store._subjects.of("c", STREAM))
+    fill(engine.open(), STREAM, lines[2:])
+    assert store.head(STREAM).seq == 3
+    answers = [old, old]
+    really = store._connection.last
+    monkeypatch.setattr(store._connection, "last", lambda *asked: answers.pop() if answers else really(*asked))
+    assert store.head(STREAM) == head_of(lines[2])
+    assert answers == []
+    monkeypatch.setattr(store._connection, "last", lambda *_: old)
+    monkeypatch.setattr(store._connection, "timeout", 0.05)
+    with pytest.raises(StoreError, match="was read further than the servers show it now"):
+        store.head(STREAM)
+
+
+# Three nodes.
+
+
+class History:
+    """Writers that append until they are told to stop, and what each was acknowledged."""
+
+    def __init__(self, stores: list[EventStore]) -> None:
+        self.acknowledged: list[bytes] = []
+        self.refused: list[bytes] = []
+        self.errors: list[BaseException] = []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(n, store)) for n, store in enumerate(stores)]
+
+    def _write(self, who: int, store: EventStore) -> None:
+        try:
+            for number in itertools.count():
+                if self._over.is_set():
+                    return
+                head = store.head(STREAM)
+                line = sealed(turn(f"{who} says {number}", head.seq + 1), after=head)
+                try:
+                    store.append(STREAM, line, head.seq)
+                except WrongExpectedVersionError:
+                    self.refused.append(line)
+                except UnknownOutcomeError:
+                    continue
+                else:
+                    self.acknowledged.append(line)
+        except BaseException as error:  # noqa: BLE001 told to the test
+            self.errors.append(error)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def grows(self) -> None:
+        """Wait until something more was acknowledged."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) > before + 10 or bool(self.errors))
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped"])
+def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str) -> None:
+    engine = NatsEngine(cluster.at, f"sync=always&monitor={cluster.monitor}")
+    following = engine.open().follow(STREAM)
+    seen: list[bytes] = []
+    follower = threading.Thread(target=lambda: seen.extend(record.line for record in following))
+    try:
+        with History([engine.open() for _ in range(4)]) as history:
+            follower.start()
+            history.grows()
+            store = engine.stores[0]
+            assert store.risks() == ()
+            node = cluster.leader(f"{store.address.prefix}-0")
+            if fault == "killed":
+                node.kill()
+            else:
+                node.signal(signal.SIGSTOP)
+            history.grows()
+            if fault == "killed":
+                node.start()
+            else:
+                node.signal(signal.SIGCONT)
+                node.wait()
+            history.grows()
+        assert history.errors == []
+        lines = lines_of(engine.open())
+        assert set(history.acknowledged) <= set(lines)
+        assert len(set(lines)) == len(lines)
+        assert not set(history.refused) & set(lines)
+        assert len(list(read_commits(engine.open(), STREAM))) == len(lines)
+        until(lambda: len(seen) >= len(lines))
+        assert seen == lines
+        engine.open().remove("users/ada")
+        follower.join(PATIENCE)
+        assert not follower.is_alive()
+    finally:
+        engine.close()
+
+
+def test_without_a_majority_nothing_is_acknowledged(cluster: NatsCluster) -> None:
+    engine = NatsEngine(cluster.at, "sync=always")
+    lines = chain(3)
+    store = engine.open()
+    fill(store, STREAM, lines[:1])
+    try:
+        for node in cluster.nodes[:2]:
+            node.signal(signal.SIGSTOP)
+        with pytest.raises(StoreError):
+            engine.open(lock_timeout=1, answer_timeout=1).append(STREAM, lines[1], 1)
+    finally:
+        for node in cluster.nodes[:2]:
+            node.signal(signal.SIGCONT)
+    for node in cluster.nodes:
+        node.wait()
+    fresh = engine.open()
+    at = fresh.head(STREAM).seq
+    fill(fresh, STREAM, lines[at:])
+    assert lines_of(fresh) == lines
+    engine.close()
+
+
+def test_an_erasure_leaves_nothing_in_the_streams_of_any_node(cluster: NatsCluster) -> None:
+    engine = NatsEngine(cluster.at, "sync=always")
+    word = "the-word-that-must-go-everywhere"
+    lines = chain(3, text=word)
+    store = engine.open()
+    fill(store, STREAM, lines)
+    store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (1, 2, 3)})
+
+    def left() -> list[str]:
+        paths = (path for node in cluster.nodes for path in (node.folder / "js").rglob("*") if path.is_file())
+        return [str(path) for path in paths if word.encode() in path.read_bytes()]
+
+    until(lambda: not [path for path in left() if "/streams/" in path])
+    engine.close()

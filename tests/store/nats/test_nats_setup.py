@@ -1,0 +1,329 @@
+"""Names, addresses, logins and warnings of the NATS engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fakes import PATIENCE
+from hypothesis import given
+from hypothesis import strategies as st
+from store.nats.engine import NatsEngine
+
+from backstory.ledger.core.commit import head_of
+from backstory.ledger.core.errors import ConfigError, StoreError
+from backstory.ledger.log.store.nats import NatsStore, setup
+from backstory.ledger.log.store.nats.address import read_address
+from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
+from backstory.testing.conformance import STREAM, lines_of
+from backstory.testing.lines import chain, erase, fill, sealed, turn
+from benchmarks.private_nats import NatsServer
+
+ODD = [
+    "users/a.b/ledger",
+    "users/a b/ledger",
+    "users/*/ledger",
+    "users/>/ledger",
+    "users/$JS.API/ledger",
+    "users/=41/ledger",
+    "users/~/ledger",
+    "users/安娜👍🏽/ledger",
+    "users/\r\nPUB x 1/ledger",
+    "users/\udcff/ledger",
+    "users//ledger",
+    f"users/{'long' * 60}/ledger",
+    f"users/{'长' * 85}/ledger",
+    f"users/{'长' * 85}/agents/{'x.' * 120}/transcript",
+]
+
+
+@given(st.text(st.characters(), max_size=16))
+def test_a_name_is_spelled_without_what_a_subject_gives_a_meaning_and_read_back(name: str) -> None:
+    spelled = spell(name)
+    assert all(segment and segment.isascii() and segment.isprintable() for segment in spelled.split("."))
+    assert not set(spelled) & set("*>$ \t")
+    assert name_of(spelled) == name
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_two_names_are_never_one_subject(one: str, two: str) -> None:
+    assert (spell(one) == spell(two)) == (one == two)
+
+
+def test_streams_with_odd_names_are_kept_apart_and_listed(engine: NatsEngine) -> None:
+    store = engine.open()
+    lines = {name: chain(1, text=f"number {n}") for n, name in enumerate(ODD)}
+    for name, line in lines.items():
+        fill(store, name, line)
+    other = engine.open()
+    assert list(other.streams()) == sorted(ODD)
+    assert {name: lines_of(other, name) for name in ODD} == lines
+    assert list(other.folders("users")) == sorted({name.split("/")[1] for name in ODD})
+    assert list(other.streams("users/a.")) == ["users/a.b/ledger"]
+    assert other.remove(f"users/{'长' * 85}")
+    assert list(other.streams()) == sorted(name for name in ODD if not name.startswith("users/长"))
+
+
+def test_a_name_that_no_subject_can_hold_is_refused(engine: NatsEngine) -> None:
+    with pytest.raises(StoreError, match="too long for a subject"):
+        engine.open().append("/".join(["x" * 190] * 20), chain(1)[0], 0)
+
+
+def test_shards_share_the_tenants_and_each_user_is_in_one(engine: NatsEngine) -> None:
+    engine.url += "&shards=4"
+    store = engine.open()
+    names = [f"users/u{n}/{kind}" for n in range(24) for kind in ("ledger", "agents/a/ledger")]
+    for name in names:
+        fill(store, name, chain(1))
+    subjects = Subjects(store.address.prefix, 4)
+    assert {subjects.shard(name) for name in names} == {0, 1, 2, 3}
+    assert all(subjects.shard(f"users/u{n}/ledger") == subjects.shard(f"users/u{n}/agents/a/ledger") for n in range(24))
+    other = engine.open()
+    assert list(other.streams()) == sorted(names)
+    assert list(other.streams("users/u7/")) == ["users/u7/agents/a/ledger", "users/u7/ledger"]
+    assert other.remove("users/u7")
+    assert list(store.streams("users/u7/")) == []
+    assert len(list(store.streams())) == len(names) - 2
+
+
+def test_fewer_shards_than_there_are_is_an_error(engine: NatsEngine) -> None:
+    fill(NatsStore(f"{engine.url}&shards=1"), STREAM, [])
+    with closing(NatsStore(f"{engine.url}&shards=3")) as store:
+        fill(store, STREAM, chain(1))
+    with closing(NatsStore(f"{engine.url}&shards=2")) as store, pytest.raises(ConfigError, match="more shards"):
+        store.head(STREAM)
+
+
+def test_a_line_of_eight_megabytes_is_kept_and_a_longer_one_is_refused_with_what_to_set(engine: NatsEngine) -> None:
+    store = engine.open()
+    room = 8 * 1024 * 1024 - 4096
+    first = sealed(turn("x" * (room - 1000)))
+    store.append(STREAM, first, 0)
+    assert lines_of(engine.open()) == [first]
+    with pytest.raises(StoreError, match="set max_payload in their configuration to more than"):
+        store.append(STREAM, sealed(turn("x" * (room + 4096)), after=head_of(first)), 1)
+    assert store.head(STREAM) == head_of(first)
+
+
+def test_it_tells_which_streams_have_changed_since_a_position(engine: NatsEngine) -> None:
+    engine.url += "&shards=3"
+    store, other = engine.open(), engine.open()
+    lines = chain(700)
+    for name in (STREAM, "users/b.c/ledger", ODD[-1]):
+        fill(store, name, lines[:2])
+    everything, first = other.changed(None)
+    assert set(everything) == {STREAM, "users/b.c/ledger", ODD[-1]}
+    assert other.changed(first) == ([], first)
+    store.append_all("users/b.c/ledger", lines[2:], 2)
+    store.append(ODD[-1], lines[2], 2)
+    names, second = other.changed(first)
+    assert set(names) == {"users/b.c/ledger", ODD[-1]}
+    store.redact(STREAM, {1: erase(lines[0], 0)})
+    assert list(other.changed(second)[0]) == [STREAM]
+
+
+# The address.
+
+
+def test_an_address_names_servers_and_options() -> None:
+    address = read_address(
+        "nats://tok%40en@a,b:4333,[::1]:5/team?shards=8&replicas=5&sync=always&lease_seconds=3&nkey=/seed&monitor=http://a:1"
+    )
+    assert address.servers == ("nats://a:4222", "nats://b:4333", "nats://[::1]:5")
+    assert (address.token, address.user, address.prefix) == ("tok@en", None, "team")
+    assert (address.shards, address.replicas, address.sync, address.lease_seconds) == (8, 5, "always", 3)
+    assert address.monitor == ("http://a:1",)
+    named = read_address("tls://ada:pass@a")
+    assert (named.user, named.password, named.tls, named.prefix) == ("ada", "pass", True, "backstory")
+
+
+def test_an_address_is_shown_without_its_secrets() -> None:
+    for url in ("nats://secret@a/t", "nats://ada:secret@a/t"):
+        store = NatsStore(url)
+        assert "secret" not in f"{store} {store!r}"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://a", "must begin with nats://"),
+        ("nats://", "must name its servers"),
+        ("nats://a:b", "must name its servers"),
+        ("nats://a,,b", "must name its servers"),
+        ("nats://a/x.y", "the path of event_store"),
+        ("nats://a?shards=0", "shards in event_store must be a whole number from 1 to 1024"),
+        ("nats://a?replicas=many", "replicas in event_store must be"),
+        ("nats://a?sync=never", "sync in event_store must be always"),
+        ("nats://a?colour=red", "unknown option 'colour'"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why.replace("?", r"\?")):
+        read_address(url)
+
+
+# Warnings.
+
+
+def warnings_of(url: str) -> str:
+    with closing(NatsStore(url, answer_timeout=PATIENCE)) as store:
+        return "\n".join(store.risks())
+
+
+def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(
+    engine: NatsEngine, server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = engine.url.partition("?")[0]
+    with caplog.at_level(logging.WARNING, setup.__name__):
+        unknown = warnings_of(f"{at}?replicas=1")
+        assert unknown in "\n".join(caplog.messages)
+    assert "keeps 1 of each commit" in unknown
+    assert "--replicas 3" in unknown
+    assert "which a client cannot see" in unknown
+    assert 'sync_interval: "always"' in unknown
+    lax = warnings_of(f"{at}?replicas=1&monitor={server.monitor}")
+    assert f"{server.monitor} does not sync each write" in lax
+    assert "sync" not in warnings_of(f"{at}?replicas=1&sync=always")
+
+
+def test_it_asks_the_monitoring_whether_writes_are_synced(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, sync="always") as strict:
+        assert "sync" not in warnings_of(f"nats://{strict.at}?replicas=1&monitor={strict.monitor}")
+
+
+def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:
+    with closing(NatsStore(f"nats://{server.at}/alone")) as store, pytest.raises(ConfigError, match="replicas=1"):
+        store.head(STREAM)
+
+
+def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
+    with (
+        closing(NatsStore("nats://127.0.0.1:1", answer_timeout=0.2)) as store,
+        pytest.raises(StoreError, match="could not be reached"),
+    ):
+        store.head(STREAM)
+
+
+# Logins.
+
+
+@pytest.fixture(scope="module")
+def nkey(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    import nkeys
+
+    pair = nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER))
+    seed = tmp_path_factory.mktemp("nkey") / "user.nk"
+    seed.write_bytes(bytes(pair.seed))
+    return pair.public_key.decode(), seed
+
+
+def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, settings='authorization { token: "s3cret" }') as server:
+        used(f"nats://s3cret@{server.at}?replicas=1")
+        for login in ("wrong@", ""):
+            refused(f"nats://{login}{server.at}?replicas=1")
+
+
+def test_an_nkey_lets_in_and_none_does_not(tmp_path: Path, nkey: tuple[str, Path]) -> None:
+    public, seed = nkey
+    with NatsServer(tmp_path, settings=f'authorization {{ users: [ {{ nkey: "{public}" }} ] }}') as server:
+        used(f"nats://{server.at}?replicas=1&nkey={seed}")
+        refused(f"nats://{server.at}?replicas=1")
+
+
+def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    files = certificates(tmp_path)
+    settings = (
+        f'tls {{\n  cert_file: "{files["server.pem"]}"\n  key_file: "{files["server.key"]}"\n'
+        f'  ca_file: "{files["ca.pem"]}"\n  verify: true\n}}'
+    )
+    with NatsServer(tmp_path / "server", settings=settings) as server:
+        trusting = f"tls://{server.at}?replicas=1&tls_ca={files['ca.pem']}"
+        used(f"{trusting}&tls_cert={files['client.pem']}&tls_key={files['client.key']}")
+        refused(trusting)
+        refused(f"tls://{server.at}?replicas=1")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        NatsStore("tls://127.0.0.1:1?tls_ca=/nowhere", answer_timeout=0.2).head(STREAM)
+
+
+def used(url: str) -> None:
+    with closing(NatsStore(url, answer_timeout=PATIENCE)) as store:
+        at = store.head(STREAM).seq
+        fill(store, STREAM, chain(at + 1)[at:])
+
+
+def refused(url: str) -> None:
+    with closing(NatsStore(url, answer_timeout=1)) as store, pytest.raises((ConfigError, StoreError)) as told:
+        store.head(STREAM)
+    assert "s3cret" not in str(told.value)
+
+
+def certificates(folder: Path) -> dict[str, Path]:
+    """Make an authority, and a certificate for each side."""
+    import datetime as dt
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    files: dict[str, Path] = {}
+
+    def write(name: str, data: bytes) -> None:
+        files[name] = folder / name
+        files[name].write_bytes(data)
+
+    now = dt.datetime.now(dt.UTC)
+    authority = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
+    for name in ("ca", "server", "client"):
+        key = authority if name == "ca" else ec.generate_private_key(ec.SECP256R1())
+        subject = issuer if name == "ca" else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=name == "ca", path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+            )
+            .sign(authority, hashes.SHA256())
+        )
+        write(f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM))
+        private = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        write(f"{name}.key", key.private_bytes(*private))
+    return files
+
+
+# Processes.
+
+
+def test_a_forked_child_connects_anew_and_leaves_its_parents_connection_alone(engine: NatsEngine) -> None:
+    store = engine.open()
+    lines = chain(3)
+    store.append(STREAM, lines[0], 0)
+    with store.locked("users/bob/ledger"):
+        child = os.fork()
+        if child == 0:  # pragma: no cover in the child
+            try:
+                store.append(STREAM, lines[1], 1)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 told by the exit code
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        store.append(STREAM, lines[2], 2)
+    assert lines_of(store) == lines
+
+
+def test_the_client_is_imported_only_where_it_is_used() -> None:
+    code = "import sys, backstory.ledger.log.store.nats; sys.exit('nats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
