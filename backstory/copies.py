@@ -30,9 +30,12 @@ _log = logging.getLogger(__name__)
 COPIES = ("memory.json", "index.sqlite")
 """Each of these files in a scope's folder is a copy of its memory."""
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.05
 _SWEEP_SECONDS = 5.0
-"""How often every copy is compared with its logs: an engine need not tell what was removed, nor what was erased."""
+"""How often every copy is compared with its logs: an engine does not tell what was removed."""
+
+_SWEEP_ALONE_SECONDS = 1.0
+"""The same for an engine that does not tell what has changed, either."""
 
 _States = tuple[LogState | None, LogState | None]
 
@@ -43,17 +46,23 @@ class LocalCopies:
     Args:
         home: The home.
         poll_seconds: How often it asks what has changed.
+        sweep_seconds: How often it compares every copy with its logs; as the engine needs it unless given.
     """
 
-    def __init__(self, home: Backstory, *, poll_seconds: float = _POLL_SECONDS) -> None:
+    def __init__(
+        self, home: Backstory, *, poll_seconds: float = _POLL_SECONDS, sweep_seconds: float | None = None
+    ) -> None:
+        tells = isinstance(home.store, TellsChanges)
         self._home = home
         self._poll_seconds = poll_seconds
+        self._sweep_seconds = (
+            (_SWEEP_SECONDS if tells else _SWEEP_ALONE_SECONDS) if sweep_seconds is None else sweep_seconds
+        )
         self._known: dict[Scope, _States] = {}
         self._position: str | None = None
         self._again: set[str] = set()
         """The folders of copies that could not be brought up to date."""
-        self._swept = -_SWEEP_SECONDS
-        self._tells = isinstance(home.store, TellsChanges)
+        self._swept = -self._sweep_seconds
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,9 +98,10 @@ class LocalCopies:
         try:
             self._look()
         except BackstoryError as error:
-            self._swept = -_SWEEP_SECONDS
+            # What has changed meanwhile may not be told again.
+            self._swept = -self._sweep_seconds
             _log.debug("copies of memories lag behind, which is safe: %s", error)
-        if time.monotonic() - self._swept >= (_SWEEP_SECONDS if self._tells else self._poll_seconds):
+        if time.monotonic() - self._swept >= self._sweep_seconds:
             self.sweep()
 
     def sweep(self) -> None:

@@ -19,6 +19,7 @@ from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.config.store_factory import open_store
+from backstory.copies import COPIES
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -28,7 +29,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
 from backstory.projections.integrity.log_check import Differing, examine_logs
-from backstory.projections.integrity.remedies import Check
+from backstory.projections.integrity.remedies import Check, some
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
 from backstory.witness.health import examine_witness
@@ -99,8 +100,11 @@ def _memories(
         folders = _folders(store, home, named)
     except BackstoryError as error:
         return [Check("readable", False, str(error))], []
-    # Another engine's server looks after its own files.
-    checks = examine_files(home, [home / below for below in folders], clock) if isinstance(store, JsonlStore) else []
+    if isinstance(store, JsonlStore):
+        checks = examine_files(home, [home / below for below in folders], clock)
+    else:
+        # Its server looks after its own files.
+        checks = [_copies(store, home)]
     found, sound = examine_logs(store, home, folders, clock, differing=differing, all_of=named)
     checks += found
     if len(folders) > _FOLDERS:
@@ -108,6 +112,22 @@ def _memories(
             Check("more", True, f"only {len(folders)} memories were looked at: name others with --user, --agent")
         )
     return checks, sound
+
+
+def _copies(store: EventStore, home: Path) -> Check:
+    """Look for copies of memories that the store does not have."""
+    folders = (folder.relative_to(home).as_posix().removeprefix(".") for folder in scope_folders(home, COPIES))
+    try:
+        left = [below or "." for below in islice(folders, _FOLDERS) if not _has_log(store, below)]
+    except BackstoryError as error:
+        return Check("copies", False, str(error))
+    gone = f"{store} has no such memory: it was removed on another machine, or the home was used with another store"
+    hint = f"{some(left)}: {gone}; delete memory.json, index.sqlite and what is beside them, if nothing of it is missed"
+    return Check("copies", not left, hint if left else "each is of a memory in the store")
+
+
+def _has_log(store: EventStore, below: str) -> bool:
+    return any(store.head(f"{below}/{kind}".lstrip("/")).seq for kind in _KINDS)
 
 
 def _differing(store: EventStore, home: Path) -> Differing:
@@ -136,7 +156,7 @@ def _folders(store: EventStore, home: Path, named: str | None) -> list[str]:
         is_there = named is not None and (home / named).is_dir()
     else:
         every = (folder for folder, _ in groupby(stream.rpartition("/")[0] for stream in store.streams()))
-        is_there = named is not None and any(store.head(f"{named}/{kind}".lstrip("/")).seq for kind in _KINDS)
+        is_there = named is not None and _has_log(store, named)
     others = (folder for folder in every if folder != named)
     return [*([named] if named is not None and is_there else []), *islice(others, _FOLDERS + 1)]
 

@@ -24,7 +24,7 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore, RemovedLog, Seal
+from backstory.ledger.log.store import EventStore, RemovedLog, Seal, TellsChanges
 from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model
 
@@ -590,6 +590,27 @@ class EventStoreConformance:
         with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
             engine.open(lock_timeout=SOON).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
+
+    # Changes, where an engine tells them.
+
+    def test_an_engine_that_tells_changes_leaves_none_out(self, engine: Engine, store: EventStore) -> None:
+        if not isinstance(store, TellsChanges):
+            return
+        names, position = store.changed(None)
+        assert list(names) == []
+        other, lines = "users/al/ledger", chain(3)
+        fill(engine.open(), STREAM, lines[:2])
+        fill(store, other, lines[:1])
+        names, second = store.changed(position)
+        assert set(names) == {STREAM, other}
+        fill(store, STREAM, lines[2:])
+        names, third = store.changed(second)
+        assert STREAM in names
+        with store.locked(STREAM):
+            store.redact(STREAM, {2: erase(lines[1], 0)})
+        names, _ = store.changed(third)
+        assert STREAM in names
+        assert set(store.changed(position)[0]) == set(store.changed(None)[0]) == {STREAM, other}
 
     # The seal.
 

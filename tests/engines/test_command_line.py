@@ -125,6 +125,17 @@ def test_doctor_finds_a_commit_that_is_damaged_in_the_engine(chosen: HomesOn, tm
     assert any("users/ada/transcript, line 2" in hint for hint in found), checks
 
 
+def test_doctor_names_copies_of_memories_that_the_engine_does_not_have(cli: Cli) -> None:
+    cli.json("--user", "ada", "show")
+    assert {check["check"]: check["ok"] for check in cli.json("doctor", code=1)}["copies"]
+    lost = cli.home / "users" / "lost"
+    lost.mkdir()
+    (lost / "memory.json").write_text("{}", encoding="utf-8")
+    (check,) = [check for check in cli.json("doctor", code=1) if check["check"] == "copies"]
+    assert not check["ok"]
+    assert check["hint"].startswith("users/lost: ")
+
+
 def test_repair_says_that_there_are_no_files_to_mend(cli: Cli) -> None:
     assert "repair mends files, and " in cli.error("repair", code=2)
 

@@ -15,6 +15,7 @@ from sizes import bytes_below
 from backstory import Backstory
 from backstory.copies import LocalCopies
 from backstory.ledger.core.errors import StoreError
+from backstory.ledger.log.store import TellsChanges
 
 
 @pytest.fixture
@@ -35,6 +36,11 @@ def homes(engine: HomesOn, tmp_path: Path) -> Iterator[tuple[Backstory, Backstor
         yield busy, idle
 
 
+def follower(home: Backstory) -> LocalCopies:
+    """One that need not be waited for, where the engine does not tell what has changed."""
+    return LocalCopies(home, poll_seconds=0.02, sweep_seconds=None if isinstance(home.store, TellsChanges) else 0.02)
+
+
 def until(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not happened():
@@ -49,7 +55,7 @@ def document(home: Backstory, user: str = "ada") -> bytes:
 
 def test_a_copy_follows_what_another_machine_commits(homes: tuple[Backstory, Backstory]) -> None:
     busy, idle = homes
-    with LocalCopies(idle).following():
+    with follower(idle).following():
         for number in range(3):
             busy.memory("ada").add_fact(f"fact {number}")
             until(lambda: f"fact {number}".encode() in document(idle))  # noqa: B023
@@ -61,7 +67,7 @@ def test_a_copy_follows_what_another_machine_commits(homes: tuple[Backstory, Bac
 def test_what_another_machine_erases_leaves_the_copy(homes: tuple[Backstory, Backstory]) -> None:
     busy, idle = homes
     assert any(b"4711" in data for data in bytes_below(idle.home).values())
-    with LocalCopies(idle).following():
+    with follower(idle).following():
         until(lambda: b"4711" in document(idle))
         busy.memory("ada").forget(matching="4711")
         until(lambda: not any(b"4711" in data for data in bytes_below(idle.home).values()))
@@ -71,7 +77,7 @@ def test_what_another_machine_erases_leaves_the_copy(homes: tuple[Backstory, Bac
 
 def test_the_copy_of_a_user_that_another_machine_removes_is_deleted(homes: tuple[Backstory, Backstory]) -> None:
     busy, idle = homes
-    copies = LocalCopies(idle)
+    copies = follower(idle)
     copies.look()
     busy.forget_user("ada")
     until(lambda: copies.sweep() is None and document(idle) == b"")
@@ -84,7 +90,7 @@ def test_a_copy_that_nothing_is_known_of_is_never_deleted(engine: HomesOn, tmp_p
         files.memory("ada").add_fact("kept in files")
     before = bytes_below(tmp_path / "home")
     with open_home(tmp_path / "home", **engine.settings) as bs:
-        copies = LocalCopies(bs)
+        copies = follower(bs)
         copies.look()
         copies.sweep()
     after = bytes_below(tmp_path / "home")
@@ -96,7 +102,7 @@ def test_a_store_that_is_away_is_asked_again(
 ) -> None:
     busy, idle = homes
     asked = itertools.count()
-    copies = LocalCopies(idle)
+    copies = follower(idle)
     follow = copies._follow
 
     def failing(scope: object) -> None:
