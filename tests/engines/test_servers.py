@@ -42,7 +42,7 @@ def test_a_server_learns_explains_undoes_and_forgets(engine: HomesOn, tmp_path: 
         assert [fact["content"] for fact in changed.json()["items"]] == ["User writes Rust", "from elsewhere"]
 
 
-# Two servers of one process build their schemas at the same time, and FastAPI's way to silence this one is for one thread.
+# Two servers build their schemas at the same time, and what FastAPI silences this one with is not for threads.
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.UnsupportedFieldAttributeWarning")
 def test_two_servers_see_each_others_commits(engine: HomesOn, tmp_path: Path) -> None:
     with (
