@@ -276,7 +276,11 @@ class _Work:
             with self._store.locked(writer.ledger, wait=wait):
                 # Not read from the writer, which may have to build an index, while the ledger is locked.
                 *_, newest = self._since(snapshot, writer.scope)
-                if newest.head == self._store.head(writer.ledger):
+                head = self._store.head(writer.ledger)
+                if head.seq == 0:
+                    # The user was removed meanwhile.
+                    return
+                if newest.head == head:
                     file.write(data if newest is snapshot else render(newest.memory), spare_edits=spare_edits)
                     self._written[writer] = newest
                     done = True

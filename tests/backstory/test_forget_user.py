@@ -539,3 +539,21 @@ def test_the_locks_of_the_agents_are_taken_before_those_of_the_user(
             bs.forget_user(SECRET)
         agents = ["agents/coder/transcript.lock", "agents/coder/ledger.lock"]
         assert taken == [*agents, "transcript.lock", "ledger.lock"]
+
+
+def test_a_document_that_is_about_to_be_written_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(tmp_path) as bs, open_home(tmp_path) as other:
+        bs.memory("ada").add_fact("Likes tea")
+        bs.memory("ada").flush(PATIENCE)
+        writer = bs._writer(Scope("ada"))
+        known = writer.reader.standing
+
+        def standing() -> object:
+            other.forget_user("ada")
+            return known()
+
+        monkeypatch.setattr(writer.reader, "standing", standing)
+        bs._services.projector._work._write(writer, spare_edits=False, wait=True)
+    assert list(tmp_path.rglob("memory.json")) == []

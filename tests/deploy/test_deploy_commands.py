@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import typer
 from deploy.started import CONTAINERS, NATS_CONF, OURS, ROOT, Container, manifests
-from sizes import cannot
 
 from backstory.cli.app import app
 from backstory.config.loading import load_settings
 from backstory.config.settings import Settings
 from backstory.http.access.tokens import VARIABLE, TokenFile, Tokens
 from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.log.store.nats.address import read_address
 from backstory.worker import Selection
 
 READ = {f"BACKSTORY_{key.upper()}" for key in Settings.model_fields} | {
@@ -107,10 +107,6 @@ def test_the_address_of_postgres_is_that_of_its_service(container: Container) ->
 
 @by_place([one for one in OURS if one.place.startswith("compose.nats") and engine(one) == "nats"])
 def test_the_address_of_nats_is_that_of_its_services_with_what_they_keep(container: Container) -> None:
-    try:
-        from backstory.ledger.log.store.nats.address import read_address
-    except ModuleNotFoundError:
-        cannot("this version has no NATS engine")
     address = read_address(container.environment["BACKSTORY_EVENT_STORE"])
     nodes = [one for one in CONTAINERS if one.place.startswith("compose.nats.yaml:nats-")]
     hosts = {f"nats://{one.environment['NATS_NAME']}:{NATS_PORT}" for one in nodes}

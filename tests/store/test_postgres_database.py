@@ -139,7 +139,11 @@ def test_threads_share_transactions(engine: PostgresEngine) -> None:
     for thread in threads:
         thread.join(PATIENCE)
     with engine.admin() as admin:
-        assert admin.execute("SELECT count(*), count(DISTINCT xid) FROM backstory.commits").fetchone() == (16, 5)
+        counted = admin.execute("SELECT count(*), count(DISTINCT xid) FROM backstory.commits").fetchone()
+    # Four at a time, and each of these may hand over to one more before the rest is taken.
+    assert counted is not None
+    assert counted[0] == 16
+    assert 5 <= counted[1] <= 8
 
 
 def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -> None:
