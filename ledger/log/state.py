@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from backstory.ledger.core.commit import EMPTY, Commit, Head, hash_of
+from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
@@ -17,6 +17,7 @@ from backstory.ledger.log.commits import must_belong, must_not_shrink, read_comm
 from backstory.ledger.log.earlier_threads import EarlierThreads
 from backstory.ledger.log.snapshot import Origin, Snapshots
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.looks import firsts_of
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Transcript
 
@@ -120,11 +121,9 @@ class ScopeState:
         return any(self._store.is_removed(first) for first in self.firsts.values())
 
     def _firsts(self) -> dict[str, str]:
-        return {stream: self._first_of(stream) for stream in (self.ledger, self.transcript_stream)}
-
-    def _first_of(self, stream: str) -> str:
-        """Return the hash of a stream's first commit; "" where there is none, or a damaged one."""
-        return next((hash_of(record.line) for record in self._store.read(stream)), "")
+        """Return the hash of each stream's first commit; "" where there is none, or a damaged one."""
+        streams = (self.ledger, self.transcript_stream)
+        return dict(zip(streams, firsts_of(self._store, streams), strict=True))
 
     def _refresh_ledger(self) -> None:
         self._go_on()

@@ -26,9 +26,10 @@ from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, Stor
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore, Record
+from backstory.ledger.log.store import EventStore, Record, StreamLook
 from backstory.ledger.log.store.files import make_folder, translated
 from backstory.ledger.log.store.locks import polled, try_lock
+from backstory.ledger.log.store.looks import looks_at
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
@@ -40,7 +41,6 @@ SMALL_BYTES = 64 * 1024
 """Logs of less need no index in a file: they are read faster than it is opened."""
 
 _AT_ONCE_BYTES = 8 * 1024 * 1024
-_UNKNOWN_LINE_BYTES = 512
 _TRIES = 5
 _PATIENCE_SECONDS = 0.05
 """How long a question waits for the file: longer than it takes to write some commits into it."""
@@ -242,11 +242,8 @@ class IndexFile:
             return question(self._private())
 
     def _small(self) -> bool:
-        return sum(map(self._size, self._streams)) < self._small_bytes and not self.path.exists()
-
-    def _size(self, stream: str) -> int:
-        # An engine that does not know its size has a head all the same.
-        return self.store.size(stream) or self.store.head(stream).seq * _UNKNOWN_LINE_BYTES
+        # The file first: an engine may be far away.
+        return not self.path.exists() and sum(map(self.store.size, self._streams)) < self._small_bytes
 
     def _own_will_do(self) -> bool:
         """Whether an erasure is still not complete, so that nothing may be written."""
@@ -258,23 +255,24 @@ class IndexFile:
         if tip.scope != self.scope:
             return _Look(f"it is that of {tip.scope}", behind=True, bytes=0)
         behind, size = False, 0
-        for stream, stand in zip(self._streams, (tip.ledger, tip.transcript), strict=True):
-            reason = self._stale(stream, stand)
+        stands = (tip.ledger, tip.transcript)
+        for stream, stand, now in zip(self._streams, stands, looks_at(self.store, self._streams), strict=True):
+            reason = self._stale(stream, stand, now)
             if reason is not None:
                 return _Look(reason, behind=True, bytes=0)
-            behind = behind or self.store.durable_head(stream).seq > stand.head.seq
-            size += max(0, self._size(stream) - stand.end)
+            behind = behind or now.durable.seq > stand.head.seq
+            size += max(0, now.size - stand.end)
         return _Look(None, behind, size)
 
-    def _stale(self, stream: str, stand: StreamPosition) -> str | None:
+    def _stale(self, stream: str, stand: StreamPosition, now: StreamLook) -> str | None:
         if stand.head.seq == 0:
             return None
-        head = self.store.head(stream)
+        head = now.head
         if head.seq < stand.head.seq:
             return f"{stream} ends at {head.seq}, and there was a commit {stand.head.seq}: was its tail cut off?"
         if head.seq == stand.head.seq and head.hash != stand.head.hash:
             return f"{stream} has another commit {head.seq} than it had"
-        return None if self.store.edition(stream) == stand.edition else f"{stream} was stored anew"
+        return None if now.edition == stand.edition else f"{stream} was stored anew"
 
     # The file.
 

@@ -28,6 +28,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
 __all__ = [
+    "AnswersTogether",
     "EventStore",
     "KeepsFiles",
     "KnowsRisks",
@@ -35,6 +36,7 @@ __all__ = [
     "RemovedLog",
     "Repairable",
     "Seal",
+    "StreamLook",
     "TellsAtOnce",
     "TellsChanges",
 ]
@@ -315,6 +317,34 @@ class KnowsRisks(Protocol):
 
         Raises:
             StoreError: the servers cannot be reached.
+        """
+
+
+class StreamLook(msgspec.Struct, frozen=True):
+    """What `head`, `durable_head`, `edition` and `size` return of a stream."""
+
+    head: Head
+    durable: Head
+    edition: str
+    size: int
+
+
+@runtime_checkable
+class AnswersTogether(Protocol):
+    """An engine that can be asked about several streams with one question, because each has to cross a network."""
+
+    def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
+        """Return what there is to be seen of each stream, in order, as of one moment.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+    def firsts(self, streams: Sequence[str]) -> Sequence[str]:
+        """Return the hash of the first commit of each stream, in order; "" where there is none.
+
+        Raises:
+            StoreError: it could not be read.
         """
 
 

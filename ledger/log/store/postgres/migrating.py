@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 
 import psycopg
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS backstory.migrations (
 """
 
 
+@cache
 def _migrations() -> Sequence[tuple[int, str, bytes]]:
     """Return version, name and text of each file, oldest first."""
     folder = files(__package__) / "migrations"

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import Record, RemovedLog, Seal
+from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.appending import Appends
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
@@ -28,11 +28,21 @@ __all__ = ["PostgresStore"]
 _log = logging.getLogger(__name__)
 
 _KEY_BYTES = 32
+_NOTHING = StreamLook(EMPTY, EMPTY, "", 0)
 _FOLLOW_POLL_SECONDS = 0.1
+_FIRST_LINES = 4
+"""Lines of the first page: most readers want the newest line or two, or only the first one."""
+
 _PAGE_LINES = 1000
 _PAGE_BYTES = 1 << 20
 _NAMES = 10_000
 
+_FIRST_PAGE = """
+SELECT c.seq, c.line, c.byte, s.id, s.seq
+FROM backstory.streams s
+JOIN backstory.commits c ON c.stream = s.id AND c.seq > %(after)s AND c.seq <= LEAST(s.seq, %(after)s + %(lines)s)
+WHERE s.name = %(name)s ORDER BY c.seq
+"""
 _PAGE = """
 SELECT seq, line, byte FROM backstory.commits
 WHERE stream = %(stream)s AND seq > %(after)s AND seq <= %(upto)s AND byte < %(size)s + (
@@ -72,8 +82,10 @@ class PostgresStore:
 
     def _check(self, connection: Connection) -> None:
         must_be_migrated(connection, self._address.label)
-        for setting in ("synchronous_commit", "fsync", "full_page_writes"):
-            if connection.execute("SELECT current_setting(%s)", (setting,)).fetchone() == ("off",):
+        settings = ("synchronous_commit", "fsync", "full_page_writes")
+        stated = connection.execute("SELECT current_setting(name) FROM unnest(%s::text[]) AS name", (list(settings),))
+        for setting, (value,) in zip(settings, stated, strict=True):
+            if value == "off":
                 _log.warning(
                     "%s has %s = off: %s", self._address.label, setting,
                     "appends are made with it on, other writes are not" if setting == "synchronous_commit"
@@ -98,17 +110,16 @@ class PostgresStore:
         """Yield the lines after a seq; see `EventStore.read`. No connection is kept between two of them."""
         del byte  # Lines are found by their seq.
         doing = f"read {stream}"
-        place = self._connections.row(doing, "SELECT id, seq FROM backstory.streams WHERE name = %s", (stream,))
-        if place is None:
-            return
-        asked = {"stream": place[0], "upto": place[1], "size": _PAGE_BYTES, "lines": _PAGE_LINES}
-        while after < place[1]:
-            rows = self._connections.rows(doing, _PAGE, {**asked, "after": after}, binary=True)
-            if not rows:
-                return
-            for seq, line, offset in rows:
+        asked: dict[str, object] = {"name": stream, "after": after, "lines": _FIRST_LINES}
+        rows = self._connections.rows(doing, _FIRST_PAGE, asked, binary=True)
+        # Of a stream that is removed meanwhile, and begins anew, nothing is read.
+        number, upto = rows[0][3:] if rows else (0, 0)
+        asked = {"stream": number, "upto": upto, "size": _PAGE_BYTES, "lines": _PAGE_LINES}
+        while rows:
+            for seq, line, offset, *_ in rows:
                 after = seq
                 yield Record(line, offset)
+            rows = self._connections.rows(doing, _PAGE, {**asked, "after": after}, binary=True) if after < upto else []
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
@@ -116,6 +127,30 @@ class PostgresStore:
             f"read {stream}", "SELECT seq, hash FROM backstory.streams WHERE name = %s", (stream,)
         )
         return EMPTY if row is None else Head(row[0], row[1])
+
+    def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
+        """Return the head, edition and size of each stream; see `AnswersTogether.looks`."""
+        rows = self._connections.rows(
+            f"read {' and '.join(streams)}",
+            "SELECT name, seq, hash, id, edition, bytes FROM backstory.streams WHERE name = ANY(%s)",
+            (list(streams),),
+        )
+        found = {
+            name: StreamLook(Head(seq, digest), Head(seq, digest), f"{number}.{edition}", size)
+            for name, seq, digest, number, edition, size in rows
+        }
+        return [found.get(stream, _NOTHING) for stream in streams]
+
+    def firsts(self, streams: Sequence[str]) -> Sequence[str]:
+        """Return the hash of the first commit of each stream; see `AnswersTogether.firsts`."""
+        rows = self._connections.rows(
+            f"read {' and '.join(streams)}",
+            "SELECT s.name, c.hash FROM backstory.streams s JOIN backstory.commits c ON c.stream = s.id AND c.seq = 1 "
+            "WHERE s.name = ANY(%s)",
+            (list(streams),),
+        )
+        found: dict[str, str] = dict(rows)
+        return [found.get(stream, "") for stream in streams]
 
     def durable_head(self, stream: str) -> Head:
         """Return the head, which is durable as soon as it is seen; see `EventStore.durable_head`."""
