@@ -25,6 +25,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore, RemovedLog, Seal, TellsChanges
+from backstory.ledger.log.store.looks import firsts_of, looks_at
 from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model
 
@@ -590,6 +591,23 @@ class EventStoreConformance:
         with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
             engine.open(lock_timeout=SOON).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
+
+    # Several questions at once, where an engine answers them.
+
+    def test_looks_at_several_streams_are_what_is_answered_of_each(self, engine: Engine, store: EventStore) -> None:
+        lines = chain(6)
+        names = ["users/al/ledger", "users/nobody/ledger", STREAM]
+        fill(store, STREAM, lines)
+        fill(store, names[0], chain(1, text="al"))
+        with store.locked(STREAM):
+            store.redact(STREAM, {1: erase(lines[0], 0)})
+        for asked in (store, engine.open()):
+            looks = looks_at(asked, names)
+            assert [look.head for look in looks] == [look.durable for look in looks] == list(map(store.head, names))
+            assert [look.edition for look in looks] == list(map(store.edition, names))
+            assert [look.size for look in looks] == list(map(store.size, names))
+            assert firsts_of(asked, names) == [head_of(chain(1, text="al")[0]).hash, "", head_of(lines[0]).hash]
+            assert firsts_of(asked, []) == looks_at(asked, []) == []
 
     # Changes, where an engine tells them.
 

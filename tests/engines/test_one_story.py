@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from homes import HomesOn
 
@@ -76,6 +77,27 @@ def test_the_same_inputs_make_the_same_commits_and_documents(engine: HomesOn, tm
     assert set(documents) == {"users/ada/memory.json", "users/ada/agents/coder/memory.json"}
     assert (streams, documents) == lived(tmp_path / "files")
     assert not list((tmp_path / "home").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("user", ["ada", None])
+def test_the_same_inputs_make_the_same_ledger_byte_for_byte(engine: HomesOn, tmp_path: Path, user: str | None) -> None:
+    ledgers, documents = [], []
+    for name, settings in (("files", {}), ("engine", engine.settings)):
+        script = [reply(f"User likes tea {n}", f"User is number {n}") for n in range(4)]
+        with open_home(tmp_path / name, ScriptedModel(*script), **settings) as bs:
+            memory = bs.memory(user) if user else bs.memory(scope="global")
+            for n in range(4):
+                memory.record(f"t{n}", exchange(f"tea {n}", n))
+                memory.extract()
+            memory.revert(3)
+            memory.add_fact("User said so by hand")
+            memory.forget("fact_2_0")
+            memory.flush()
+            ledgers.append([record.line for record in bs.store.read(Scope(user=user).stream("ledger"))])
+        documents.append(next((tmp_path / name).rglob("memory.json")).read_bytes())
+    assert ledgers[0] == ledgers[1]
+    assert len(ledgers[0]) > 6
+    assert documents[0] == documents[1]
 
 
 def test_a_home_folder_that_is_deleted_loses_nothing_of_the_memory(engine: HomesOn, tmp_path: Path) -> None:

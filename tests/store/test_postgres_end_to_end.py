@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes import ScriptedModel, exchange, open_home, reply
 from store.postgres_engine import PostgresEngine
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.ledger.core.scope import Scope
 
 
 @pytest.fixture(params=[False, True], ids=["directly", "behind a pooler"])
@@ -54,26 +52,3 @@ def test_memory_is_learned_undone_and_forgotten_and_another_machine_sees_it(
     files = [path for path in (engine.server.data / "base").rglob("*") if path.is_file()]
     assert [path for path in files if b"Zanzibar-Town" in path.read_bytes()] == []
     assert not list(tmp_path.rglob("ledger.jsonl"))
-
-
-@pytest.mark.parametrize("user", ["ada", None])
-def test_the_same_inputs_give_the_same_document_as_on_files(
-    engine: PostgresEngine, tmp_path: Path, user: str | None
-) -> None:
-    documents, ledgers = [], []
-    for name, url in (("files", "jsonl:"), ("database", engine.url)):
-        script = [reply(f"User likes tea {n}", f"User is number {n}") for n in range(4)]
-        with open_home(tmp_path / name, ScriptedModel(*script), event_store=url) as bs:
-            memory = bs.memory(user) if user else bs.memory(scope="global")
-            for n in range(4):
-                memory.record(f"t{n}", exchange(f"tea {n}", n))
-                memory.extract()
-            memory.revert(3)
-            memory.add_fact("User said so by hand")
-            memory.forget("fact_2_0")
-            memory.flush()
-            ledgers.append([record.line for record in bs.store.read(Scope(user=user).stream("ledger"))])
-        documents.append(next((tmp_path / name).rglob("memory.json")).read_bytes())
-    assert documents[0] == documents[1]
-    assert ledgers[0] == ledgers[1]
-    assert len(ledgers[0]) > 6

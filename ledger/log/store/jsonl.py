@@ -27,13 +27,14 @@ from typing import TypeVar
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, hash_of, head_of, inspect, prev_of
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
 from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.erasures import must_be_erasure
 from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
 from backstory.ledger.log.store.folder_names import FolderNames
+from backstory.ledger.log.store.following import followed
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
 from backstory.ledger.log.store.removal import Removals
 from backstory.ledger.log.store.seal import FileSeal
@@ -414,27 +415,13 @@ class JsonlStore:
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
-        seq, first = after, ""
-        while True:
-            # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
-            if not first:
-                first = next((hash_of(record.line) for record in self.read(stream)), "")
-            elif self.is_removed(first):
-                return
-            for record in self.read(stream, seq):
-                seq += 1
-                yield record
-            now = self.head(stream).seq
-            if now < seq and not self.is_removed(first):
-                raise CorruptLogError(
-                    f"{stream} was read up to {seq} and now ends at {now}: its tail was cut off; "
-                    "restore the file from a copy",
-                    kind="missing",
-                    stream=stream,
-                    line=now + 1,
-                    byte=self.size(stream),
-                )
-            self._clock.sleep(_FOLLOW_POLL_SECONDS)
+        return followed(
+            self,
+            stream,
+            after,
+            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            if_lost="its tail was cut off; restore the file from a copy",
+        )
 
     def close(self) -> None:
         """Close what is kept open between two appends; the store can be used again."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from fakes import ScriptedModel, exchange, open_home, reply
 from store.nats.engine import NatsEngine
 from typer.testing import CliRunner, Result
 
 from backstory.cli.app import app
-from backstory.ledger.core.scope import Scope
 from backstory.testing.lines import chain
 from benchmarks.private_nats import NatsServer
 
@@ -74,26 +71,3 @@ def test_doctor_says_what_may_lose_acknowledged_commits(engine: NatsEngine, tmp_
     found = run("doctor", code=1).stdout
     assert "keeps 1 of each commit" in found
     assert "--replicas 3" in found
-
-
-@pytest.mark.parametrize("user", ["ada", None])
-def test_the_same_inputs_give_the_same_document_as_on_files(
-    engine: NatsEngine, tmp_path: Path, user: str | None
-) -> None:
-    documents, ledgers = [], []
-    for name, url in (("files", "jsonl:"), ("nats", engine.url)):
-        script = [reply(f"User likes tea {n}", f"User is number {n}") for n in range(4)]
-        with open_home(tmp_path / name, ScriptedModel(*script), event_store=url) as bs:
-            memory = bs.memory(user) if user else bs.memory(scope="global")
-            for n in range(4):
-                memory.record(f"t{n}", exchange(f"tea {n}", n))
-                memory.extract()
-            memory.revert(3)
-            memory.add_fact("User said so by hand")
-            memory.forget("fact_2_0")
-            memory.flush()
-            ledgers.append([record.line for record in bs.store.read(Scope(user=user).stream("ledger"))])
-        documents.append(next((tmp_path / name).rglob("memory.json")).read_bytes())
-    assert documents[0] == documents[1]
-    assert ledgers[0] == ledgers[1]
-    assert len(ledgers[0]) > 6

@@ -27,7 +27,7 @@ _LOCK_ORDER = ("transcript", "ledger")
 """An erasure takes its two locks in this order."""
 
 _REWRITE_SECONDS = 3600.0
-"""How long the answer of a rewriting is waited for: it takes about a minute for ten gigabytes."""
+"""How long the answer of a rewriting is waited for. How long one takes for large tables was not measured."""
 
 _SKIPPED = "55P03"
 """lock_not_available."""

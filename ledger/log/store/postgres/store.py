@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from backstory.ledger.core.commit import EMPTY, Head, hash_of
-from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.log.store.following import followed
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.appending import Appends
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
@@ -184,29 +184,15 @@ class PostgresStore:
         None is passed over: an append holds the stream's row until it commits, so that the lines of a stream become
         visible in the order of their seq.
         """
-        seq, first = after, ""
         with self._hints.heard(stream) as hint:
-            while True:
-                hint.clear()
-                # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
-                if not first:
-                    first = next((hash_of(record.line) for record in self.read(stream)), "")
-                elif self.is_removed(first):
-                    return
-                for record in self.read(stream, seq):
-                    seq += 1
-                    yield record
-                now = self.head(stream).seq
-                if now < seq and not self.is_removed(first):
-                    raise CorruptLogError(
-                        f"{stream} was read up to {seq} and now ends at {now} in {self._address.label}: "
-                        "commits were lost; restore the database from a copy",
-                        kind="missing",
-                        stream=stream,
-                        line=now + 1,
-                        byte=self.size(stream),
-                    )
+
+            def wait() -> None:
                 hint.wait(_FOLLOW_POLL_SECONDS)
+                # Before the next read, so that a commit during it is noticed.
+                hint.clear()
+
+            lost = f"commits were lost in {self._address.label}; restore the database from a copy"
+            yield from followed(self, stream, after, wait=wait, if_lost=lost)
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
         """Return the streams that have changed since a position; see `TellsChanges`.
