@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
 import sys
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 
+import nats
 import pytest
 from fakes import PATIENCE
 from hypothesis import given
@@ -17,7 +20,7 @@ from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError
-from backstory.ledger.log.store.nats import NatsStore, setup
+from backstory.ledger.log.store.nats import NatsStore, connection, setup
 from backstory.ledger.log.store.nats.address import read_address
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
@@ -249,6 +252,22 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
         refused(f"tls://{server.at}?replicas=1")
     with pytest.raises(ConfigError, match="cannot be used"):
         NatsStore("tls://127.0.0.1:1?tls_ca=/nowhere", answer_timeout=0.2).head(STREAM)
+
+
+def test_a_connection_that_neither_opens_nor_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    async def connect(*_: object, **__: object) -> None:
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(nats, "connect", connect)
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.05)
+    with closing(NatsStore("nats://127.0.0.1:1", answer_timeout=0.05)) as store:
+        with pytest.raises(StoreError, match="could not be reached within"):
+            store.head(STREAM)
+        over.set()
 
 
 def used(url: str) -> None:

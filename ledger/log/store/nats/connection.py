@@ -194,8 +194,10 @@ class Connection:
         refused.cancel()
         if not connecting.done():
             connecting.cancel()
-            with suppress(Exception, asyncio.CancelledError):
-                await connecting
+            # Not for longer: nats-py may wait without end for a half-open TLS connection to close.
+            await asyncio.wait((connecting,), timeout=ATTEMPT_SECONDS)
+            with suppress(asyncio.CancelledError, asyncio.InvalidStateError):
+                connecting.exception()
             if told.is_set():
                 raise ConfigError(f"{self.address} refused the login: correct the credentials of event_store")
             raise StoreError(
