@@ -61,7 +61,7 @@ from backstory.home import Backstory
         ["--user", "", "show"],
         ["--user", "u" * 1001, "show"],
         ["--user", "\udcff", "show"],
-        ["--store", "nats://x", "show"],
+        ["--store", "mysql://x", "show"],
         ["--config", "missing.yaml", "show"],
         ["--home", "", "show"],
         ["--nope", "show"],
