@@ -121,7 +121,7 @@ def test_a_request_without_a_valid_token_gets_nothing(example, tmp_path):
             assert (await client.get("/memory")).status_code in (401, 403)
             refused = await client.get("/memory", headers={"Authorization": "Bearer ada"})
             assert refused.status_code == 401
-        assert app.state.backstory.users.owners() == ()
+        assert app.state.backstory.owners() == ()
 
     served(example.create_app(tmp_path), visit)
 
