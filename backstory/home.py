@@ -68,6 +68,7 @@ def _must_be_complete(store: EventStore) -> None:
     with contextlib.suppress(UnavailableError):
         seal = store.seal()
     if seal is not None and seal.state == "arriving":
+        store.close()
         raise seal.refusal(str(store))
 
 
@@ -498,6 +499,7 @@ class Backstory:
         Raises:
             CorruptLogError: The folder's name is cut short, and the log, which is damaged, does not name the owner.
         """
+        self._services.must_be_open()
         return self._owners.of(stream)
 
     def find_owners(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import zlib
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 _SECONDS = 1.0
 """How often it looks for new turns. A conversation is learned from `debounce_seconds` after its last one."""
+
+_PAUSES = 4
+"""How many times as long as a look takes it pauses at least, where there are very many memories to look at."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -84,8 +88,9 @@ class Worker:
             NoModelError: The home does not learn in the background.
         """
         while not self._stopped.is_set():
+            begun = time.monotonic()
             self.look()
-            self._stopped.wait(self._poll_seconds)
+            self._stopped.wait(max(self._poll_seconds, _PAUSES * (time.monotonic() - begun)))
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
@@ -93,8 +98,7 @@ class Worker:
 
     def look(self) -> None:
         """Look for new turns once; see `run`."""
-        again, self._again = self._again, set()
-        for scope in again:
+        for scope in tuple(self._again):
             self._watch(scope)
         try:
             for stream in self._changes.find(lambda name: name.rpartition("/")[2] == TRANSCRIPT):
@@ -112,5 +116,13 @@ class Worker:
         except NoModelError:
             raise
         except BackstoryError as error:
+            # Said once: a damaged log stays so until a person mends it.
+            _log.log(
+                logging.DEBUG if scope in self._again else logging.WARNING,
+                "%s was not looked at, and is tried again: %s",
+                scope,
+                error,
+            )
             self._again.add(scope)
-            _log.warning("%s was not looked at, and is tried again: %s", scope, error)
+        else:
+            self._again.discard(scope)

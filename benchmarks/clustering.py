@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backstory.home import Backstory
 from backstory.ledger.core.commit import head_of
-from backstory.ledger.log.store.nats import NatsStore
+from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.testing.lines import chain
 from benchmarks.following import following
 from benchmarks.private_nats import NatsCluster, binary

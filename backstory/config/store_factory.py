@@ -47,7 +47,7 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
         return PostgresStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
     if settings.event_store.startswith(("nats://", "tls://")):
         _must_load("nats", "nats")
-        from backstory.ledger.log.store.nats import NatsStore
+        from backstory.ledger.log.store.nats.store import NatsStore
 
         return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
     engine = _engine(settings.event_store)

@@ -96,7 +96,7 @@ def test_two_workers_learn_from_each_turn_once(tmp_path: Path) -> None:
 
 
 def test_a_memory_that_cannot_be_read_is_tried_again_and_keeps_no_other_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
         for user in ("ada", "bob"):
@@ -112,8 +112,11 @@ def test_a_memory_that_cannot_be_read_is_tried_again_and_keeps_no_other_waiting(
         monkeypatch.setattr(bs, "watch", watch)
         worker = Worker(bs)
         worker.look()
+        worker.look()
         assert bs.flush(PATIENCE)
         assert [facts(recorder, user) for user in ("ada", "bob")] == [[], ["Likes tea"]]
+        # It is said once.
+        assert caplog.text.count("is tried again") == 1
         damaged.clear()
         worker.look()
         assert bs.flush(PATIENCE)

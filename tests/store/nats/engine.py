@@ -8,7 +8,7 @@ import os
 from fakes import PATIENCE
 
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.nats import NatsStore
+from backstory.ledger.log.store.nats.store import NatsStore
 
 _numbers = itertools.count()
 

@@ -20,8 +20,9 @@ from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError
-from backstory.ledger.log.store.nats import NatsStore, connection, setup
+from backstory.ledger.log.store.nats import connection, setup
 from backstory.ledger.log.store.nats.address import read_address
+from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
