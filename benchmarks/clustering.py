@@ -8,25 +8,23 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from backstory.home import Backstory
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.testing.lines import chain
 from benchmarks.following import following
+from benchmarks.opening import opening
 from benchmarks.private_nats import NatsCluster, binary
 from benchmarks.rows import Row, in_turn, ms, times
-from benchmarks.scaling import home_of
 
 __all__ = ["clustering"]
 
 _WRITERS = 16
 _EACH = 25
 _FOLLOWED = 200
-_LIVE = 100
 
 
 def clustering(commits: int) -> Iterator[Row]:
@@ -39,7 +37,7 @@ def clustering(commits: int) -> Iterator[Row]:
         yield from _writing(cluster, url)
         yield from _following(url)
         yield from following("NATS", url)
-        yield from _opening(Path(folder), url, commits)
+        yield from opening(url, commits)
 
 
 def _writing(cluster: NatsCluster, url: str) -> Iterator[Row]:
@@ -131,35 +129,6 @@ def _following(url: str) -> Iterator[Row]:
         f"{ms(statistics.median(delays))}, {ms(p99)}",
         "≤ 250 ms",
     )
-
-
-def _opening(folder: Path, url: str, commits: int) -> Iterator[Row]:
-    files, elsewhere = folder / "files", folder / "elsewhere"
-    home_of(files, commits)
-    with closing(NatsStore(url)) as store:
-        begun = time.perf_counter()
-        for kind in ("ledger", "transcript"):
-            lines = (files / f"{kind}.jsonl").read_bytes().splitlines()
-            for start in range(0, len(lines), 1000):
-                store.append_all(kind, lines[start : start + 1000], start)
-        filled = time.perf_counter() - begun
-
-    def opening(home: Path, engine: str) -> Callable[[], None]:
-        def work() -> None:
-            with Backstory.open(home, background=False, event_store=engine) as bs:
-                assert len(bs.memory(scope="global").facts()) == _LIVE
-
-        return work
-
-    here, there = opening(files, "jsonl:"), opening(elsewhere, url)
-    here()
-    begun = time.perf_counter()
-    there()
-    built = time.perf_counter() - begun
-    on_nats, on_files = in_turn(there, here, rounds=15)
-    yield Row(f"  opening a scope of {commits:,} commits, index warm / on files", times(on_nats / on_files), "≤ 3 ×")
-    yield Row("  connecting, opening, reading and closing; on files", f"{ms(on_nats)}, {ms(on_files)}")
-    yield Row("  appending both logs by the thousand; building the index from them", f"{ms(filled)}, {ms(built)}")
 
 
 if __name__ == "__main__":

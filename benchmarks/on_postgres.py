@@ -6,23 +6,20 @@ import itertools
 import os
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 
-from backstory.home import Backstory
 from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.lines import endless_chain
 from benchmarks.following import following
+from benchmarks.opening import opening
 from benchmarks.private_postgres import NotInstalledError, Server, program
-from benchmarks.rows import Row, in_turn, ms, times
-from benchmarks.scaling import home_of
+from benchmarks.rows import Row, times
 
 __all__ = ["on_postgres"]
 
@@ -31,7 +28,6 @@ _SECONDS = 4
 _ROUNDS = 5
 _LINES = 20_000
 _TEXT = "said " * 60
-_LIVE = 100
 
 
 def on_postgres(commits: int) -> Iterator[Row]:
@@ -46,8 +42,7 @@ def on_postgres(commits: int) -> Iterator[Row]:
     try:
         yield from _writing(server)
         yield from following("PostgreSQL", server.url())
-        with tempfile.TemporaryDirectory() as folder:
-            yield from _opening(Path(folder), server.url(), commits)
+        yield from opening(server.url(), commits)
     finally:
         server.remove()
 
@@ -104,45 +99,6 @@ def _inserts_per_second(server: Server, script: str) -> float:
     ).stdout  # fmt: skip
     (rate,) = [line.split()[2] for line in output.splitlines() if line.startswith("tps = ")]
     return float(rate)
-
-
-def _opening(folder: Path, url: str, commits: int) -> Iterator[Row]:
-    files, elsewhere = folder / "files", folder / "elsewhere"
-    home_of(files, commits)
-    begun = time.perf_counter()
-    with closing(PostgresStore(url)) as store:
-        for kind in ("ledger", "transcript"):
-            lines = (files / f"{kind}.jsonl").read_bytes().splitlines()
-            for start in range(0, len(lines), 1000):
-                store.append_all(kind, lines[start : start + 1000], start)
-    filled = time.perf_counter() - begun
-
-    scopes: dict[str, list[float]] = {"jsonl:": [], url: []}
-
-    def opening(home: Path, engine: str) -> Callable[[], None]:
-        def work() -> None:
-            with Backstory.open(home, background=False, event_store=engine) as bs:
-                # A server has its connections when it is asked for a scope.
-                bs.store.head("users/nobody/ledger")
-                begun = time.perf_counter()
-                assert len(bs.memory(scope="global").facts()) == _LIVE
-                scopes[engine].append(time.perf_counter() - begun)
-
-        return work
-
-    here, there = opening(files, "jsonl:"), opening(elsewhere, url)
-    here()
-    begun = time.perf_counter()
-    there()
-    built = time.perf_counter() - begun
-    in_database, on_files = in_turn(there, here, rounds=25)
-    warm, beside = (statistics.median(taken[1:]) for taken in (scopes[url], scopes["jsonl:"]))
-    yield Row(f"  opening a scope of {commits:,} commits, index at hand / on files", times(warm / beside), "≤ 3 ×")
-    yield Row("  opening and reading it; on files", f"{ms(warm)}, {ms(beside)}")
-    yield Row(
-        "  the same with opening and closing the home, and connecting; on files", f"{ms(in_database)}, {ms(on_files)}"
-    )
-    yield Row("  appending both logs by the thousand; building the index from them", f"{ms(filled)}, {ms(built)}")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ class CommitPipeline:
             self.state.take(each.pending.commit)
             each.after = self.state.memory
             # Now: after a removal the state begins anew, with another log, before this is known to be durable.
-            each.first = self.state.firsts.get(queue.stream, "")
+            each.first = self.state.firsts[queue.stream]
         each.folded = True
 
     def add(self, queue: StreamQueue, after: Head, draft: Draft) -> PendingCommit:

@@ -153,7 +153,7 @@ class Reader:
             held = self._held
             state = held.state
             state.refresh_ledger()
-            shown = _Shown(state.memory, state.head, state.firsts.get(state.ledger, ""))
+            shown = _Shown(state.memory, state.head, state.firsts[state.ledger])
             if held is self._held:
                 self._shown = shown
             redacted, state.redacted = state.redacted, []

@@ -30,7 +30,8 @@ class Origin(msgspec.Struct, frozen=True):
     """A moment to go on from: the memory at the ledger's head, and where both streams stood.
 
     `ledger_end` and `transcript_end` are the bytes behind the last line taken in; `transcript_at` the time of the
-    transcript's last commit; `cleared` the transcript's seq up to which clears have covered everything; `turns` how
+    transcript's last commit; `firsts` the hashes of the first commits of ledger and transcript, "" for an empty one;
+    `cleared` the transcript's seq up to which clears have covered everything; `turns` how
     many turns were ever recorded, erased ones included.
     """
 
@@ -40,6 +41,7 @@ class Origin(msgspec.Struct, frozen=True):
     transcript: Head
     transcript_end: int
     transcript_at: str
+    firsts: tuple[str, str]
     cleared: int
     turns: int
 

@@ -17,7 +17,6 @@ from backstory.ledger.log.commits import must_belong, must_not_shrink, read_comm
 from backstory.ledger.log.earlier_threads import EarlierThreads
 from backstory.ledger.log.snapshot import Origin, Snapshots
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.looks import firsts_of
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Transcript
 
@@ -45,8 +44,6 @@ class ScopeState:
         self._store = store
         self.scope = scope
         self._snapshots = snapshots
-        self.firsts: dict[str, str] = {}
-        """The hash of the first commit of each stream that was read."""
         self.beginnings = 0
         """How often the state has started over."""
         self.ledger = scope.stream(LEDGER)
@@ -61,15 +58,14 @@ class ScopeState:
     def _go_on(self) -> None:
         """Begin at the newest snapshot, once; not in the constructor, because reading a snapshot may wait."""
         if not self._begun and self._snapshots is not None:
-            before, origin, after = self._firsts(), self._snapshots.origin(), self._firsts()
-            # After a removal in between, nobody knows of which log it is.
-            self._begin(origin if before == after else None)
-            self.firsts = {} if self._origin is None else after
+            self._begin(self._snapshots.origin())
         self._begun = True
 
     def _begin(self, origin: Origin | None) -> None:
         self.beginnings += 1
-        self.firsts = {}
+        firsts = ("", "") if origin is None else origin.firsts
+        self.firsts = dict(zip((self.ledger, self.transcript_stream), firsts, strict=True))
+        """The hash of the first commit of each stream, "" for one that was not read."""
         self._begun = False
         self._origin = origin
         self.memory = Memory() if origin is None else origin.memory
@@ -90,7 +86,7 @@ class ScopeState:
     @property
     def log(self) -> str:
         """The hash of the transcript's first commit; "" for an empty one."""
-        return self.firsts.get(self.transcript_stream, "")
+        return self.firsts[self.transcript_stream]
 
     def prepare(self, names: Collection[str]) -> None:
         """Load many threads that are needed next, which costs less than one by one."""
@@ -119,11 +115,6 @@ class ScopeState:
     def is_removed(self) -> bool:
         """Whether the logs that were read were removed since, by `EventStore.remove`."""
         return any(self._store.is_removed(first) for first in self.firsts.values())
-
-    def _firsts(self) -> dict[str, str]:
-        """Return the hash of each stream's first commit; "" where there is none, or a damaged one."""
-        streams = (self.ledger, self.transcript_stream)
-        return dict(zip(streams, firsts_of(self._store, streams), strict=True))
 
     def _refresh_ledger(self) -> None:
         self._go_on()

@@ -177,7 +177,9 @@ class IndexBuilder:
 
     def _stream(self, source: _Source, stand: StreamPosition, report: Callable[[int], None]) -> StreamPosition:
         stream, marks = source.stream, source.marks
-        head, end, at, latest, mark = stand.head, stand.end, stand.at, stand.latest, stand.mark
+        head, end, at, latest, mark, first = (
+            stand.head, stand.end, stand.at, stand.latest, stand.mark, stand.first
+        )  # fmt: skip
         for record in self._store.read(stream, head.seq, byte=end):
             if head.seq >= source.until:
                 break
@@ -193,6 +195,7 @@ class IndexBuilder:
             commit = unseal(line, head, stream=stream, byte=begin)
             if commit.seq == 1:
                 must_belong(stream, commit, source.scope)
+                first = commit.hash
             head, at, latest = commit.head, commit.at, max(latest, commit.at)
             if marks is Table.LEDGER_MARKS:
                 self._learn(stream, commit, begin, end)
@@ -203,7 +206,7 @@ class IndexBuilder:
             if self._gathered >= _FLUSH_BYTES and self._by_parts:
                 self._flush()
                 report(self._done)
-        return StreamPosition(head, end, at, latest, mark)
+        return StreamPosition(head, end, at, latest, mark, first=first)
 
     def _learn(self, stream: str, commit: Commit, begin: int, end: int) -> None:
         """Take in a commit of the ledger."""

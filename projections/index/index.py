@@ -465,6 +465,7 @@ def _origin(at: IndexSnapshot) -> Origin | None:
         transcript=tip.transcript.head,
         transcript_end=tip.transcript.end,
         transcript_at=tip.transcript.at,
+        firsts=(tip.ledger.first, tip.transcript.first),
         cleared=tip.cleared,
         turns=tip.turns,
     )

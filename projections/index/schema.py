@@ -16,7 +16,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 6
+VERSION = 7
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24
@@ -62,7 +62,7 @@ class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream was taken in.
 
     `end` is the byte behind the last line, `at` the last commit's time and `latest` the latest time of any; `mark` is
-    the byte of the last mark, `edition` the stream's when it was read.
+    the byte of the last mark, `edition` the stream's when it was read, `first` the hash of its first commit.
     """
 
     head: Head = EMPTY
@@ -71,6 +71,7 @@ class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
     latest: str = ""
     mark: int = 0
     edition: str = ""
+    first: str = ""
 
 
 class IndexPosition(msgspec.Struct, frozen=True, array_like=True):

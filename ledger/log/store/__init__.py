@@ -334,14 +334,7 @@ class AnswersTogether(Protocol):
     """An engine that can be asked about several streams with one question, because each has to cross a network."""
 
     def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
-        """Return what there is to be seen of each stream, in order, as of one moment.
-
-        Raises:
-            StoreError: it could not be read.
-        """
-
-    def firsts(self, streams: Sequence[str]) -> Sequence[str]:
-        """Return the hash of the first commit of each stream, in order; "" where there is none.
+        """Return what there is to be seen of each stream, in order.
 
         Raises:
             StoreError: it could not be read.

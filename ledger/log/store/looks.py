@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backstory.ledger.core.commit import hash_of
 from backstory.ledger.log.store import AnswersTogether, EventStore, StreamLook
 
-__all__ = ["firsts_of", "looks_at"]
+__all__ = ["looks_at"]
 
 
 def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
@@ -24,14 +23,3 @@ def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
         StreamLook(store.head(stream), store.durable_head(stream), store.edition(stream), store.size(stream))
         for stream in streams
     ]
-
-
-def firsts_of(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
-    """Return the hash of the first commit of each stream, in order; "" where there is none, or a damaged one.
-
-    Raises:
-        StoreError: it could not be read.
-    """
-    if isinstance(store, AnswersTogether):
-        return store.firsts(streams)
-    return [next((hash_of(record.line) for record in store.read(stream)), "") for stream in streams]

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import PATIENT, examples, sized
 
-from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, seal
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, hash_of, seal
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
 from backstory.ledger.core.events import FactAdded, FactRevised, Redacted, TurnRange
 from backstory.ledger.core.memory import Memory
@@ -505,6 +505,24 @@ def test_a_warm_index_is_opened_without_reading_a_line(tmp_path, tiny):
     index = index_of(tmp_path, store)
     assert index.origin().memory == memory_at(JsonlStore(tmp_path), ADA, index.last())
     assert store.lines == 0
+
+
+def test_an_index_tells_of_which_logs_it_is(tmp_path, tiny):
+    life = Life(tmp_path)
+    store = JsonlStore(tmp_path)
+
+    def firsts():
+        return tuple(
+            next((hash_of(record.line) for record in store.read(ADA.stream(kind))), "") for kind in (LEDGER, TRANSCRIPT)
+        )
+
+    life.memory().record("t", exchange("rain", 1))
+    assert index_of(tmp_path).origin().firsts == firsts()
+    assert firsts()[0] == "" != firsts()[1]
+    for seed in range(3):
+        life.live(20, seed=seed)
+        assert index_of(tmp_path).origin().firsts == firsts()
+    assert "" not in firsts()
 
 
 def test_a_thread_is_looked_up_in_an_index_that_is_behind(tmp_path, tiny, monkeypatch):
@@ -1059,7 +1077,7 @@ def undescribed(schema: object) -> object:
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
     kept = [Checkpoint, IndexPosition, Mark, Said, ThreadState, TimelineBlock, Trace, UsageCount]
     schema = msgspec.json.encode(undescribed(msgspec.json.schema_components(kept)[1]))
-    assert (VERSION, zlib.crc32(schema)) == (6, 3449163384), (
+    assert (VERSION, zlib.crc32(schema)) == (7, 4051583809), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 

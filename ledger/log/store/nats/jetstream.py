@@ -179,9 +179,9 @@ class JetStream(Connection):
         """Return the last message on a subject, from the leader; None if there is none."""
         return self.run(self._get(name, {"last_by_subj": subject}))
 
-    def lasts(self, name: str, *subjects: str) -> list[Stored | None]:
-        """Return the last message on each subject, asked for at the same time."""
-        return self.run(self._gather([self._get(name, {"last_by_subj": subject}) for subject in subjects]))
+    def lasts(self, asked: Sequence[tuple[str, str]]) -> list[Stored | None]:
+        """Return the last message on each subject of a JetStream stream, asked for at the same time."""
+        return self.run(self._gather([self._get(name, {"last_by_subj": subject}) for name, subject in asked]))
 
     def next(self, name: str, subject: str, seq: int) -> Stored | None:
         """Return the first message on a subject from a sequence on, from the leader; None if there is none."""
@@ -208,9 +208,10 @@ class JetStream(Connection):
         state = self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).state
         return state.last_seq if state else 0
 
-    def config(self, name: str) -> StreamConfig | None:
-        """Return the settings of a JetStream stream; None if it does not exist."""
-        return self.run(self._api(f"STREAM.INFO.{name}", {}, _Info, missing=True)).config
+    def configs(self, names: Sequence[str]) -> list[StreamConfig | None]:
+        """Return the settings of JetStream streams, asked for at the same time; None for one that does not exist."""
+        infos = [self._api(f"STREAM.INFO.{name}", {}, _Info, missing=True) for name in names]
+        return [info.config for info in self.run(self._gather(infos))]
 
     def create(self, name: str, settings: Mapping[str, object]) -> None:
         """Create a JetStream stream.

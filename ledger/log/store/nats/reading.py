@@ -111,8 +111,19 @@ class Reading:
 
     def state(self, stream: str) -> tuple[Tip, Stubs]:
         """Return where a stream stands, and its stubs."""
-        name, commits, stubs = self._names(stream)
-        last, last_stub = self._wire.lasts(name, commits, stubs)
+        (state,) = self.states([stream])
+        return state
+
+    def states(self, streams: Sequence[str]) -> list[tuple[Tip, Stubs]]:
+        """Return where each stream stands, and its stubs; the servers are asked about all at the same time."""
+        asked: list[tuple[str, str]] = []
+        for name, commits, stubs in map(self._names, streams):
+            asked += [(name, commits), (name, stubs)]
+        found = self._wire.lasts(asked)
+        return [self._state(*each) for each in zip(streams, found[::2], found[1::2], strict=True)]
+
+    def _state(self, stream: str, last: Stored | None, last_stub: Stored | None) -> tuple[Tip, Stubs]:
+        name, _, stubs = self._names(stream)
         tip = tip_of(stream, last)
         if not self._is_newest(stream, tip):
             tip, last_stub = self.tip(stream), self._wire.last(name, stubs)

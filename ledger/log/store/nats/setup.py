@@ -62,8 +62,16 @@ class Setup:
     def _prepare(self) -> None:
         if self._done:
             return
-        configs = [self._stream(shard) for shard in self._subjects.shards]
-        self._must_be_all()
+        *found, beyond = self._wire.configs(
+            [self._subjects.jetstream(shard) for shard in (*self._subjects.shards, self._address.shards)]
+        )
+        if beyond is not None:
+            # Names would be looked for elsewhere than they are.
+            raise ConfigError(
+                f"{self._address} has more shards than the {self._address.shards} that event_store states: correct "
+                "shards="
+            )
+        configs = [self._stream(shard, config) for shard, config in zip(self._subjects.shards, found, strict=True)]
         self.warnings = tuple(self._warnings(configs))
         for warning in self.warnings:
             if warning not in _warned:
@@ -71,13 +79,13 @@ class Setup:
                 _log.warning("%s", warning)
         self._done = True
 
-    def _stream(self, shard: int) -> StreamConfig:
+    def _stream(self, shard: int, config: StreamConfig | None) -> StreamConfig:
+        """Check the settings of a shard's stream, which is created where there is none."""
         name = self._subjects.jetstream(shard)
-        config = self._wire.config(name)
         if config is None:
             self._must_be_recent()
             self._create(name, shard)
-            config = self._wire.config(name)
+            (config,) = self._wire.configs([name])
         if config is None or not (config.allow_atomic and config.allow_msg_ttl and config.allow_rollup_hdrs):
             raise ConfigError(
                 f"the JetStream stream {name} lacks allow_atomic, allow_msg_ttl or allow_rollup_hdrs: set them, or "
@@ -124,14 +132,6 @@ class Setup:
         version = self._wire.version()
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _LEAST_VERSION:
             raise ConfigError(f"{self._address} runs nats-server {version}: it needs 2.12 or newer")
-
-    def _must_be_all(self) -> None:
-        """Refuse another number of shards than the streams were made with: names would be looked for elsewhere."""
-        if self._wire.config(self._subjects.jetstream(self._address.shards)) is not None:
-            raise ConfigError(
-                f"{self._address} has more shards than the {self._address.shards} that event_store states: correct "
-                "shards="
-            )
 
     def _warnings(self, configs: Sequence[StreamConfig]) -> list[str]:
         warnings = []

@@ -29,7 +29,7 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import Record, RemovedLog, Seal
+from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.log.store.nats.address import Address, read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
 from backstory.ledger.log.store.nats.holding import Hold, Holds, name_header
@@ -219,15 +219,24 @@ class NatsStore:
 
     def size(self, stream: str) -> int:
         """Return the bytes of all lines; see `EventStore.size`."""
-        self._setup.ensure()
-        tip, stubs = self._reading.state(stream)
-        return tip.end - stubs.shrunk[-1]
+        return self.looks([stream])[0].size
 
     def edition(self, stream: str) -> str:
         """Return the first and the last message that make up the stream's past; see `EventStore.edition`."""
+        return self.looks([stream])[0].edition
+
+    def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
+        """Return what there is to be seen of each stream; see `AnswersTogether.looks`."""
         self._setup.ensure()
-        tip, stubs = self._reading.state(stream)
-        return f"{tip.origin}-{stubs.at}" if tip.head.seq else ""
+        return [
+            StreamLook(
+                tip.head,
+                tip.head,
+                f"{tip.origin}-{stubs.at}" if tip.head.seq else "",
+                tip.end - stubs.shrunk[-1],
+            )
+            for tip, stubs in self._reading.states(streams)
+        ]
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return None: JetStream stores a message whole or not at all."""

@@ -141,17 +141,6 @@ class PostgresStore:
         }
         return [found.get(stream, _NOTHING) for stream in streams]
 
-    def firsts(self, streams: Sequence[str]) -> Sequence[str]:
-        """Return the hash of the first commit of each stream; see `AnswersTogether.firsts`."""
-        rows = self._connections.rows(
-            f"read {' and '.join(streams)}",
-            "SELECT s.name, c.hash FROM backstory.streams s JOIN backstory.commits c ON c.stream = s.id AND c.seq = 1 "
-            "WHERE s.name = ANY(%s)",
-            (list(streams),),
-        )
-        found: dict[str, str] = dict(rows)
-        return [found.get(stream, "") for stream in streams]
-
     def durable_head(self, stream: str) -> Head:
         """Return the head, which is durable as soon as it is seen; see `EventStore.durable_head`."""
         return self.head(stream)
