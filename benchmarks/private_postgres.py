@@ -35,9 +35,10 @@ class NotInstalledError(Exception):
 
 
 def program(name: str) -> str:
-    """Return where a program of PostgreSQL's is; the newest where there are several."""
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
-    found = shutil.which(name, path=os.pathsep.join([*map(str, versions), _PLACES]))
+    """Return where a program of PostgreSQL's is: in the folder that POSTGRES_BIN names, or the newest that there is."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    places = [os.environ.get("POSTGRES_BIN"), *map(str, installed), _PLACES]
+    found = shutil.which(name, path=os.pathsep.join(filter(None, places)))
     if found is None:
         raise NotInstalledError(f"{name} is not installed: apt-get install postgresql pgbouncer")
     return found

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
+import warnings
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError
+from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.nats import connection, setup
 from backstory.ledger.log.store.nats.address import read_address
 from backstory.ledger.log.store.nats.store import NatsStore
@@ -233,6 +237,54 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
             refused(f"nats://{login}{server.at}?replicas=1")
 
 
+def test_the_rights_that_the_documentation_lists_are_enough(tmp_path: Path) -> None:
+    lines = chain(40)
+    with NatsServer(tmp_path, settings=documented_rights()) as server, closing(as_user(server)) as store:
+        store.append_all(STREAM, lines[:39], 0)
+        follower = store.follow(STREAM, 38)
+        next(follower)
+        store.append(STREAM, lines[39], 39)
+        assert next(follower).line == lines[39]
+        with store.locked(STREAM), store.lease(STREAM, "work") as mine:
+            assert mine
+            store.redact(STREAM, {2: erase(lines[1], 0)})
+        assert lines_of(store, STREAM) == [lines[0], erase(lines[1], 0), *lines[2:]]
+        assert store.key(STREAM, create=True) == store.key(STREAM)
+        _, now = store.changed(None)
+        assert list(store.changed(now)[0]) == []
+        store.set_seal(Seal("moved", "there"))
+        store.set_seal(None)
+        assert list(store.streams()) == [STREAM]
+        assert store.remove("users/ada")
+        assert next(follower, None) is None
+
+
+@pytest.mark.parametrize("right", ["$JS.API.STREAM.INFO.team-0", "$JS.API.STREAM.MSG.GET.team-0", "team.>"])
+def test_a_right_that_is_missing_is_named(right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.2)
+    settings = documented_rights().replace(f'"{right}"', '"elsewhere"', 1)
+    with (
+        NatsServer(tmp_path, settings=settings) as server,
+        closing(as_user(server)) as store,
+        pytest.raises(ConfigError, match=re.escape(right.removesuffix(">"))),
+    ):
+        store.append(STREAM, chain(1)[0], 0)
+
+
+def documented_rights() -> str:
+    text = (Path(__file__).parents[3] / "docs" / "nats.md").read_text("utf-8")
+    begin = text.index("authorization {")
+    return text[begin : text.index("```", begin)]
+
+
+def as_user(server: NatsServer) -> NatsStore:
+    return NatsStore(
+        f"nats://backstory:change%20me@{server.at}/team?replicas=1&sync=always",
+        lock_timeout=PATIENCE,
+        answer_timeout=PATIENCE,
+    )
+
+
 def test_an_nkey_lets_in_and_none_does_not(tmp_path: Path, nkey: tuple[str, Path]) -> None:
     public, seed = nkey
     with NatsServer(tmp_path, settings=f'authorization {{ users: [ {{ nkey: "{public}" }} ] }}') as server:
@@ -278,6 +330,14 @@ def used(url: str) -> None:
 
 
 def refused(url: str) -> None:
+    _refused(url)
+    with warnings.catch_warnings():
+        # nats-py leaves the sockets of refused TLS connections to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def _refused(url: str) -> None:
     with closing(NatsStore(url, answer_timeout=1)) as store, pytest.raises((ConfigError, StoreError)) as told:
         store.head(STREAM)
     assert "s3cret" not in str(told.value)

@@ -129,12 +129,18 @@ class Connection:
 
         Raises:
             PassingError: none came.
+            ConfigError: the servers do not let this user ask.
         """
         client = await self.connected()
         with translated():
             try:
                 return await client.request(subject, data, timeout=seconds, headers=headers)
             except TimeoutError:
+                if f'"{subject.lower()}"' in str(self._reason):
+                    raise ConfigError(
+                        f"{self.address} does not let this user publish to {subject}: give it the rights that "
+                        "docs/nats.md lists"
+                    ) from self._reason
                 await self._leave_if_dead(client)
                 raise
 
