@@ -11,17 +11,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from backstory.home import Backstory
-from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.log.store.changes import StreamChanges
 from benchmarks.many_streams.engines import memory_of
-from benchmarks.many_streams.lines import USERS_OF_A_TENANT, chosen, exchange, first_line, salts_of, stream, tenant, user
+from benchmarks.many_streams.lines import (
+    USERS_OF_A_TENANT,
+    chosen,
+    exchange,
+    salts_of,
+    stream,
+    tenant,
+    user,
+)
 
 __all__ = ["Asked", "Spread"]
 

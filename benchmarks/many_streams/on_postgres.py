@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: appends by the server's own function, a thousand streams in each transaction."""
+"""The PostgreSQL engine: appends by the server's own function, a hundred streams in each transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.private_postgres import Server
 
 __all__ = ["Postgres"]
 
-_AT_ONCE = 1000
+_AT_ONCE = 100
 _APPEND = """
 SELECT outcome FROM backstory.append(
     %b::text[], %s::bigint[], %s::bigint[], %s::bigint[], %b::text[], %s::integer[], %b::bytea[], %b::text[], %s, %s
@@ -45,7 +45,7 @@ class Postgres:
                     _APPEND,
                     (
                         [name for name, _ in some],
-                        # A transaction has room for a few thousand locks only, and nobody else is here.
+                        # Nobody else is here, and a transaction has little room for locks.
                         [lock_of("the loading")] * len(some),
                         [None] * len(some),
                         [0] * len(some),

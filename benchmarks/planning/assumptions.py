@@ -56,7 +56,7 @@ class Assumptions(BaseModel):
     price_disk: float = Field(0.10, ge=0, description="dollars for a gigabyte of disk and month")
     price_server: float = Field(60, ge=0, description="dollars for a server of 2 cores and 8 GB and month")
 
-    sample: int = Field(100, ge=1, description="users that each simulated one stands for")
+    sample: int = Field(200, ge=1, description="users that each simulated one stands for")
     seed: int = Field(7, description="of the simulation's chance")
 
     @model_validator(mode="after")
