@@ -68,7 +68,10 @@ def _rows(asked: Asked) -> Iterator[Row]:
     yield Row("  head and read of one stream, first time, p50, p99; again", f"{_both(asked.cold)}; {_both(asked.warm)}")
     yield Row("  append of an exchange, one writer, p50, p99", _both(asked.append))
     yield Row("  opening a memory without an index, p50, p99", _both(asked.memory))
-    yield Row("  names of one tenant's streams; of all", f"{ms(asked.tenant)}; {ms(asked.everything)}")
+    yield Row(
+        "  names of one tenant's streams; of all; twenty users with their number",
+        f"{ms(asked.tenant)}; {ms(asked.everything)}; {ms(asked.page)}",
+    )
     yield Row(
         "  what has changed: first look; nothing; 100 streams",
         f"{ms(asked.changes_first)}; {ms(asked.changes_none)}; {ms(asked.changes_some)}",

@@ -1,7 +1,7 @@
-"""Streams of many tenants, one commit each, as a writer seals them: a user's ledger begins, and an exchange is recorded.
+"""Streams of many tenants, one commit each, as a writer seals them.
 
-A user has two streams. The ledger has its first commit (1.1 kB). The transcript has one exchange of two messages with as
-many characters as in public conversations (0.95 kB).
+A user has two streams. The ledger has its first commit (1.1 kB). The transcript has one exchange of two messages of the
+usual length (0.95 kB).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ They are those of LoCoMo (128) and of MemoryBank in English and Chinese (159). A
 """
 
 CURVE = (3, 2, 1, 1, 1, 1, 2, 3, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7, 8, 9, 9, 7, 5)
-"""How many conversations begin in each hour of a day, in proportion: users of one region, most of them in the evening."""
+"""How many conversations begin in each hour of a day, in proportion: users of one region, who talk in the evening."""
 
 
 class Assumptions(BaseModel):

@@ -1,8 +1,7 @@
 """What the engines carried here, and how many servers of them a day needs.
 
-The figures are of one machine with two cores on which servers and clients ran together: `benchmarks.many_streams` (a
-million streams, November 2026), `benchmarks.on_postgres`, `benchmarks.clustering` and `benchmarks.run`, as docs/scale.md
-and docs/benchmarks.md have them. Where the engine has machines of its own they are lower bounds.
+The figures are of one machine with two cores on which servers and clients ran together, in November 2026:
+`benchmarks.many_streams`, `on_postgres`, `clustering` and `serving`, as docs/scale.md and docs/benchmarks.md have them. Where the engine has machines of its own they are lower bounds.
 """
 
 from __future__ import annotations

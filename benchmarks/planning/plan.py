@@ -19,7 +19,7 @@ _YEAR = 365
 _MONTHS = 12
 _GB = 1e9
 _CORE_SECONDS_OF_AN_UPDATE = 0.03
-"""Of Python: reading the memory, the prompt, deciding and appending. 7,000 turns and 1,646 updates took 30 (two cores)."""
+"""Of Python: reading, the prompt, deciding, appending. 7,000 turns with 1,646 updates took 30 core seconds."""
 _CORE_SECONDS_OF_AN_EXCHANGE = 0.0026
 """One server process and its clients recorded 755 exchanges a second over HTTP on two cores."""
 _MOST_OF_A_CORE = 0.5
