@@ -70,7 +70,13 @@ class Owners:
         return chain.from_iterable(map(owners_in, folders)), len(named)
 
     def _without_user(self) -> Iterable[str]:
-        return chain(*(self._store.streams(prefix) for prefix in (LEDGER, TRANSCRIPT, "agents/")))
+        return chain(filter(self._exists, (LEDGER, TRANSCRIPT)), self._store.streams("agents/"))
+
+    def _exists(self, stream: str) -> bool:
+        try:
+            return bool(self._store.edition(stream))
+        except CorruptLogError:
+            return True
 
     def _of(self, streams: Iterable[str]) -> tuple[Scope, ...]:
         """Return the owners of some streams."""

@@ -151,8 +151,11 @@ def test_listing_asks_for_many_single_messages_at_a_time_and_looking_for_changes
         patched.setattr(JetStream, "last", None)
         assert list(store.streams()) == names
         assert asked == [256, 45]
+        assert list(store.streams("users/u00")) == names[:10]
+        assert asked.pop() == 10
         # It may name the empty one, whose lock it does not look at.
         assert set(store.changed(None)[0]) - {"users/empty/ledger"} == set(names)
+        assert set(store.folders("users")) - {"empty"} == {name.split("/")[1] for name in names}
         assert asked == [256, 45]
 
 
