@@ -74,6 +74,12 @@ class NatsServer:
         return f"http://127.0.0.1:{self.monitor_port}"
 
     @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
 

@@ -56,12 +56,13 @@ class Owners:
             streams = self._store.streams(f"{folder}/") if folder else self._without_user()
             return (scope for scope in self._of(streams) if _begins(scope, prefix))
 
-        names = self._store.folders("users")
         if users is None:
+            names = self._store.folders("users")
             named = _beginning_so(names, prefix) if prefix else names
         else:
-            wanted = {Scope(user).folder.removeprefix("users/") for user in users if user.startswith(prefix)}
-            named = sorted(wanted.intersection(names))
+            # Where a few are wanted, the folders of all users would be a long list.
+            wanted = sorted({Scope(user).folder for user in users if user.startswith(prefix)})
+            named = [folder.removeprefix("users/") for folder in wanted if any(self._store.streams(f"{folder}/"))]
         if len(folder_beginnings(prefix)) > 1:
             named = [name for name in named if any(owners_in(f"users/{name}"))]
         begin = 0 if last is None or last[0] != "users" or len(last) == 1 else bisect_left(named, last[1])
@@ -69,7 +70,13 @@ class Owners:
         return chain.from_iterable(map(owners_in, folders)), len(named)
 
     def _without_user(self) -> Iterable[str]:
-        return chain(*(self._store.streams(prefix) for prefix in (LEDGER, TRANSCRIPT, "agents/")))
+        return chain(filter(self._exists, (LEDGER, TRANSCRIPT)), self._store.streams("agents/"))
+
+    def _exists(self, stream: str) -> bool:
+        try:
+            return bool(self._store.edition(stream))
+        except CorruptLogError:
+            return True
 
     def _of(self, streams: Iterable[str]) -> tuple[Scope, ...]:
         """Return the owners of some streams."""

@@ -487,3 +487,14 @@ def test_reverting_the_head_before_anything_was_learned_says_what_to_do_first(me
     with pytest.raises(NotFoundError, match=r"nothing was learned yet.*`record` a conversation and `extract` it first"):
         memory.revert("HEAD", dry_run=dry_run)
     assert memory.head() == before
+
+
+def test_some_users_are_found_without_a_list_of_all(home, monkeypatch):
+    for user in ("ada", "bob", "cy"):
+        home.memory(user).add_fact("x")
+    home.memory("bob", "coder").add_fact("x")
+    monkeypatch.setattr(type(home.store), "folders", None)
+    found = home.find_owners(users=["bob", "ada", "nobody"])
+    assert [owner.folder for owner in found.owners] == ["users/ada", "users/bob", "users/bob/agents/coder"]
+    assert found.users == 2
+    assert [owner.user for owner in home.find_owners("b", users=["bob", "ada"]).owners] == ["bob", "bob"]

@@ -10,6 +10,7 @@ from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
+    from backstory.home import Backstory
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
 
@@ -123,8 +124,7 @@ def clear(
     if all_agents and session.agent is not None:
         raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
     with session.opened() as bs:
-        agents = [owner.agent for owner in bs.owners() if owner.user == session.user and owner.agent is not None]
-        others = agents if all_agents else []
+        others = _agents(bs, session.user) if all_agents else []
         memory = session.named(bs)
         document = memory.clear(all_agents=all_agents)
         entry = memory.log(limit=1)[0]
@@ -140,6 +140,12 @@ def clear(
             page.line(f"{owner} was empty already{also}; no facts will be extracted from the turns so far")
 
     session.answer(document, show)
+
+
+def _agents(bs: Backstory, user: str | None) -> list[str]:
+    """Return the agents that have a memory of a user's; for None, of all users."""
+    owners = bs.owners() if user is None else bs.find_owners(users=[user]).owners
+    return [owner.agent for owner in owners if owner.user == user and owner.agent is not None]
 
 
 def import_(

@@ -157,8 +157,8 @@ class EventStore(Protocol):
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names right below a folder that streams lie in, sorted; "" is the topmost folder.
 
-        The name of a stream is a path: `users/ada/ledger` lies in the folder `ada` of `users`. An engine that keeps
-        real folders may return one in which no stream is left.
+        The name of a stream is a path: `users/ada/ledger` lies in the folder `ada` of `users`. An engine may
+        also return one in which no stream is left, or only the lock of one that has no line yet.
 
         Raises:
             StoreError: it could not be read.

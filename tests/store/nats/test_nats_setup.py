@@ -26,6 +26,7 @@ from backstory.ledger.core.errors import ConfigError, StoreError
 from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.nats import connection, setup
 from backstory.ledger.log.store.nats.address import read_address
+from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
@@ -133,6 +134,33 @@ def test_it_tells_which_streams_have_changed_since_a_position(engine: NatsEngine
     assert set(names) == {"users/b.c/ledger", ODD[-1]}
     store.redact(STREAM, {1: erase(lines[0], 0)})
     assert list(other.changed(second)[0]) == [STREAM]
+
+
+def test_listing_asks_for_many_single_messages_at_a_time_and_looking_for_changes_asks_for_none(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, names = engine.open(), [f"users/u{number:03}/ledger" for number in range(300)]
+    first = chain(1)
+    for name in names:
+        store.append(name, first[0], 0)
+    asked: list[int] = []
+    lasts = JetStream.lasts
+
+    def counted(self: JetStream, name: str, *subjects: str) -> list[Stored | None]:
+        asked.append(len(subjects))
+        return lasts(self, name, *subjects)
+
+    with store.locked("users/empty/ledger"), monkeypatch.context() as patched:
+        patched.setattr(JetStream, "lasts", counted)
+        patched.setattr(JetStream, "last", None)
+        assert list(store.streams()) == names
+        assert asked == [256, 45]
+        assert list(store.streams("users/u00")) == names[:10]
+        assert asked.pop() == 10
+        # It may name the empty one, whose lock it does not look at.
+        assert set(store.changed(None)[0]) - {"users/empty/ledger"} == set(names)
+        assert set(store.folders("users")) - {"empty"} == {name.split("/")[1] for name in names}
+        assert asked == [256, 45]
 
 
 # The address.

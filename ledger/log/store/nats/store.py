@@ -47,6 +47,7 @@ _MOST_AT_ONCE = 1000
 _ROOM = 2048
 """What the headers of a message may take."""
 _REMEMBERED = 4096
+_ASKED_AT_ONCE = 256
 _FOLLOW_SECONDS = 1.0
 """How often a follower looks although nothing was hinted at."""
 _HINT_SECONDS = (0.002, 0.05)
@@ -245,13 +246,12 @@ class NatsStore:
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
-        names = [name for name in self._names(COMMITS, prefix.rpartition("/")[0]) if name.startswith(prefix)]
-        yield from sorted(names)
+        yield from sorted(self._names(COMMITS, prefix.rpartition("/")[0], prefix))
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names right below a folder that streams lie in; see `EventStore.folders`."""
+        """Return the names right below a folder; see `EventStore.folders`. One may have only a lock in it."""
         within = f"{folder}/" if folder else ""
-        below = (name.removeprefix(within) for name in self._names(COMMITS, folder))
+        below = (name.removeprefix(within) for name in self._names(COMMITS, folder, certain=False))
         return sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
@@ -264,27 +264,40 @@ class NatsStore:
         before = [] if since is None else [int(sequence) for sequence in since.split(",")]
         position = ",".join(map(str, now))
         if len(before) != len(now):
-            return list(self.streams()), position
+            return list(self._names(COMMITS, certain=False)), position
         found = (self._reading.changed(shard, before[shard], now[shard]) for shard in self._subjects.shards)
         return sorted(set().union(*found)), position
 
-    def _names(self, kind: str, folder: str) -> Iterator[str]:
-        """Yield the names of the streams below a folder, or of what else has a subject of a kind."""
+    def _names(self, kind: str, folder: str = "", prefix: str = "", *, certain: bool = True) -> Iterator[str]:
+        """Yield the names below a folder, and with a prefix, of the streams or of what else has a subject of a kind.
+
+        A subject with a single message may have the lock of an empty stream; unless `certain`, that is not looked at.
+        """
         wire = self._wire
         pattern = f"{spell(folder)}.>" if folder else ">"
         for shard in self._shards(folder):
             name = self._subjects.jetstream(shard)
             found = wire.subjects(name, self._subjects.within(kind, shard, pattern))
-            going = kind == COMMITS and bool(wire.subjects(name, self._subjects.removals(shard)))
+            asks = kind == COMMITS and certain
+            going = asks and bool(wire.subjects(name, self._subjects.removals(shard)))
+            unsure = []
             for subject, count in found.items():
                 stream = name_of(self._subjects.rest(subject))
-                if stream is None or (kind == COMMITS and (going or count == 1)):
-                    last = wire.last(name, subject)
+                if stream is not None and not stream.startswith(prefix):
+                    continue
+                if stream is None or (asks and (going or count == 1)):
+                    unsure.append(subject)
+                else:
+                    yield stream
+            for start in range(0, len(unsure), _ASKED_AT_ONCE):
+                some = unsure[start : start + _ASKED_AT_ONCE]
+                for subject, last in zip(some, wire.lasts(name, *some), strict=True):
                     if last is None or (kind == COMMITS and not is_commit(last) and not read_marker(last).seq):
                         # The lock of an empty stream, or what says that a stream is gone.
                         continue
                     stream = stream_of(self._subjects.rest(subject), last)
-                yield stream
+                    if stream.startswith(prefix):
+                        yield stream
 
     def _shards(self, folder: str) -> Sequence[int]:
         """Return the shards that streams below a folder may be in."""

@@ -1,0 +1,129 @@
+"""What the engines carried here, and how many servers of them a day needs.
+
+The figures are of one machine with two cores on which servers and clients ran together, in November 2026:
+`benchmarks.many_streams`, `on_postgres`, `clustering` and `serving`, as docs/scale.md and docs/benchmarks.md have them.
+Where the engine has machines of its own they are lower bounds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from benchmarks.planning.assumptions import Assumptions
+from benchmarks.planning.day import Day
+
+__all__ = ["ENGINES", "SERVER_CORES", "Carried", "Engine", "Load", "carried"]
+
+_YEAR = 365
+_MOST_OF_IT = 0.5
+"""How much of what an engine carried here is planned for."""
+SERVER_CORES = 2
+"""Of the servers that are planned; each has 8 GB of RAM."""
+_SERVER_RAM = 8e9
+_FOR_INDEXES = 0.5
+"""How much of a server's RAM is planned for indexes."""
+_PARTITION = 16e9
+"""Bytes that an erasure rewrites in a few minutes."""
+_SHARDS_OF_A_SERVER = 4
+_STREAMS_OF_A_USER = 2
+_CONNECTIONS_BESIDE_LEASES = 8
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """What one group of servers carried: a folder, a database, or three nodes with a copy each."""
+
+    name: str
+    commits: float
+    """Durable commits a second of 16 writers."""
+    stream_bytes: float
+    """Bytes on disk that a stream takes beside its lines, a copy."""
+    stored: float
+    """Bytes on disk for each byte of line, of memories that have been learned for long, a copy."""
+    ram: float
+    """Bytes of RAM for each stream on each server, for indexes that are looked up."""
+    servers: int
+    copies: int
+    grows: bool
+    """Whether more servers carry more."""
+    writes_of_an_update: int
+    """What an update has stored in turn: its commit, and its lease."""
+
+
+FILES = Engine(
+    name="files", commits=2_624, stream_bytes=9_200, stored=1.01, ram=0, servers=1, copies=1, grows=False,
+    writes_of_an_update=1,
+)  # fmt: skip
+POSTGRES = Engine(
+    name="PostgreSQL", commits=3_212, stream_bytes=750, stored=1.2, ram=200, servers=1, copies=1, grows=False,
+    writes_of_an_update=1,
+)  # fmt: skip
+NATS = Engine(
+    name="NATS", commits=900, stream_bytes=400, stored=1.2, ram=400, servers=3, copies=3, grows=True,
+    writes_of_an_update=3,
+)  # fmt: skip
+ENGINES = (FILES, POSTGRES, NATS)
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day asks of an engine."""
+
+    streams: int
+    lines_a_year: float
+    bytes_a_year: float
+    commits_peak: float
+    updates_peak: float
+    leases_peak: float
+
+    @classmethod
+    def of(cls, given: Assumptions, day: Day) -> Load:
+        of_updates = day.updates * given.update_bytes + day.turns_learned * given.update_bytes_per_turn
+        return cls(
+            streams=given.users * _STREAMS_OF_A_USER,
+            lines_a_year=_YEAR * (day.exchanges + day.updates),
+            bytes_a_year=_YEAR * (day.exchanges * given.exchange_bytes + of_updates),
+            commits_peak=day.exchanges_peak + day.updates_peak,
+            updates_peak=day.updates_peak,
+            leases_peak=day.busy_peak,
+        )
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine needs for a load; bytes are those of the first year."""
+
+    used: float
+    """Part of what one group of servers carried here that the busiest minutes ask of one."""
+    groups: int
+    disk: float
+    """All copies."""
+    ram: float
+    """For the indexes, on each server."""
+    parts: int
+    """Partitions or shards."""
+    connections: int
+    """What workers and servers keep open at the peak."""
+
+
+def carried(engine: Engine, load: Load, processes: int) -> Carried:
+    """Return what an engine needs for a load."""
+    writes = load.commits_peak + (engine.writes_of_an_update - 1) * load.updates_peak
+    copy = load.streams * engine.stream_bytes + load.bytes_a_year * engine.stored
+    ram = load.streams * engine.ram
+    groups = 1
+    if engine.grows:
+        groups = math.ceil(max(writes / (engine.commits * _MOST_OF_IT), ram / (_SERVER_RAM * _FOR_INDEXES), 1))
+    return Carried(
+        used=writes / engine.commits / groups,
+        groups=groups,
+        disk=copy * engine.copies,
+        ram=ram / groups,
+        parts={
+            "PostgreSQL": max(1, math.ceil(copy / _PARTITION)),
+            "NATS": groups * engine.servers * _SHARDS_OF_A_SERVER,
+        }.get(engine.name, 1),
+        connections={
+            "PostgreSQL": math.ceil(load.leases_peak) + processes * _CONNECTIONS_BESIDE_LEASES,
+            "NATS": processes,
+        }.get(engine.name, 0),
+    )
