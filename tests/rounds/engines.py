@@ -25,6 +25,9 @@ from benchmarks.private_postgres import NotInstalledError, Server
 PAUSE = 1.0
 """How long a server is stopped, bytes are held at most, and a disk is full, in seconds."""
 
+DROPS = 5
+"""How often connections are cut in a row."""
+
 Fault = Callable[[random.Random], None]
 """What may happen to an engine; it ends when the servers are back, or on their way back."""
 
@@ -49,15 +52,17 @@ class Links:
         self.faults: Mapping[str, Fault] = {"drop": self._dropped, "delay": self._delayed}
 
     def _dropped(self, chance: random.Random) -> None:
-        """Cut all connections: first in the middle of an answer where there is one, then once more all at once."""
-        for proxy in self.proxies:
-            proxy.cut_in_answers(0.05)
-        time.sleep(chance.random() / 2)
-        for proxy in self.proxies:
-            proxy.cut()
+        """Cut connections in the middle of answers, again and again, and all at once after each."""
+        for _ in range(DROPS):
+            for proxy in self.proxies:
+                proxy.halve()
+            time.sleep(chance.random() / 10)
+            for proxy in self.proxies:
+                proxy.cut()
+            time.sleep(chance.random() / 5)
 
     def _delayed(self, chance: random.Random) -> None:
-        """Hold all bytes, for an instant and for long, and then cut what was held: it arrives, and has no sender."""
+        """Hold all bytes, for a moment and then for longer, and let them go on."""
         for seconds in (chance.random() * PAUSE / 4, PAUSE):
             with ExitStack() as held:
                 for proxy in self.proxies:

@@ -18,6 +18,7 @@ from rounds.engines import ENGINES, Engine
 from rounds.writers import open_engine
 from sizes import sized
 
+from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store import EventStore
 
@@ -91,9 +92,9 @@ class Followed:
             thread.join(PATIENCE)
 
     def until(self, store: EventStore) -> None:
-        """Wait until they have got what there is."""
-        heads = {stream: store.head(stream).seq for stream in STREAMS}
-        wait(lambda: all(len(self.lines[stream]) >= seq for stream, seq in heads.items()))
+        """Wait until they have got the last line that there is."""
+        heads = {stream: store.head(stream) for stream in STREAMS}
+        wait(lambda: all(lines and head_of(lines[-1]) == heads[stream] for stream, lines in self.lines.items()))
 
 
 def wait(until: Callable[[], bool]) -> None:

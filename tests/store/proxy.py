@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
@@ -38,8 +37,6 @@ class Proxy:
         self._flowing.set()
         self._guard = threading.Lock()
         self._pairs: set[_Pair] = set()
-        self.halved = 0
-        """How many connections were cut in the middle of an answer."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -60,15 +57,11 @@ class Proxy:
         for pair in pairs:
             pair.end()
 
-    def cut_in_answers(self, seconds: float) -> None:
-        """Break each connection in the middle of its next answer; after some seconds, those without an answer too."""
+    def halve(self) -> None:
+        """Break each connection in the middle of its next answer; of those without one none is broken."""
         with self._guard:
-            pairs = tuple(self._pairs)
-        for pair in pairs:
-            pair.halves.set()
-        time.sleep(seconds)
-        for pair in pairs:
-            self._end(pair)
+            for pair in self._pairs:
+                pair.halves.set()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -101,7 +94,6 @@ class Proxy:
                 self._flowing.wait()
                 if answers and pair.halves.is_set():
                     target.sendall(data[: len(data) // 2])
-                    self.halved += 1
                     break
                 if not (answers and self.deaf.is_set()):
                     target.sendall(data)
