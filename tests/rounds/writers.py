@@ -1,7 +1,8 @@
 """Writers of a round of faults: a process of threads that append to shared streams and note what each was told.
 
-Run as `python -m rounds.writers URL OUT THREADS COUNT STREAM...`. Each line of OUT is one `Note`, written before the
-next request is sent; so a process that is killed has noted all that it was told but the last.
+Run as `python -m rounds.writers URL OUT THREADS STREAM...`; it ends when its standard input does. Each line of OUT is
+one `Note`, written before the next request is sent; so a process that is killed has noted all that it was told but the
+last.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -17,15 +19,17 @@ import msgspec
 from backstory.config.loading import load_settings
 from backstory.config.store_factory import open_store
 from backstory.ledger.core.commit import Head, head_of
-from backstory.ledger.core.errors import BackstoryError, WrongExpectedVersionError
+from backstory.ledger.core.errors import BackstoryError, UnknownOutcomeError, WrongExpectedVersionError
 from backstory.ledger.log.store import EventStore
 from backstory.testing.lines import sealed, turn
 
 TIMEOUT_SECONDS = 20
 """For which a store tries again what got no answer."""
 
+_PAUSE_SECONDS = 0.01
+"""Between two appends of a thread, so that a round of some seconds does not make lines by the ten thousand."""
 
-Said = Literal["read", "sent", "kept", "refused", "unknown"]
+Said = Literal["read", "sent", "kept", "refused", "failed", "unknown"]
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -33,10 +37,12 @@ class Note(msgspec.Struct, frozen=True):
 
     Attributes:
         writer: Which thread of which process.
-        said: `read` a head; a line was `sent`, and then `kept`, `refused`, or its outcome is `unknown`.
+        said: `read` a head; a line was `sent`, and then `kept`, `refused` because another line is there, `failed`
+            without having been written, or its outcome is `unknown`.
         stream: The stream.
         seq: The seq of the head that was read, or of the line that was sent.
         hash: The same.
+        why: The error, where there was one.
     """
 
     writer: str
@@ -44,6 +50,7 @@ class Note(msgspec.Struct, frozen=True):
     stream: str
     seq: int
     hash: str
+    why: str = ""
 
 
 def open_engine(url: str) -> EventStore:
@@ -53,24 +60,28 @@ def open_engine(url: str) -> EventStore:
 
 
 class Writers:
-    """Threads that append until each has been told of `count` lines that they are kept."""
+    """Threads that append until they are told that it is over."""
 
     def __init__(self, store: EventStore, out: Path, streams: list[str]) -> None:
         self._store = store
         self._streams = streams
         self._out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._over = threading.Event()
 
-    def run(self, threads: int, count: int) -> None:
-        working = [threading.Thread(target=self._write, args=(number, count)) for number in range(threads)]
+    def run(self, threads: int) -> None:
+        working = [threading.Thread(target=self._write, args=(number,)) for number in range(threads)]
         for thread in working:
             thread.start()
+        sys.stdin.read()
+        self._over.set()
         for thread in working:
             thread.join()
 
-    def _write(self, number: int, count: int) -> None:
+    def _write(self, number: int) -> None:
         name = f"{os.getpid()}-{number}"
-        kept = sent = 0
-        while kept < count:
+        sent = 0
+        while not self._over.is_set():
+            time.sleep(_PAUSE_SECONDS)
             stream = self._streams[(number + sent) % len(self._streams)]
             sent += 1
             try:
@@ -84,19 +95,21 @@ class Writers:
             self._note(name, "sent", stream, new)
             try:
                 self._store.append(stream, line, head.seq)
-            except WrongExpectedVersionError:
-                self._note(name, "refused", stream, new)
-            except BackstoryError:
-                self._note(name, "unknown", stream, new)
+            except WrongExpectedVersionError as error:
+                self._note(name, "refused", stream, new, error)
+            except UnknownOutcomeError as error:
+                self._note(name, "unknown", stream, new, error)
+            except BackstoryError as error:
+                self._note(name, "failed", stream, new, error)
             else:
-                kept += 1
                 self._note(name, "kept", stream, new)
 
-    def _note(self, writer: str, said: Said, stream: str, head: Head) -> None:
+    def _note(self, writer: str, said: Said, stream: str, head: Head, error: BackstoryError | None = None) -> None:
+        why = "" if error is None else str(error)
         # One write, so that notes of several threads do not mix.
-        os.write(self._out, msgspec.json.encode(Note(writer, said, stream, head.seq, head.hash)) + b"\n")
+        os.write(self._out, msgspec.json.encode(Note(writer, said, stream, head.seq, head.hash, why)) + b"\n")
 
 
 if __name__ == "__main__":
-    URL, OUT, THREADS, COUNT, *STREAMS = sys.argv[1:]
-    Writers(open_engine(URL), Path(OUT), STREAMS).run(int(THREADS), int(COUNT))
+    URL, OUT, THREADS, *STREAMS = sys.argv[1:]
+    Writers(open_engine(URL), Path(OUT), STREAMS).run(int(THREADS))

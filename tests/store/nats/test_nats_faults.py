@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 from fakes import PATIENCE
 from store.nats.engine import NatsEngine
-from store.nats.proxy import Proxy
+from store.proxy import Proxy
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import (
