@@ -291,7 +291,7 @@ class NatsStore:
                     yield stream
             for start in range(0, len(unsure), _ASKED_AT_ONCE):
                 some = unsure[start : start + _ASKED_AT_ONCE]
-                for subject, last in zip(some, wire.lasts(name, *some), strict=True):
+                for subject, last in zip(some, wire.lasts([(name, subject) for subject in some]), strict=True):
                     if last is None or (kind == COMMITS and not is_commit(last) and not read_marker(last).seq):
                         # The lock of an empty stream, or what says that a stream is gone.
                         continue
