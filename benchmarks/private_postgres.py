@@ -115,12 +115,18 @@ class Server:
 
     def kill(self) -> None:
         """Take all its processes away at once, without any notice."""
-        for process in self.pids:
+        # Stopped, it starts no child that would outlive it and keep its memory from the next server.
+        os.kill(self.pid, signal.SIGSTOP)
+        pids = self.pids
+        for process in pids:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         if self._process is not None:
             self._process.wait(_WAIT_SECONDS)
             self._process = None
+        end = time.monotonic() + _WAIT_SECONDS
+        while any(_runs(process) for process in pids) and time.monotonic() < end:
+            time.sleep(0.005)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -184,6 +190,15 @@ class Pooler:
             # It keeps nothing that is worth an orderly end.
             self._process.kill()
             self._process.wait(_WAIT_SECONDS)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there and not only waits to be reaped."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
 
 
 def _until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -67,7 +67,11 @@ class Followed:
         self.lines: dict[str, list[bytes]] = {stream: [] for stream in STREAMS}
         self.wrong: list[BaseException] = []
         self._over = False
-        self._threads = [threading.Thread(target=self._follow, args=(open_engine(url), stream)) for stream in STREAMS]
+        self._threads = [
+            # Of a round that failed none may keep the tests from ending.
+            threading.Thread(target=self._follow, args=(open_engine(url), stream), daemon=True)
+            for stream in STREAMS
+        ]
         for thread in self._threads:
             thread.start()
 
