@@ -17,7 +17,7 @@ from store.postgres_engine import PostgresEngine
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.migrating import migrate
-from backstory.ledger.log.store.postgres.store import PostgresStore
+from backstory.ledger.log.store.postgres.store import _CHANGED, PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
@@ -49,7 +49,7 @@ def empty(engine: PostgresEngine) -> Iterator[str]:
 def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngine, empty: str) -> None:
     with pytest.raises(StoreError, match=r"cannot open the store in postgresql://127.* run `backstory migrate`"):
         engine.open(url=empty)
-    assert migrate(empty) == ["0001_streams.sql"]
+    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql"]
     assert migrate(empty) == []
     engine.open(url=empty).append(STREAM, chain(1)[0], 0)
 
@@ -62,7 +62,7 @@ def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty:
         engine.open(url=empty)
     with psycopg.connect(empty) as connection:
         connection.execute("DELETE FROM backstory.migrations")
-    with pytest.raises(StoreError, match="has migration 0, and this version needs 1: run `backstory migrate`"):
+    with pytest.raises(StoreError, match="has migration 0, and this version needs 2: run `backstory migrate`"):
         engine.open(url=empty)
 
 
@@ -189,6 +189,21 @@ def test_what_has_changed_is_told_and_what_has_not_is_told_no_more(engine: Postg
     with store.locked("users/ada/ledger"):
         store.redact("users/ada/ledger", {1: erase(lines[0], 0)})
     assert "users/ada/ledger" in told()
+
+
+def test_a_look_for_changes_reads_no_line_that_came_before(engine: PostgresEngine) -> None:
+    store, lines = engine.open(), chain(3000)
+    store.append_all(STREAM, lines[:1000], 0)
+    with psycopg.connect(engine.url, autocommit=True) as connection:
+        connection.execute("ANALYZE backstory.commits")
+        store.append_all(STREAM, lines[1000:2999], 1000)
+        store.append(STREAM, lines[2999], 2999)
+        (newest,) = connection.execute("SELECT max(xid) FROM backstory.commits").fetchone() or (0,)
+        plan = connection.execute("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + _CHANGED, (newest,)).fetchall()
+        (size,) = connection.execute("SELECT pg_relation_size('backstory.commits') / 8192").fetchone() or (0,)
+    # The first line of the plan with buffers is that of all.
+    read = next(line for (line,) in plan if "Buffers" in line)
+    assert sum(map(int, re.findall(r"(?:hit|read)=(\d+)", read))) < size / 3
 
 
 def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(engine: PostgresEngine) -> None:

@@ -36,6 +36,7 @@ _FIRST_LINES = 4
 _PAGE_LINES = 1000
 _PAGE_BYTES = 1 << 20
 _NAMES = 10_000
+_OF_USERS = "users"
 
 _FIRST_PAGE = """
 SELECT c.seq, c.line, c.byte, s.id, s.seq
@@ -162,9 +163,14 @@ class PostgresStore:
             last = names[-1][0]
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names right below a folder; see `EventStore.folders`. Each is found by one look at the index."""
+        """Return the names right below a folder; see `EventStore.folders`.
+
+        Each is found by one look at the index. Of users there are many with a few streams each, so these are all read.
+        """
         prefix = f"{folder}/" if folder else ""
-        rows = self._connections.rows(f"list {folder or 'the folders'}", _FOLDERS, {"prefix": prefix})
+        asked = {"prefix": prefix, "end": _end_of(prefix)}
+        query = _USERS if folder == _OF_USERS else _FOLDERS
+        rows = self._connections.rows(f"list {folder or 'the folders'}", query, asked)
         return [name for (name,) in rows]
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
@@ -322,6 +328,13 @@ ORDER BY name LIMIT %(most)s
 """
 
 _REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
+
+_USERS = """
+SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder
+FROM backstory.streams
+WHERE name >= %(prefix)s AND name < %(end)s AND position('/' IN substr(name, length(%(prefix)s) + 1)) > 0
+ORDER BY 1
+"""
 
 _FOLDERS = """
 WITH RECURSIVE found AS (
