@@ -109,7 +109,7 @@ def _following(url: str) -> Iterator[Row]:
         ready = threading.Event()
 
         def follow() -> None:
-            for record in itertools.islice(reader.follow("users/followed/ledger"), _FOLLOWED):
+            for record in itertools.islice(reader.follow("users/lines/ledger"), _FOLLOWED):
                 seen.append(time.perf_counter())
                 if head_of(record.line).seq == 1:
                     ready.set()
@@ -117,7 +117,7 @@ def _following(url: str) -> Iterator[Row]:
         follower = threading.Thread(target=follow)
         follower.start()
         for seq, line in enumerate(lines):
-            writer.append("users/followed/ledger", line, seq)
+            writer.append("users/lines/ledger", line, seq)
             acknowledged.append(time.perf_counter())
             ready.wait(5)
             time.sleep(0.005)
