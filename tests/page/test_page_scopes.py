@@ -131,6 +131,7 @@ def test_the_choice_by_keyboard_alone(open_on: OpenOn, many: ThreadServer) -> No
     expect(opener(page)).to_contain_text("person 041")
     window.tab_to(opener(page))
     page.keyboard.press("Enter")
+    expect(search(page)).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(opener(page)).to_be_focused()

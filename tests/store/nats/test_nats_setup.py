@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -146,9 +147,9 @@ def test_listing_asks_for_many_single_messages_at_a_time_and_looking_for_changes
     asked: list[int] = []
     lasts = JetStream.lasts
 
-    def counted(self: JetStream, name: str, *subjects: str) -> list[Stored | None]:
-        asked.append(len(subjects))
-        return lasts(self, name, *subjects)
+    def counted(self: JetStream, about: Sequence[tuple[str, str]]) -> list[Stored | None]:
+        asked.append(len(about))
+        return lasts(self, about)
 
     with store.locked("users/empty/ledger"), monkeypatch.context() as patched:
         patched.setattr(JetStream, "lasts", counted)
