@@ -7,11 +7,13 @@ import gc
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from hypothesis import strategies as st
 from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
-from backstory.ledger.core.errors import ConfigError, StoreError
+from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
 from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.nats import connection, setup
 from backstory.ledger.log.store.nats.address import read_address
@@ -298,6 +300,42 @@ def test_a_right_that_is_missing_is_named(right: str, tmp_path: Path, monkeypatc
         pytest.raises(ConfigError, match=re.escape(right.removesuffix(">"))),
     ):
         store.append(STREAM, chain(1)[0], 0)
+
+
+def test_a_right_that_was_missing_once_does_not_explain_a_later_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.2)
+    rights, lines = documented_rights(), chain(2)
+    without = rights.replace('"team.>"', '"elsewhere"', 1)
+    with NatsServer(tmp_path, settings=without) as server, closing(as_user(server)) as store:
+        with pytest.raises(ConfigError, match="does not let this user publish to team"):
+            store.append(STREAM, lines[0], 0)
+        file = tmp_path / "server.conf"
+        file.write_text(file.read_text("utf-8").replace(without, rights), "utf-8")
+        server.signal(signal.SIGHUP)
+        until(lambda: is_kept(store, lines[0]))
+        monkeypatch.setattr(store._connection, "timeout", 0.5)
+        server.signal(signal.SIGSTOP)
+        try:
+            # Stored or not: nobody may say that it was refused.
+            with pytest.raises(UnknownOutcomeError):
+                store.append(STREAM, lines[1], 1)
+        finally:
+            server.signal(signal.SIGCONT)
+
+
+def is_kept(store: NatsStore, line: bytes) -> bool:
+    with suppress(ConfigError):
+        store.append(STREAM, line, 0)
+        return True
+    return False
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end, "it takes too long"
 
 
 def documented_rights() -> str:

@@ -136,11 +136,14 @@ class Connection:
             try:
                 return await client.request(subject, data, timeout=seconds, headers=headers)
             except TimeoutError:
-                if f'"{subject.lower()}"' in str(self._reason):
+                refusal = self._reason
+                if f'"{subject.lower()}"' in str(refusal):
+                    # It explains one silence only: the next request may be allowed, and stored.
+                    self._reason = None
                     raise ConfigError(
                         f"{self.address} does not let this user publish to {subject}: give it the rights that "
                         "docs/nats.md lists"
-                    ) from self._reason
+                    ) from refusal
                 await self._leave_if_dead(client)
                 raise
 
