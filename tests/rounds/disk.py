@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from sizes import REQUIRED, cannot
 
 _MEGABYTES = 192
 _PIECES = (1 << 20, 4096, 1)
@@ -45,6 +46,8 @@ def small_disk() -> Iterator[Disk]:
     size = f"size={_MEGABYTES}m,mode=755"
     mount = shutil.which("mount") or "false"
     done = subprocess.run([mount, "-t", "tmpfs", "-o", size, "none", folder], check=False, capture_output=True)
+    if done.returncode and REQUIRED:
+        cannot(f"a small disk cannot be mounted: {done.stderr.decode(errors='replace').strip()}")
     try:
         yield Disk(folder, done.returncode == 0)
     finally:

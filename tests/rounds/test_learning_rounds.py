@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,9 +12,10 @@ import msgspec
 import pytest
 from fakes import PATIENCE
 from faults.logs import Scope
+from rounds.child import Child
 from rounds.engines import ENGINES, Engine
 from rounds.learners import Learner, Step, open_learning
-from rounds.test_rounds import LONGEST, wait
+from rounds.test_rounds import wait
 from rounds.writers import open_engine
 from sizes import sized
 
@@ -36,16 +34,12 @@ MORE = 6
 """How often each process records, and asks the model, before the first fault and after each."""
 
 
-class Learning:
+class Learning(Child):
     """A process that records and learns, and the file of its steps."""
 
     def __init__(self, url: str, folder: Path, name: str) -> None:
         self.file = folder / f"{name}.steps"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rounds.learners", url, folder / name, self.file, str(THREADS), *USERS],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-            stdin=subprocess.PIPE,
-        )
+        super().__init__("learners", url, folder / name, self.file, str(THREADS), *USERS)
 
     def steps(self) -> list[Step]:
         """What has happened; the last line of a process that was killed may be cut short."""
@@ -56,19 +50,10 @@ class Learning:
 
     def counts(self) -> tuple[int, int]:
         """How often it has recorded, and asked."""
-        assert self._process.poll() is None, "it has ended by itself"
+        self.must_run()
         steps = self.steps()
         asked = sum(step.what == "asked" for step in steps)
         return len(steps) - asked, asked
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE)
-
-    def end(self) -> None:
-        """Have it end what is under way, and no more."""
-        self._process.communicate(timeout=LONGEST)
-        assert self._process.returncode == 0
 
 
 def wait_for_more(learning: Sequence[Learning]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE
 from rounds.checking import notes_in, problems_of
+from rounds.child import LONGEST, Child
 from rounds.engines import ENGINES, Engine
 from rounds.writers import open_engine
 from sizes import sized
@@ -31,33 +29,19 @@ THREADS = 8
 MORE = 2 * THREADS
 """How many lines each process appends before the first fault and after each."""
 STREAMS = [f"users/u{number}/ledger" for number in range(3)]
-LONGEST = 3 * PATIENCE
 
 
-class Writing:
+class Writing(Child):
     """A process of writers, and the file of its notes."""
 
     def __init__(self, url: str, notes: Path) -> None:
         self.notes = notes
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rounds.writers", url, str(notes), str(THREADS), *STREAMS],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-            stdin=subprocess.PIPE,
-        )
+        super().__init__("writers", url, notes, str(THREADS), *STREAMS)
 
     def kept(self) -> int:
         """How many lines it was told are kept."""
-        assert self._process.poll() is None, "writers have ended by themselves"
+        self.must_run()
         return self.notes.read_bytes().count(b'"said":"kept"') if self.notes.exists() else 0
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE)
-
-    def end(self) -> None:
-        """Have it end what is under way, and no more."""
-        self._process.communicate(timeout=LONGEST)
-        assert self._process.returncode == 0
 
 
 class Followed:
