@@ -7,6 +7,7 @@ line, the whole stream is read instead.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
@@ -23,6 +24,8 @@ from backstory.ledger.threads.turn_columns import Block, Trace, turns_of
 BLOCK_TURNS = 64
 _MOST_TURNS = 8192
 _NO_END = 2**62
+_NEAR_BYTES = 65536
+"""How far ahead a line may be for the read under way to go on to it: a new read asks the engine where it is."""
 
 
 class EarlierThreads:
@@ -126,14 +129,19 @@ class EarlierThreads:
         return [commit for commit in read_commits(self._store, stream) if commit.seq <= until.seq]
 
     def _at(self, stream: str, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """Read the lines at some places, consecutive ones together; None for a line that is another one."""
-        records: Iterator[Record] = iter(())
-        following = None
+        """Read the lines at some places, those near each other in one read; None for a line that is another one."""
+        records: Iterator[Record] | None = None
+        seq = end = 0
         for place in places:
-            if place.seq != following:
+            ahead = place.seq - seq
+            if records is None or not (ahead == 1 or (ahead > 1 and 0 <= place.byte - end < _NEAR_BYTES)):
                 records = self._store.read(stream, place.seq - 1, byte=place.byte)
-            following = place.seq + 1
-            yield commit_at(next(records, None), place.seq)
+                ahead = 1
+            record = next(islice(records, ahead - 1, None), None)
+            if record is not None:
+                end = record.byte + len(record.line) + 1
+            seq = place.seq
+            yield commit_at(record, place.seq)
 
     # The lines that a thread's turns are read from.
 

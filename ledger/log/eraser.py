@@ -73,6 +73,8 @@ class Eraser:
 
     def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, Plan]:
         """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
+        # Before any lock: a thread that appends needs it, and this one would wait for that thread.
+        self._pipeline.settle(self._transcript, self._ledger)
         if isinstance(request, ForgetEverything):
             transcript, ledger = self._streams
             with self._store.locked(transcript), self._store.locked(ledger):
@@ -81,7 +83,6 @@ class Eraser:
                 # Without the key, no earlier erased turn can be recognised either.
                 self._store.destroy_key(self._transcript.stream)
                 return self._carry_out(request, self._planned(request), actor)
-        self._pipeline.settle(self._transcript, self._ledger)
         # Before the plan: where another erasure has moved the head, there may be nothing left to erase.
         must_stand()
         return self._carry_out(request, self._planned(request, self._seal(request)), actor, must_stand)

@@ -10,8 +10,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -60,6 +61,9 @@ _log = logging.getLogger(__name__)
 
 TURNS_PER_COMMIT = 200
 """How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
+
+_MOST_OVERTAKEN = 4
+"""How often another writer may be first before this one keeps all others off. A long thread is slow to read again."""
 
 Listener = Callable[[Scope, Commit, Memory, Memory], None]
 """Called after each ledger commit of this process, in order, once it is durable, with the memory before and after it.
@@ -166,29 +170,47 @@ class Writer:
 
         Returns:
             The commits that are durable, those of earlier tries included.
+
+        Raises:
+            LockTimeoutError: others were first again and again, and the streams cannot be had alone either.
         """
         durable: list[Commit] = []
-        while True:
-            with self._mutex:
-                pending = decide_and_queue()
-                # A delivery without news may repeat turns of another thread that are not durable yet.
-                awaited = (
-                    [] if pending or queue is self._ledger_queue else [each.pending for each in queue.decided][-1:]
-                )
-            try:
-                for commit in pending:
-                    queue.group.settle(commit)
-                    durable.append(commit.commit)
-                for commit in awaited:
-                    queue.group.settle(commit)
-            except WrongExpectedVersionError:
-                continue
-            except CorruptLogError:
-                # A new log, as long as the removed one, may stand in its place.
-                if not self._is_removed():
-                    raise
-                continue
-            return durable
+        for overtaken in count():
+            with self._alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
+                with self._mutex:
+                    pending = decide_and_queue()
+                    # A delivery without news may repeat turns of another thread that are not durable yet.
+                    awaited = (
+                        [] if pending or queue is self._ledger_queue else [each.pending for each in queue.decided][-1:]
+                    )
+                try:
+                    for commit in pending:
+                        queue.group.settle(commit)
+                        durable.append(commit.commit)
+                    for commit in awaited:
+                        queue.group.settle(commit)
+                except WrongExpectedVersionError:
+                    continue
+                except CorruptLogError:
+                    # A new log, as long as the removed one, may stand in its place.
+                    if not self._is_removed():
+                        raise
+                    continue
+            break
+        return durable
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep every other writer off, in this process and elsewhere.
+
+        Raises:
+            LockTimeoutError: another process keeps a stream for too long.
+        """
+        with self._mutex:
+            # First: a thread that appends needs the locks, and this one would wait for it.
+            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
+            with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
+                yield
 
     def _is_removed(self) -> bool:
         with self._mutex:

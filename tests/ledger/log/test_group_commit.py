@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,16 @@ from fakes import PATIENCE, CountingSalts, FakeClock
 
 from backstory.ledger.core.commands import AddFact, Clear
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, head_of, unseal
-from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
+from backstory.ledger.core.errors import LockTimeoutError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import FactAdded, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.requests import ForgetEverything
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import GroupCommit
 from backstory.ledger.log.pipeline import _Decided
 from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.writer import Writer
+from backstory.ledger.log.writer import _MOST_OVERTAKEN, Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay
 from backstory.testing.lines import chain
@@ -256,6 +258,62 @@ def test_two_writers_with_threads_each_lose_nothing_and_enter_nothing_twice(tmp_
         with writer.state() as state:
             assert len(state.transcript.threads["t"].turns) == 80
     assert len(list(read_commits(writers[0].store, writers[0].ledger))) == 1 + 80
+
+
+class Overtaken(JsonlStore):
+    """A store before whose appends another process, which waits for no lock, appends to the same stream."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, lock_timeout=PATIENCE)
+        self.other = Writer(JsonlStore(home, lock_timeout=0), ADA, clock=FakeClock())
+        self.times = 0
+
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        with suppress(LockTimeoutError):
+            if stream == self.other.ledger:
+                add(self.other, f"fact {self.times}")
+            else:
+                self.other.record("t", [Kept(role="user", content=f"words {self.times}", id=str(self.times))])
+            self.times += 1
+            assert self.times < 20, "it is overtaken forever"
+        super().append_all(stream, lines, expected)
+
+
+def test_a_writer_that_is_overtaken_again_and_again_keeps_the_others_off(tmp_path: Path) -> None:
+    store = Overtaken(tmp_path)
+    writer = Writer(store, ADA, clock=FakeClock())
+    add(writer, "mine")
+    assert store.times == _MOST_OVERTAKEN
+    writer.record("t", [Kept(role="user", content="my words", id="mine")])
+    assert store.times == 2 * _MOST_OVERTAKEN
+    assert [fact.content for fact in writer.memory().facts.values()][-1] == "mine"
+    with writer.state() as state:
+        assert [turn.content for turn in state.transcript.threads["t"].standing()][-1] == "my words"
+    # And lets go of them.
+    add(store.other, "theirs")
+
+
+def test_threads_that_are_overtaken_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    store = Overtaken(tmp_path)
+    writer = Writer(store, ADA, clock=FakeClock())
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(add, writer, f"mine {number}") for number in range(8)]:
+            done.result(PATIENCE)
+    assert {fact.content for fact in writer.memory().facts.values()} >= {f"mine {number}" for number in range(8)}
+
+
+def test_to_forget_everything_waits_for_a_write_under_way_before_it_locks(store: Paced) -> None:
+    writer = writer_on(store)
+    crew = Crew(store, writer)
+    first = crew.hold()
+    done = crew.pool.submit(writer.forget, ForgetEverything())
+    (decided,) = writer._pipeline.ledger.decided
+    while not decided.pending.gates:
+        assert not done.done()
+    store.open.set()
+    assert first.result(PATIENCE).seq == 3  # type: ignore[attr-defined]
+    done.result(PATIENCE)
+    assert not writer.memory().facts
 
 
 def test_an_engine_that_wrote_a_part_counts_what_is_there(tmp_path: Path) -> None:

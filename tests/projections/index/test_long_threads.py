@@ -238,11 +238,13 @@ def test_a_thread_that_an_index_opens_says_what_its_lines_say(tmp_path_factory, 
 
 
 class Counted(JsonlStore):
-    """Counts the lines that are read."""
+    """Counts the reads, and the lines that are read."""
 
+    reads = 0
     lines = 0
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
+        self.reads += 1
         for record in super().read(stream, after, byte=byte):
             self.lines += 1
             yield record
@@ -300,6 +302,23 @@ def test_to_record_into_a_long_thread_reads_a_bounded_part_of_it(tmp_path):
         read.append(lines_to_record(home))
     # A block at either end.
     assert read[0] == read[1] <= 80
+
+
+def test_lines_that_lie_near_each_other_are_read_together(tmp_path):
+    writer = writer_of(tmp_path)
+    for n in range(100):
+        for thread in THREADS:
+            words = "long words " * 10_000 if (n, thread) == (90, "u") else "words"
+            writer.record(thread, said(f"{thread} {n} {words}"), mode="append")
+    index_of(tmp_path).catch_up()
+    store = Counted(tmp_path)
+    state = ScopeState(store, ADA, index_of(tmp_path, store))
+    refresh(state)
+    before = store.reads
+    contents = [turn.content for turn in state.transcript.threads["t"].turns]
+    assert contents == [f"t {n} words" for n in range(100)]
+    # Two blocks.
+    assert store.reads - before <= 4
 
 
 def test_what_was_cleared_and_learned_from_is_known_without_reading_it(tmp_path):
