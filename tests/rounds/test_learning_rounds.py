@@ -25,9 +25,6 @@ from backstory.memory import MemoryHandle
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
 ROUNDS = sized(1, 100)
-NAMES = ["postgres"]
-"""Not NATS: there, a process that reads a long thread anew after each race that it lost loses the next one as well."""
-
 THREADS = 3
 USERS = ["u0", "u1"]
 MORE = 6
@@ -155,7 +152,7 @@ def play(engine: Engine, number: int, folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE * 20 * ROUNDS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENGINES)
 def test_no_turn_is_learned_from_twice_whatever_fails(name: str, tmp_path: Path) -> None:
     with ENGINES[name]() as engine:
         for number in range(ROUNDS):
