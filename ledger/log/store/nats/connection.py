@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
 from backstory.ledger.log.store.nats.address import Address
+from backstory.ledger.log.store.nats.loop import LoopThread
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -57,47 +58,39 @@ class Connection:
 
     def _fresh(self) -> None:
         self._mutex = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: LoopThread | None = None
         self.client: Client | None = None
         self._connecting: asyncio.Lock | None = None
         self._reason: Exception | None = None
 
     def renew(self) -> None:
         """Connect anew in a forked child; what the parent has open stays the parent's."""
-        _kept_from_parents.append((self._loop, self.client, self._thread))
+        _kept_from_parents.append((self._loop, self.client))
         self._fresh()
 
     def close(self) -> None:
         """Close the connection and end the thread; the next request opens them again."""
         with self._mutex:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None:
+            loop, self._loop = self._loop, None
+        if loop is None:
             return
         with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._disconnect(), loop).result(ATTEMPT_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(ATTEMPT_SECONDS)
+            loop.run(self._disconnect())
+        loop.stop()
+        loop.join(ATTEMPT_SECONDS)
 
     def run(self, work: Coroutine[object, object, _T]) -> _T:
         """Carry out a coroutine on the loop, and wait for it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._running().run(work)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> LoopThread:
         loop = self._loop
         if loop is not None:
             return loop
         with self._mutex:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
                 self._connecting = None
-                self._thread = threading.Thread(target=_turn, args=(self._loop,), name="backstory-nats", daemon=True)
-                self._thread.start()
+                self._loop = LoopThread("backstory-nats")
                 weakref.finalize(self, _stop, self._loop, os.getpid())
             return self._loop
 
@@ -270,39 +263,34 @@ def credentials(address: Address) -> Login:
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the errors of nats-py into ours."""
-    from nats.errors import Error, MaxPayloadError, NoRespondersError
-
     try:
         yield
-    except MaxPayloadError as error:
-        raise StoreError("a message is larger than the servers accept: raise max_payload in their configuration") from (
-            error
-        )
-    except NoRespondersError as error:
-        raise UnheardError("no server leads the stream", unknown=False) from error
-    except TimeoutError as error:
-        raise PassingError("no answer") from error
-    except (Error, OSError) as error:
-        raise PassingError(str(error) or type(error).__name__) from error
+    except Exception as error:
+        ours = _ours(error)
+        if ours is None:
+            raise
+        raise ours from error
 
 
-def _turn(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                loop.run_until_complete(task)
-        loop.close()
+def _ours(error: Exception) -> Exception | None:
+    """Return our error for one of nats-py; None for any other."""
+    from nats.errors import Error, MaxPayloadError, NoRespondersError
+
+    if isinstance(error, MaxPayloadError):
+        return StoreError("a message is larger than the servers accept: raise max_payload in their configuration")
+    if isinstance(error, NoRespondersError):
+        return UnheardError("no server leads the stream", unknown=False)
+    if isinstance(error, TimeoutError):
+        return PassingError("no answer")
+    if isinstance(error, Error | OSError):
+        return PassingError(str(error) or type(error).__name__)
+    return None
 
 
-def _stop(loop: asyncio.AbstractEventLoop, process: int) -> None:
+def _stop(loop: LoopThread, process: int) -> None:
     """End the loop of a connection that nobody has any more."""
-    if process == os.getpid() and not loop.is_closed():
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(loop.stop)
+    if process == os.getpid():
+        loop.stop()
 
 
 async def _closed(client: Client) -> None:
