@@ -400,3 +400,30 @@ def test_the_address_may_state_how_to_connect(engine: PostgresEngine) -> None:
     store = engine.open(url=f"{engine.url}?application_name=mine&connect_timeout=3")
     stated = conninfo_to_dict(store._address.conninfo)
     assert (stated["application_name"], stated["connect_timeout"]) == ("mine", "3")
+
+
+# What it says of a full disk.
+
+_FULL = """
+CREATE FUNCTION refuse_to_extend() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'could not extend file', DETAIL = 'wrote 4096 of 8192 bytes';
+END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON backstory.commits EXECUTE FUNCTION refuse_to_extend();
+"""
+
+
+def test_a_full_disk_is_told_in_one_line_and_is_no_hindrance_later(empty: str, engine: PostgresEngine) -> None:
+    migrate(empty)
+    store, lines = engine.open(url=empty), chain(2)
+    store.append(STREAM, lines[0], 0)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(_FULL)
+        with pytest.raises(
+            StoreError, match=rf"^cannot append to {STREAM} in .*: could not extend file; free space on the disk .*$"
+        ) as told:
+            store.append(STREAM, lines[1], 1)
+        assert "\n" not in str(told.value)
+        connection.execute("DROP TRIGGER full_disk ON backstory.commits")
+    assert lines_of(store) == lines[:1]
+    store.append(STREAM, lines[1], 1)
+    assert lines_of(store) == lines

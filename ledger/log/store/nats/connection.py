@@ -114,7 +114,7 @@ class Connection:
             )
         raise StoreError(
             f"{self.address} did not answer within {self.timeout:g} s ({reason}): see whether a majority of its "
-            "servers is up"
+            "servers is up, with room on their disks"
         )
 
     async def ask(self, subject: str, data: bytes, seconds: float, headers: dict[str, str] | None = None) -> Msg:

@@ -205,7 +205,8 @@ class Connections:
     def refusal(self, doing: str, error: psycopg.Error) -> StoreError | LockTimeoutError:
         """Spell an error of PostgreSQL's in our own words, without the password."""
         where = self.address.label
-        said = self.address.scrubbed(str(error)) or type(error).__name__
+        # Its primary message is a line; the whole would quote our statements, and how far they got.
+        said = self.address.scrubbed(error.diag.message_primary or str(error)) or type(error).__name__
         if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
             return LockTimeoutError(
                 f"cannot {doing} in {where}: another process keeps a lock after {self.timeout:g} s: "
@@ -217,6 +218,8 @@ class Connections:
             hint = "the role lacks the right: grant it as docs/postgres.md says"
         elif isinstance(error, errors.ReadOnlySqlTransaction):
             hint = "this is a standby: connect to the primary, with target_session_attrs=read-write"
+        elif isinstance(error, errors.DiskFull):
+            hint = "free space on the disk of the server"
         elif is_lost(error):
             hint = "is the server running, and are host, port, database, user and password right?"
         else:
