@@ -26,6 +26,9 @@ from serving import ThreadServer, thread_server  # noqa: E402
 
 expect.set_options(timeout=1000 * PATIENCE / 4)
 
+_OPENED = pytest.StashKey[list[Window]]()
+"""The windows of a test."""
+
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 """The server's time: two days after the story's wrong update."""
 
@@ -74,7 +77,7 @@ def browser(_chromium: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Br
 
 
 @pytest.fixture
-def open_on(browser: Browser) -> Iterator[OpenOn]:
+def open_on(browser: Browser, request: pytest.FixtureRequest) -> OpenOn:
     """Open windows on servers: `open_on(server, **options)`; the test fails when something goes wrong in one."""
     opened: list[Window] = []
 
@@ -84,13 +87,23 @@ def open_on(browser: Browser) -> Iterator[OpenOn]:
         opened.append(window)
         return window
 
-    yield open_on_server
-    for window in opened:
-        if not window.page.is_closed():
-            # What was said last is heard, too.
-            window.page.evaluate("() => 0")
-    problems = problems_of(opened)
-    assert not problems, "\n".join(problems)
+    request.node.stash[_OPENED] = opened
+    return open_on_server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test in whose windows something went wrong: now, since what they ask next may find no server any more."""
+    try:
+        yield
+    finally:
+        opened = item.stash.get(_OPENED, [])
+        for window in opened:
+            if not window.page.is_closed():
+                # What was said last is heard, too.
+                window.page.evaluate("() => 0")
+        problems = problems_of(opened)
+        assert not problems, "\n".join(problems)
 
 
 @pytest.fixture(scope="session")
