@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for threads that wait for what coroutines return.
 
-As `asyncio.run_coroutine_threadsafe` does it, but threads that call at the same time wake the loop once, and each is
-woken by a bare lock: with many writers those wake-ups are most of what a commit costs the client.
+It does what `asyncio.run_coroutine_threadsafe` does, but threads that call at the same time wake the loop once, and
+each is woken by a bare lock: with many writers, wake-ups were a good part of what a commit cost the client.
 """
 
 from __future__ import annotations
