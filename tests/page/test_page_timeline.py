@@ -149,6 +149,26 @@ def test_a_date_a_fact_and_a_conversation_are_jumped_to(reading: Window) -> None
     expect(page.locator(".commit b")).to_have_text(["3", "2", "1"])
 
 
+def test_a_jump_is_not_taken_back_by_the_slider_before_it(reading: Window) -> None:
+    """The address follows the slider a moment later, and by then may be another, also before anything is drawn."""
+    page = reading.go("#/timeline?user=ada&fact=fact_2_0")
+    expect(page.locator(".commit b")).to_have_text(["3", "2"])
+    page.get_by_role("slider", name="Moment in time").evaluate(
+        """(input) => {
+          const plain = window.setTimeout;
+          let follow = null;
+          window.setTimeout = (run, ms) => (ms === 300 ? ((follow = run), 0) : plain(run, ms));
+          input.value = "0";
+          input.dispatchEvent(new Event("input", {bubbles: true}));
+          window.setTimeout = plain;
+          location.hash = "#/timeline?user=ada&thread=friday";
+          follow();
+        }"""
+    )
+    expect(page.locator(".commit b")).to_have_text(["3"])
+    assert page.url.endswith("#/timeline?user=ada&thread=friday")
+
+
 def test_the_list_and_the_browsers_history_move_the_slider(reading: Window) -> None:
     page = reading.go("#/timeline?user=ada")
     page.locator(".commit", has_text="the empty memory").click()

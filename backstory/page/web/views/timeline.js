@@ -155,8 +155,8 @@ function useSlidingAt(params) {
   const write = () => {
     here.timer = null;
     // A link or the browser's back button may have just gone elsewhere.
-    const { view, params: now } = currentRoute();
-    if (view !== "timeline" || now.at !== latestParams.current.at) return;
+    const now = currentRoute();
+    if (href(now.view, now.params) !== href("timeline", latestParams.current)) return;
     here.at = here.latest.at;
     go("timeline", { ...latestParams.current, at: here.latest.at }, { replace: true });
   };
