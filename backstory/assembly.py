@@ -143,6 +143,7 @@ def assemble(
             lambda scope, moment: index(scope).memories_when(moment),
             index=index,
             share=None if shared is None else shared.keep,
+            lock_timeout=settings.file_lock_timeout_seconds,
         ),
         usage=UsageTracker(document, clock),
         faults=faults,

@@ -121,7 +121,7 @@ def stated_moment(data: bytes) -> str | None:
 
 
 class DocumentFile:
-    """The memory.json at `path`, replaced by rename under the ledger's lock.
+    """The memory.json at `path`, replaced by rename; the caller keeps other writers of it off.
 
     A file that was edited by hand, or that shows the memory of another store, is moved aside and reported.
 
@@ -211,7 +211,7 @@ class DocumentFile:
 def erase_document(path: Path) -> None:
     """Remove memory.json and its copies, moved aside or unfinished: they may hold content to forget.
 
-    The caller holds the ledger's lock.
+    The caller keeps other writers of it off.
 
     Raises:
         StoreError: a file cannot be removed.

@@ -24,8 +24,12 @@ from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore, KeepsFiles
+from backstory.ledger.log.store.files import lock_beside
+from backstory.ledger.log.store.locks import FileLocks
+from backstory.ledger.log.store.looks import sizes_of
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 
@@ -69,6 +73,7 @@ class DocumentProjector:
         index: returns a scope's index, which catches up after every 1 MiB of logs.
         share: keeps the memory at a head for other processes.
         delay: how many seconds to collect commits.
+        lock_timeout: how many seconds to wait for another process that writes the file, where the logs lie elsewhere.
     """
 
     def __init__(
@@ -80,8 +85,11 @@ class DocumentProjector:
         index: Callable[[Scope], Follower] | None = None,
         share: Share | None = None,
         delay: float = DELAY_SECONDS,
+        lock_timeout: float = 10.0,
     ) -> None:
-        self._work = _Work(store, document, memories_when, index=index, share=share, delay=delay)
+        # Beside a log its own lock serves; across a network that would cost more than the commit did.
+        locks = None if isinstance(store, KeepsFiles) else FileLocks(lock_timeout, SystemClock())
+        self._work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._finish = weakref.finalize(self, self._work.finish)
 
@@ -104,6 +112,7 @@ class DocumentProjector:
 
         Raises:
             StoreError: a file cannot be removed.
+            LockTimeoutError: another process goes on writing it.
         """
         writer = self._writers.get(scope)
         self._work.purge(scope)
@@ -134,6 +143,7 @@ class _Work:
         store: EventStore,
         document: Callable[[Scope], Path],
         memories_when: Callable[[Scope, str], Iterable[Memory]],
+        locks: FileLocks | None,
         *,
         index: Callable[[Scope], Follower] | None,
         share: Share | None,
@@ -142,6 +152,7 @@ class _Work:
         self._store = store
         self._document = document
         self._memories_when = memories_when
+        self._locks = locks
         self._index = index
         self._share = share
         self._delay = delay
@@ -238,8 +249,8 @@ class _Work:
     def suspect(self, writer: Writer) -> None:
         """Mark a scope for a check, unless its memory.json is newer than the log, and so includes the last commit.
 
-        The document is written under the ledger's lock. A time in the future means that the clock was set back. Where
-        the log is no file of this machine the two times do not compare.
+        Beside a log the document is written under the ledger's lock. A time in the future means that the clock was set
+        back. Where the log is no file of this machine the two times do not compare.
         """
         if isinstance(self._store, KeepsFiles):
             with contextlib.suppress(OSError):
@@ -270,25 +281,28 @@ class _Work:
             snapshot = _Snapshot(*writer.reader.standing())
             file = self._file(writer)
             data = render(snapshot.memory)
-            # This test may replay the log, so it runs before the ledger is locked.
+            # This test may replay the log, so it runs before anything is locked.
             if file.is_current_or_edited(data) and spare_edits:
                 return
-            with self._store.locked(writer.ledger, wait=wait):
-                # Not read from the writer, which may have to build an index, while the ledger is locked.
-                *_, newest = self._since(snapshot, writer.scope)
+            with self._locked(writer.scope, wait=wait):
                 head = self._store.head(writer.ledger)
                 if head.seq == 0:
                     # The user was removed meanwhile.
                     return
-                if newest.head == head:
+                # Not read from the writer, which may have to build an index, while it is locked.
+                *_, newest = self._since(snapshot, writer.scope, head)
+                if newest.head.seq >= head.seq:
                     file.write(data if newest is snapshot else render(newest.memory), spare_edits=spare_edits)
                     self._written[writer] = newest
                     done = True
 
-    def _since(self, snapshot: _Snapshot, scope: Scope) -> Iterator[_Snapshot]:
-        """Yield a snapshot and those after each later commit, up to an erasure, which changes earlier memories."""
+    def _since(self, snapshot: _Snapshot, scope: Scope, head: Head) -> Iterator[_Snapshot]:
+        """Yield a snapshot and those after each later commit, up to an erasure, which changes earlier memories.
+
+        It need not go beyond `head`, and may.
+        """
         yield snapshot
-        if self._store.head(scope.stream(LEDGER)).seq == snapshot.head.seq:
+        if head.seq == snapshot.head.seq:
             return
         fold = Fold(snapshot.memory)
         for commit in read_commits(self._store, scope.stream(LEDGER), snapshot.head):
@@ -297,9 +311,21 @@ class _Work:
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
             yield _Snapshot(fold.memory(), commit.head)
 
+    def _locked(self, scope: Scope, *, wait: bool = True) -> contextlib.AbstractContextManager[None]:
+        """Keep other processes from writing memory.json, and from erasing it."""
+        if self._locks is None:
+            return self._store.locked(scope.stream(LEDGER), wait=wait)
+        return self._locks.held(lock_beside(self._document(scope)), wait=wait)
+
     def purge(self, scope: Scope) -> None:
         """Remove every copy of the document."""
-        erase_document(self._document(scope))
+        document = self._document(scope)
+        if self._locks is None:
+            # Its lock is the ledger's, which the caller holds.
+            erase_document(document)
+        elif document.parent.exists():
+            with self._locked(scope):
+                erase_document(document)
 
     def _file(self, writer: Writer) -> DocumentFile:
         file = self._files.get(writer)
@@ -314,7 +340,7 @@ class _Work:
         """Yield the memories with a `lastUpdated`, those after the last write first: they need no replay."""
         written = None if writer is None else self._written.get(writer)
         if written is not None:
-            for later in self._since(written, scope):
+            for later in self._since(written, scope, self._store.head(scope.stream(LEDGER))):
                 if later.memory.changed_at == moment:
                     yield later.memory
         yield from self._memories_when(scope, moment)
@@ -325,7 +351,7 @@ class _Work:
         """Update the index, if the logs have grown by `at_least` bytes since its last update."""
         if self._index is None:
             return
-        size = self._store.size(writer.ledger) + self._store.size(writer.transcript_stream)
+        size = sum(sizes_of(self._store, (writer.ledger, writer.transcript_stream)))
         if size - self._indexed.get(writer, 0) >= at_least:
             self._behind[writer.scope] = writer
             self._index(writer.scope).catch_up()

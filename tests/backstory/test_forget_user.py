@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE, ScriptedModel, exchange, open_home, reply
+from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import (
@@ -539,6 +539,20 @@ def test_the_locks_of_the_agents_are_taken_before_those_of_the_user(
             bs.forget_user(SECRET)
         agents = ["agents/coder/transcript.lock", "agents/coder/ledger.lock"]
         assert taken == [*agents, "transcript.lock", "ledger.lock"]
+
+
+def test_a_removal_waits_for_a_process_that_is_writing_a_document(tmp_path: Path) -> None:
+    """Where no log lies beside it, that process holds a lock of the document's own."""
+    document = tmp_path / "users" / "ada" / "memory.json"
+    others, ours = FileLocks(0.0, FakeClock()), FileLocks(0.0, FakeClock())
+    removals = removal.Removals(tmp_path, ours, FakeClock())
+    with others.held(str(document.with_suffix(".lock"))), pytest.raises(LockTimeoutError):
+        removals.remove("users/ada")
+    document.write_bytes(b"written in time")
+    assert removals.remove("users/ada")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    others.close()
+    ours.close()
 
 
 def test_a_document_that_is_about_to_be_written_does_not_come_back(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from backstory.ledger.log.store import AnswersTogether, EventStore, StreamLook
 
-__all__ = ["looks_at"]
+__all__ = ["looks_at", "sizes_of"]
 
 
 def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
@@ -23,3 +23,14 @@ def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
         StreamLook(store.head(stream), store.durable_head(stream), store.edition(stream), store.size(stream))
         for stream in streams
     ]
+
+
+def sizes_of(store: EventStore, streams: Sequence[str]) -> Sequence[int]:
+    """Return the size of each stream in bytes, in order; see `EventStore.size`.
+
+    Raises:
+        StoreError: it could not be read.
+    """
+    if isinstance(store, AnswersTogether):
+        return [look.size for look in store.looks(streams)]
+    return list(map(store.size, streams))

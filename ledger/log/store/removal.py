@@ -29,6 +29,9 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _LOCK_ORDER = ("transcript", "ledger")
 """An erasure takes its two locks in this order. A delivery from an agent takes the agent's before its user's."""
 
+_DOCUMENT_LOCK = "memory.lock"
+"""Keeps writers of memory.json off each other where no log lies beside it, whose lock would."""
+
 
 class RemovalMark(msgspec.Struct, frozen=True):
     """The mark of a removed log: when it was removed, which of a scope's two streams it was, and its last head."""
@@ -111,11 +114,13 @@ class Removals:
         return swept
 
     def _mark(self, path: Path, held: ExitStack) -> None:
-        """Lock the logs in a folder, and mark each."""
+        """Lock what is written in a folder, and mark each log."""
         folders = sorted({log.parent for log in path.rglob("*.jsonl")}, key=lambda folder: (-len(folder.parts), folder))
         logs = [log for folder in folders for kind in _LOCK_ORDER if (log := folder / f"{kind}.jsonl").exists()]
         for log in logs:
             held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
+        for lock in sorted(path.rglob(_DOCUMENT_LOCK)):
+            held.enter_context(self._locks.held(str(lock)))
         self._must_allow()
         for log in logs:
             self._mark_log(log)

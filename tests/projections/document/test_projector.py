@@ -10,20 +10,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, open_home
+from store.other_engine import OtherEngine
 
 from backstory.ledger.core.commands import AddFact
-from backstory.ledger.core.commit import Cause
-from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.commit import Cause, Head
+from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.requests import ForgetFact
+from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector
@@ -48,13 +53,20 @@ class Index:
 class Bench:
     """A scope on disk, its writer, and its keeper."""
 
-    def __init__(self, home: Path, *, delay: float = NEVER, store: JsonlStore | None = None) -> None:
+    def __init__(
+        self, home: Path, *, delay: float = NEVER, store: EventStore | None = None, lock_timeout: float = PATIENCE
+    ) -> None:
         self.store = store or JsonlStore(home)
         self.path = home / SCOPE.folder / "memory.json"
         self.index = Index()
         self.replays: list[str] = []
         self.projector = DocumentProjector(
-            self.store, lambda scope: home / scope.folder / "memory.json", self._when, index=self._index, delay=delay
+            self.store,
+            lambda scope: home / scope.folder / "memory.json",
+            self._when,
+            index=self._index,
+            delay=delay,
+            lock_timeout=lock_timeout,
         )
         self.writer = Writer(
             self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.projector.note]
@@ -73,7 +85,7 @@ class Bench:
         self.writer.commit(AddFact(at="", fact=fact), Cause(kind="manual", action="add"))
 
     def exact(self) -> bool:
-        return self.path.exists() and self.path.read_bytes() == render(replay(JsonlStore(self.store.home), SCOPE))
+        return self.path.exists() and self.path.read_bytes() == render(replay(self.store, SCOPE))
 
 
 @pytest.fixture
@@ -558,3 +570,107 @@ def test_a_purge_that_cannot_be_done_is_an_error(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     with pytest.raises(StoreError, match=r"cannot remove .*memory\.json"):
         bench.projector.purge(SCOPE)
+
+
+# Where an engine keeps the logs elsewhere.
+
+
+def engine(home: Path, before: Callable[[str], None] = lambda _: None) -> EventStore:
+    return OtherEngine(home, before)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Bench]:
+    """One that does not wait for another process."""
+    bench = Bench(tmp_path, store=engine(tmp_path), lock_timeout=0.0)
+    yield bench
+    bench.projector.close()
+
+
+@contextmanager
+def written_by_another(away: Bench) -> Iterator[None]:
+    """Another process of this machine is writing memory.json."""
+    others = FileLocks(0.0, SystemClock())
+    with others.held(str(away.path.with_suffix(".lock"))):
+        yield
+    others.close()
+
+
+def test_the_ledgers_lock_is_not_taken_for_a_file_that_lies_elsewhere(away: Bench, tmp_path: Path) -> None:
+    """A lock in an engine costs more than the commit did, and keeps the writers of all machines waiting."""
+    away.add("runs")
+    with engine(tmp_path).locked(away.writer.ledger):
+        assert away.projector.flush(away.writer)
+    assert away.exact()
+
+
+def test_no_two_processes_of_a_machine_write_the_file_at_once(away: Bench) -> None:
+    away.add("runs")
+    with written_by_another(away):
+        assert not away.projector.flush(away.writer)
+        assert not away.path.exists()
+    assert away.projector.flush(away.writer)
+    assert away.exact()
+
+
+def test_a_purge_waits_for_a_process_that_is_writing_the_file(away: Bench) -> None:
+    """What that process writes may have been read before the erasure."""
+    away.add("runs")
+    away.projector.flush(away.writer)
+    with written_by_another(away), pytest.raises(LockTimeoutError, match=r"memory\.lock is held by another process"):
+        away.projector.purge(SCOPE)
+    away.projector.purge(SCOPE)
+    assert not away.path.exists()
+
+
+def test_a_purge_makes_no_folder(away: Bench) -> None:
+    away.projector.purge(SCOPE)
+    assert not away.path.parent.exists()
+
+
+def test_commits_that_go_on_while_the_file_is_written_do_not_hold_it_up(tmp_path: Path) -> None:
+    class Busy(OtherEngine):
+        """Another machine commits between any two questions."""
+
+        def head(self, stream: str) -> Head:
+            if threading.current_thread() is flushing:
+                other.add(f"walks {next(count)}")
+            return self.inner.head(stream)
+
+    count, flushing = itertools.count(), None
+    other = Bench(tmp_path / "other", store=engine(tmp_path))
+    bench = Bench(tmp_path, store=Busy(tmp_path))  # type: ignore[arg-type]
+    bench.add("runs")
+    flushing = threading.current_thread()
+    assert bench.projector.flush(bench.writer)
+    flushing = None
+    assert b"runs" in bench.path.read_bytes()
+    assert bench.projector.flush(bench.writer)
+    assert bench.exact()
+    bench.projector.close()
+    other.projector.close()
+
+
+def test_what_an_erasure_has_overtaken_is_not_written(tmp_path: Path) -> None:
+    """It comes from another machine, after the memory was read and before the file is written."""
+
+    class Erased(OtherEngine):
+        def head(self, stream: str) -> Head:
+            if threading.current_thread() is flushing and next(count) == 1:
+                other.writer.forget(ForgetFact(fact))
+            return self.inner.head(stream)
+
+    count, flushing = itertools.count(), None
+    other = Bench(tmp_path / "other", store=engine(tmp_path))
+    bench = Bench(tmp_path, store=Erased(tmp_path))  # type: ignore[arg-type]
+    bench.add("the PIN is 4711")
+    bench.add("runs")
+    fact = next(iter(bench.writer.reader.standing()[0].facts))
+    flushing = threading.current_thread()
+    assert bench.projector.flush(bench.writer)
+    assert next(count) > 2, "it has not been read anew"
+    flushing = None
+    assert b"4711" not in bench.path.read_bytes()
+    assert bench.exact()
+    bench.projector.close()
+    other.projector.close()
