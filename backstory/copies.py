@@ -113,10 +113,9 @@ class LocalCopies:
     def _look(self) -> None:
         store = self._home.store
         if isinstance(store, TellsChanges):
-            begins = self._position is None
+            # What changed before the first time is found by the sweep.
             streams, position = store.changed(self._position)
-            # At first it names every stream there is; the sweep finds those with a copy.
-            folders = set() if begins else {stream.rpartition("/")[0] for stream in streams}
+            folders = {stream.rpartition("/")[0] for stream in streams}
             again, self._again = self._again, set()
             for folder in sorted(folders | again):
                 if any((self._home.home / folder / name).exists() for name in COPIES):

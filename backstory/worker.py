@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,9 @@ _SECONDS = 1.0
 
 _PAUSES = 4
 """How many times as long as a look takes it pauses at least, where there are very many memories to look at."""
+
+_SCAN_SECONDS = 1.0
+"""How long it goes through the memories that were there at its start, before it looks for new turns again."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -64,19 +68,36 @@ class Selection(msgspec.Struct, frozen=True):
 class Worker:
     """Watches the memories of a home for turns that any process records; the home's producer learns from them.
 
+    Turns may be pending in any memory when it starts. It goes through all of them once, a moment at a time, and looks
+    for new turns in between: those never wait for the scan.
+
     Several workers may take care of the same memories: each update takes a lease.
 
     Args:
         home: A home with a model and background learning.
         selection: The memories it takes care of.
         poll_seconds: How often it looks for new turns.
+        scan_seconds: How long the scan goes on between two looks.
     """
 
-    def __init__(self, home: Backstory, selection: Selection | None = None, *, poll_seconds: float = _SECONDS) -> None:
+    def __init__(
+        self,
+        home: Backstory,
+        selection: Selection | None = None,
+        *,
+        poll_seconds: float = _SECONDS,
+        scan_seconds: float = _SCAN_SECONDS,
+    ) -> None:
         self._home = home
         self._selection = selection or Selection()
         self._poll_seconds = poll_seconds
+        self._scan_seconds = scan_seconds
         self._changes = StreamChanges(home.store)
+        self._scan: Iterator[str] | None = None
+        """The streams that the scan has still to go through; None while it does not go on."""
+        self._scanned = ""
+        """The stream that the scan has come to, in the order of their names."""
+        self._is_scanned = False
         self._again: set[Scope] = set()
         """The memories that could not be read."""
         self._stopped = threading.Event()
@@ -90,25 +111,47 @@ class Worker:
         while not self._stopped.is_set():
             begun = time.monotonic()
             self.look()
-            self._stopped.wait(max(self._poll_seconds, _PAUSES * (time.monotonic() - begun)))
+            if self._scan is None:
+                self._stopped.wait(max(self._poll_seconds, _PAUSES * (time.monotonic() - begun)))
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
         self._stopped.set()
 
     def look(self) -> None:
-        """Look for new turns once; see `run`."""
+        """Look for new turns once, and go on with the scan; see `run`."""
         for scope in tuple(self._again):
+            if self._stopped.is_set():
+                return
             self._watch(scope)
         try:
-            for stream in self._changes.find(lambda name: name.rpartition("/")[2] == TRANSCRIPT):
-                owner = self._home.owner_of(stream)
-                if owner is not None and self._selection.holds(owner):
-                    self._watch(owner)
+            for stream in self._changes.find(_has_turns):
+                self._take(stream)
                 if self._stopped.is_set():
                     return
+            if not self._is_scanned:
+                self._go_on_scanning()
         except UnavailableError as error:
+            self._scan = None
             _log.warning("no memory could be looked at: %s", error)
+
+    def _go_on_scanning(self) -> None:
+        # The changes were asked for before: what is recorded from here on is one.
+        if self._scan is None:
+            self._scan = filter(_has_turns, self._home.store.streams())
+        end = time.monotonic() + self._scan_seconds
+        for stream in self._scan:
+            if stream > self._scanned:
+                self._take(stream)
+                self._scanned = stream
+            if self._stopped.is_set() or time.monotonic() >= end:
+                return
+        self._scan, self._is_scanned = None, True
+
+    def _take(self, stream: str) -> None:
+        owner = self._home.owner_of(stream)
+        if owner is not None and self._selection.holds(owner):
+            self._watch(owner)
 
     def _watch(self, scope: Scope) -> None:
         try:
@@ -126,3 +169,8 @@ class Worker:
             self._again.add(scope)
         else:
             self._again.discard(scope)
+
+
+def _has_turns(stream: str) -> bool:
+    """Whether a stream is one of turns."""
+    return stream.rpartition("/")[2] == TRANSCRIPT

@@ -613,13 +613,15 @@ class EventStoreConformance:
     def test_an_engine_that_tells_changes_leaves_none_out(self, engine: Engine, store: EventStore) -> None:
         if not isinstance(store, TellsChanges):
             return
+        other, lines = "users/al/ledger", chain(3)
+        fill(store, "users/bob/ledger", lines[:1])
         names, position = store.changed(None)
         assert list(names) == []
-        other, lines = "users/al/ledger", chain(3)
         fill(engine.open(), STREAM, lines[:2])
         fill(store, other, lines[:1])
         names, second = store.changed(position)
-        assert set(names) == {STREAM, other}
+        # It may name what had been written just before.
+        assert set(names) >= {STREAM, other}
         fill(store, STREAM, lines[2:])
         names, third = store.changed(second)
         assert STREAM in names
@@ -627,7 +629,7 @@ class EventStoreConformance:
             store.redact(STREAM, {2: erase(lines[1], 0)})
         names, _ = store.changed(third)
         assert STREAM in names
-        assert set(store.changed(position)[0]) == set(store.changed(None)[0]) == {STREAM, other}
+        assert set(store.changed(position)[0]) >= {STREAM, other}
 
     # The seal.
 

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,86 @@ def test_it_begins_with_what_was_pending_before(tmp_path: Path) -> None:
         Worker(bs).look()
         assert bs.flush(PATIENCE)
         assert facts(bs, "ada") == ["Likes tea"]
+
+
+def test_new_turns_do_not_wait_for_the_scan_of_all_memories(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        users = [f"user-{number}" for number in range(4)]
+        for user in users:
+            recorder.memory(user).record("t", exchange("tea"))
+        worker = Worker(bs, scan_seconds=0)
+        worker.look()
+        recorder.memory("zoe").record("t", exchange("tea"))
+        recorder.memory("user-3").record("u", exchange("tea"))
+        worker.look()
+        assert bs.flush(PATIENCE)
+        assert facts(recorder, "zoe") == facts(recorder, "user-3") == ["Likes tea"]
+        # Two looks have gone through two memories.
+        assert [facts(recorder, user) for user in users[:3]] == [["Likes tea"], ["Likes tea"], []]
+        for _ in users:
+            worker.look()
+        assert bs.flush(PATIENCE)
+        assert facts(recorder, "user-2") == ["Likes tea"]
+
+
+def test_the_scan_goes_on_without_a_pause(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        users = [f"user-{number}" for number in range(3)]
+        for user in users:
+            recorder.memory(user).record("t", exchange("tea"))
+        worker = Worker(bs, poll_seconds=PATIENCE, scan_seconds=0)
+        running = threading.Thread(target=worker.run)
+        running.start()
+        until(lambda: all(facts(recorder, user) for user in users))
+        worker.stop()
+        running.join(PATIENCE)
+
+
+def test_a_scan_that_the_engine_interrupts_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        users = ["ada", "bob", "eve"]
+        for user in users:
+            recorder.memory(user).record("t", exchange("tea"))
+        watched: list[Scope] = []
+        watch, streams = bs.watch, bs.store.streams
+        monkeypatch.setattr(bs, "watch", lambda scope: watched.append(scope) or watch(scope))
+
+        def broken(prefix: str = "") -> Iterator[str]:
+            # The ledger's name comes before the transcript's.
+            for number, stream in enumerate(streams(prefix)):
+                if number == 3:
+                    raise StoreError("down")
+                yield stream
+
+        worker = Worker(bs)
+        worker._changes.find = lambda _: iter(())  # type: ignore[method-assign]
+        with monkeypatch.context() as patch:
+            patch.setattr(bs.store, "streams", broken)
+            worker.look()
+        assert watched
+        worker.look()
+        assert [scope.user for scope in watched] == users
+
+
+def test_it_can_be_stopped_while_memories_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        for user in ("ada", "bob"):
+            recorder.memory(user).record("t", exchange("tea"))
+        tried: list[Scope] = []
+
+        def watch(scope: Scope) -> bool:
+            tried.append(scope)
+            raise StoreError("down")
+
+        monkeypatch.setattr(bs, "watch", watch)
+        worker = Worker(bs)
+        worker.look()
+        tried.clear()
+        worker.stop()
+        worker.look()
+        assert tried == []
 
 
 def test_memories_that_are_not_selected_are_left_alone(tmp_path: Path) -> None:
@@ -180,19 +260,20 @@ class Telling:
 
 
 def test_an_engine_that_tells_changes_is_asked_one_question() -> None:
-    store = Telling((["a/transcript", "a/ledger"], "7"), ([], "7"), (["b/transcript"], "9"))
+    store = Telling(([], "7"), (["a/transcript", "a/ledger"], "8"), ([], "8"), (["b/transcript"], "9"))
     changes = StreamChanges(store)  # type: ignore[arg-type]
-    found = [list(changes.find(lambda name: name.endswith("transcript"))) for _ in range(3)]
-    assert found == [["a/transcript"], [], ["b/transcript"]]
-    assert store.asked == [None, "7", "7"]
+    found = [list(changes.find(lambda name: name.endswith("transcript"))) for _ in range(4)]
+    assert found == [[], ["a/transcript"], [], ["b/transcript"]]
+    assert store.asked == [None, "7", "8", "8"]
 
 
 def test_changes_that_were_not_all_taken_are_found_again() -> None:
-    store = Telling((["a", "b"], "7"), (["a", "b"], "7"))
+    store = Telling(([], "7"), (["a", "b"], "8"), (["a", "b"], "8"))
     changes = StreamChanges(store)  # type: ignore[arg-type]
+    assert list(changes.find(lambda _: True)) == []
     assert next(changes.find(lambda _: True)) == "a"
     assert list(changes.find(lambda _: True)) == ["a", "b"]
-    assert store.asked == [None, None]
+    assert store.asked == [None, "7", "7"]
 
 
 # The command.

@@ -301,7 +301,7 @@ class TellsChanges(Protocol):
         A stream may be named that has not changed; none is left out that has. The order is any.
 
         Args:
-            since: A position that was returned before; None for the beginning, which names all streams.
+            since: A position that was returned before; None to begin with the position now, which names no stream.
 
         Raises:
             StoreError: it could not be read.

@@ -31,7 +31,7 @@ def log_state(store: EventStore, stream: str) -> LogState | None:
 
 
 class StreamChanges:
-    """Finds the streams that have changed since the last time it was asked; at first, all of them.
+    """Finds the streams that have changed since the last time it was asked; the first time, none.
 
     An engine that is a `TellsChanges` is asked one question. In any other each stream is looked at.
     """
@@ -39,7 +39,7 @@ class StreamChanges:
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._position: str | None = None
-        self._known: dict[str, LogState] = {}
+        self._known: dict[str, LogState] | None = None
 
     def find(self, is_wanted: Callable[[str], bool]) -> Iterator[str]:
         """Yield the names of changed streams, of those that are wanted.
@@ -55,9 +55,17 @@ class StreamChanges:
             yield from filter(is_wanted, names)
             self._position = position
             return
+        if self._known is None:
+            self._known = dict(self._states(is_wanted))
+            return
+        for stream, now in self._states(is_wanted):
+            if now != self._known.get(stream):
+                yield stream
+                # Only now: a caller that was interrupted gets it again.
+                self._known[stream] = now
+
+    def _states(self, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, LogState]]:
         for stream in filter(is_wanted, self._store.streams()):
             now = log_state(self._store, stream)
-            if now is not None and now != self._known.get(stream):
-                yield stream
-                # Only now: whoever was interrupted gets it again.
-                self._known[stream] = now
+            if now is not None:
+                yield stream, now

@@ -261,8 +261,8 @@ class NatsStore:
         """
         wire = self._wire
         now = [wire.last_seq(self._subjects.jetstream(shard)) for shard in self._subjects.shards]
-        before = [] if since is None else [int(sequence) for sequence in since.split(",")]
         position = ",".join(map(str, now))
+        before = now if since is None else [int(sequence) for sequence in since.split(",")]
         if len(before) != len(now):
             return list(self._names(COMMITS, certain=False)), position
         found = (self._reading.changed(shard, before[shard], now[shard]) for shard in self._subjects.shards)

@@ -194,10 +194,7 @@ class PostgresStore:
 
         It passes no commit over that commits late: the position is that of the oldest transaction that is still open.
         """
-        doing = "read what has changed"
-        rows = (
-            self._connections.rows(doing, _ALL) if since is None else self._connections.rows(doing, _CHANGED, (since,))
-        )
+        rows = self._connections.rows("read what has changed", _CHANGED, (since,))
         return [name for _, name in rows if name is not None], str(rows[0][0])
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
@@ -358,10 +355,6 @@ SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE
 """
 
 # Whatever is below the position has ended, and is in the snapshot of the very query that returns it.
-_ALL = """
-SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
-LEFT JOIN backstory.streams s ON true
-"""
 _CHANGED = """
 SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
 LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %s::bigint) changed ON true
