@@ -11,13 +11,14 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.store import KeepsFiles, TellsChanges
-from backstory.ledger.log.store.changes import LogState, log_state
+from backstory.ledger.log.store.changes import LogState, log_states
 from backstory.projections.integrity.file_check import scope_folders
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ _SWEEP_SECONDS = 5.0
 
 _SWEEP_ALONE_SECONDS = 1.0
 """The same for an engine that does not tell what has changed, either."""
+
+_SWEEP_PAUSES = 10
+"""How many times as long as a sweep takes it pauses at least, where there are very many copies."""
+
+_AT_ONCE = 256
+"""How many copies are compared with one question to an engine that answers several."""
 
 _States = tuple[LogState | None, LogState | None]
 
@@ -62,7 +69,8 @@ class LocalCopies:
         self._position: str | None = None
         self._again: set[str] = set()
         """The folders of copies that could not be brought up to date."""
-        self._swept = -self._sweep_seconds
+        self._next_sweep = 0.0
+        """When to compare every copy again, by the machine's monotonic clock."""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -99,16 +107,20 @@ class LocalCopies:
             self._look()
         except BackstoryError as error:
             # What has changed meanwhile may not be told again.
-            self._swept = -self._sweep_seconds
+            self._next_sweep = 0.0
             _log.debug("copies of memories lag behind, which is safe: %s", error)
-        if time.monotonic() - self._swept >= self._sweep_seconds:
+        if time.monotonic() >= self._next_sweep:
             self.sweep()
 
     def sweep(self) -> None:
         """Compare each copy with its logs, and bring it up to date."""
-        self._swept = time.monotonic()
-        for folder in scope_folders(self._home.home, COPIES):
-            self._follow_folder(folder.relative_to(self._home.home).as_posix().removeprefix("."))
+        begun = time.monotonic()
+        home = self._home.home
+        self._follow_folders(
+            folder.relative_to(home).as_posix().removeprefix(".") for folder in scope_folders(home, COPIES)
+        )
+        now = time.monotonic()
+        self._next_sweep = now + max(self._sweep_seconds, _SWEEP_PAUSES * (now - begun))
 
     def _look(self) -> None:
         store = self._home.store
@@ -117,26 +129,43 @@ class LocalCopies:
             streams, position = store.changed(self._position)
             folders = {stream.rpartition("/")[0] for stream in streams}
             again, self._again = self._again, set()
-            for folder in sorted(folders | again):
-                if any((self._home.home / folder / name).exists() for name in COPIES):
-                    self._follow_folder(folder)
+            self._follow_folders(
+                folder
+                for folder in sorted(folders | again)
+                if any((self._home.home / folder / name).exists() for name in COPIES)
+            )
             self._position = position
 
-    def _follow_folder(self, folder: str) -> None:
-        if self._stopped.is_set():
-            return
-        try:
-            scope = Scope.in_folder(folder) or self._home.owner_of(f"{folder}/{LEDGER}")
-            if scope is None or self._follow(scope):
-                return
-        except BackstoryError as error:
-            _log.debug("the copy of a memory in %s lags behind, which is safe: %s", folder or ".", error)
-        self._again.add(folder)
+    def _follow_folders(self, folders: Iterable[str]) -> None:
+        rest = iter(folders)
+        while not self._stopped.is_set() and (some := list(islice(rest, _AT_ONCE))):
+            owners: dict[str, Scope] = {}
+            for folder in some:
+                with self._kept_for_later(folder):
+                    scope = Scope.in_folder(folder) or self._home.owner_of(f"{folder}/{LEDGER}")
+                    if scope is not None:
+                        owners[folder] = scope
+            streams = [scope.stream(kind) for scope in owners.values() for kind in (LEDGER, TRANSCRIPT)]
+            with self._kept_for_later(*owners):
+                states = log_states(self._home.store, streams)
+                for (folder, scope), now in zip(
+                    owners.items(), zip(states[::2], states[1::2], strict=True), strict=True
+                ):
+                    with self._kept_for_later(folder):
+                        if not self._stopped.is_set() and not self._follow(scope, now):
+                            self._again.add(folder)
 
-    def _follow(self, scope: Scope) -> bool:
-        """Bring one copy up to date; return False where that has to be tried again."""
-        store = self._home.store
-        now = (log_state(store, scope.stream(LEDGER)), log_state(store, scope.stream(TRANSCRIPT)))
+    @contextlib.contextmanager
+    def _kept_for_later(self, *folders: str) -> Iterator[None]:
+        """Keep folders for the next look where the work on them fails."""
+        try:
+            yield
+        except BackstoryError as error:
+            _log.debug("copies of memories lag behind, which is safe: %s: %s", ", ".join(folders), error)
+            self._again.update(folders)
+
+    def _follow(self, scope: Scope, now: _States) -> bool:
+        """Bring one copy up to date with logs that hold so much; return False where that has to be tried again."""
         known = self._known.get(scope)
         if now == known:
             return True

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import PATIENCE, FakeClock, exchange, open_home
@@ -15,7 +16,7 @@ from sizes import bytes_below
 from backstory import Backstory
 from backstory.copies import LocalCopies
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.log.store import TellsChanges
+from backstory.ledger.log.store import AnswersTogether, TellsChanges
 
 
 @pytest.fixture
@@ -105,12 +106,51 @@ def test_a_store_that_is_away_is_asked_again(
     copies = follower(idle)
     follow = copies._follow
 
-    def failing(scope: object) -> None:
+    def failing(*arguments: object) -> bool:
         if next(asked) < 2:
             raise StoreError("the server is away")
-        follow(scope)  # type: ignore[arg-type]
+        return follow(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(copies, "_follow", failing)
     with copies.following():
         busy.memory("ada").add_fact("more")
         until(lambda: b"more" in document(idle))
+
+
+def test_many_copies_are_compared_with_few_questions(engine: HomesOn, tmp_path: Path) -> None:
+    with open_home(tmp_path / "home", **engine.settings) as bs:
+        for number in range(20):
+            memory = bs.memory(f"user-{number}")
+            memory.add_fact(f"User likes number {number}")
+            memory.flush()
+        copies = follower(bs)
+        copies.sweep()
+        asked: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            for question in ("edition", "size", "head", "looks"):
+                if whole := getattr(bs.store, question, None):
+                    patch.setattr(bs.store, question, noted(asked, question, whole))
+            copies.sweep()
+        # An engine that answers one question at a time is asked about each copy.
+        assert asked == ["looks"] if isinstance(bs.store, AnswersTogether) else len(asked) >= 20
+
+
+def noted(asked: list[str], question: str, whole: Callable[..., object]) -> Callable[..., object]:
+    def ask(*arguments: object) -> object:
+        asked.append(question)
+        return whole(*arguments)
+
+    return ask
+
+
+def test_a_sweep_that_takes_long_is_followed_by_a_longer_pause(
+    homes: tuple[Backstory, Backstory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a machine with very many copies would ask the engine without an end."""
+    _, idle = homes
+    begun, ended = 100.0, 103.0
+    moments = iter([begun, ended])
+    monkeypatch.setattr("backstory.copies.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    copies = LocalCopies(idle, sweep_seconds=5.0)
+    copies.sweep()
+    assert copies._next_sweep == ended + 30.0

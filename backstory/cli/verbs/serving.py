@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backstory.mcp.client_config import ClientConfig
     from backstory.worker import Worker
 
+_COPIES_SECONDS = 1.0
 _EXTRA = "the server needs the extra [server]: pip install 'backstory[server]'"
 
 
@@ -104,7 +105,9 @@ def worker(
     with Backstory.open(session.home, config=session.config, as_hosted=True, event_store=session.store) as bs:
         bs.must_learn()
         working = Worker(bs, selection)
-        with _stopped_by_signals(working), LocalCopies(bs).following():
+        # Nobody reads the copies of a worker: they follow so that erased content does not stay in them.
+        copies = LocalCopies(bs, poll_seconds=_COPIES_SECONDS)
+        with _stopped_by_signals(working), copies.following():
             session.answer(
                 {"store": str(bs.store), "scopes": scopes},
                 lambda page, _: page.line(f"learning from {bs.store}; Ctrl-C or SIGTERM ends it"),

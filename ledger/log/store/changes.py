@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from backstory.ledger.log.store import EventStore, TellsChanges
+from backstory.ledger.log.store import AnswersTogether, EventStore, TellsChanges
 
-__all__ = ["LogState", "StreamChanges", "log_state"]
+__all__ = ["LogState", "StreamChanges", "log_state", "log_states"]
 
 
 class LogState(NamedTuple):
@@ -28,6 +28,17 @@ def log_state(store: EventStore, stream: str) -> LogState | None:
     """
     edition = store.edition(stream)
     return LogState(edition, store.size(stream)) if edition else None
+
+
+def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState | None]:
+    """Return what each stream holds now, with one question where the engine answers it; see `log_state`.
+
+    Raises:
+        StoreError: one could not be read.
+    """
+    if isinstance(store, AnswersTogether):
+        return [LogState(look.edition, look.size) if look.edition else None for look in store.looks(streams)]
+    return [log_state(store, stream) for stream in streams]
 
 
 class StreamChanges:

@@ -208,6 +208,11 @@ class JetStream(Connection):
         state = self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).state
         return state.last_seq if state else 0
 
+    def last_seqs(self, names: Sequence[str]) -> list[int]:
+        """Return the sequence of the last message in each JetStream stream, asked for at the same time."""
+        infos = self.run(self._gather([self._api(f"STREAM.INFO.{name}", {}, _Info) for name in names]))
+        return [info.state.last_seq if info.state else 0 for info in infos]
+
     def configs(self, names: Sequence[str]) -> list[StreamConfig | None]:
         """Return the settings of JetStream streams, asked for at the same time; None for one that does not exist."""
         infos = [self._api(f"STREAM.INFO.{name}", {}, _Info, missing=True) for name in names]

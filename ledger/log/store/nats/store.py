@@ -260,7 +260,7 @@ class NatsStore:
         A position is the last sequence of each shard. A stream that was removed has no messages to tell of it.
         """
         wire = self._wire
-        now = [wire.last_seq(self._subjects.jetstream(shard)) for shard in self._subjects.shards]
+        now = wire.last_seqs([self._subjects.jetstream(shard) for shard in self._subjects.shards])
         position = ",".join(map(str, now))
         before = now if since is None else [int(sequence) for sequence in since.split(",")]
         if len(before) != len(now):
