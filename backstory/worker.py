@@ -22,8 +22,11 @@ __all__ = ["Selection", "Worker"]
 
 _log = logging.getLogger(__name__)
 
-_SECONDS = 1.0
-"""How often it looks for new turns. A conversation is learned from `debounce_seconds` after its last one."""
+_SECONDS = (1.0, 5.0)
+"""How often it looks for new turns at most, and at least."""
+
+_OF_DEBOUNCE = 0.1
+"""It looks so often within `debounce_seconds`, before whose end no conversation is learned from."""
 
 _PAUSES = 4
 """How many times as long as a look takes it pauses at least, where there are very many memories to look at."""
@@ -76,7 +79,7 @@ class Worker:
     Args:
         home: A home with a model and background learning.
         selection: The memories it takes care of.
-        poll_seconds: How often it looks for new turns.
+        poll_seconds: How often it looks for new turns; chosen by the home's debounce unless given.
         scan_seconds: How long the scan goes on between two looks.
     """
 
@@ -85,12 +88,12 @@ class Worker:
         home: Backstory,
         selection: Selection | None = None,
         *,
-        poll_seconds: float = _SECONDS,
+        poll_seconds: float | None = None,
         scan_seconds: float = _SCAN_SECONDS,
     ) -> None:
         self._home = home
         self._selection = selection or Selection()
-        self._poll_seconds = poll_seconds
+        self._poll_seconds = _poll_of(home.config.settings.debounce_seconds) if poll_seconds is None else poll_seconds
         self._scan_seconds = scan_seconds
         self._changes = StreamChanges(home.store)
         self._scan: Iterator[str] | None = None
@@ -169,6 +172,11 @@ class Worker:
             self._again.add(scope)
         else:
             self._again.discard(scope)
+
+
+def _poll_of(debounce_seconds: float) -> float:
+    shortest, longest = _SECONDS
+    return min(longest, max(shortest, _OF_DEBOUNCE * debounce_seconds))
 
 
 def _has_turns(stream: str) -> bool:

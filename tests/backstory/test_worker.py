@@ -86,6 +86,13 @@ def test_new_turns_do_not_wait_for_the_scan_of_all_memories(tmp_path: Path) -> N
         assert facts(recorder, "user-2") == ["Likes tea"]
 
 
+@pytest.mark.parametrize(("debounce", "poll"), [(0, 1.0), (10, 1.0), (30, 3.0), (300, 5.0)])
+def test_it_looks_often_enough_for_the_debounce(tmp_path: Path, debounce: int, poll: float) -> None:
+    model = ScriptedModel(reply("Likes tea"))
+    with open_home(tmp_path, model, background=True, debounce_seconds=debounce) as bs:
+        assert Worker(bs)._poll_seconds == pytest.approx(poll)
+
+
 def test_the_scan_goes_on_without_a_pause(tmp_path: Path) -> None:
     with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
         users = [f"user-{number}" for number in range(3)]

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from backstory.mcp.client_config import ClientConfig
     from backstory.worker import Worker
 
-_COPIES_SECONDS = 1.0
+_COPIES_SECONDS = 5.0
+"""How often a worker asks what has changed in its copies."""
+
 _EXTRA = "the server needs the extra [server]: pip install 'backstory[server]'"
 
 
