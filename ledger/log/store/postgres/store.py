@@ -16,10 +16,12 @@ from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.log.store.following import followed
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.appending import Appends
+from backstory.ledger.log.store.postgres.awake import KeptAwake
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.erasing import Erasures
 from backstory.ledger.log.store.postgres.hints import Hints
 from backstory.ledger.log.store.postgres.holds import Holds
+from backstory.ledger.log.store.postgres.leases import Leases
 from backstory.ledger.log.store.postgres.migrating import must_be_migrated
 from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
@@ -68,7 +70,9 @@ class PostgresStore:
         self._clock = clock or SystemClock()
         self._address = Address(url)
         self._connections = Connections(self._address, lock_timeout, self._clock)
-        self._holds = Holds(self._connections, self._clock)
+        self._awake = KeptAwake()
+        self._holds = Holds(self._connections, self._awake)
+        self._leases = Leases(self._connections, self._awake)
         self._hints = Hints(self._connections)
         self._seal = DatabaseSeal(self._connections)
         self._appends = Appends(self._connections, self._seal, self._clock)
@@ -312,11 +316,11 @@ class PostgresStore:
 
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
-        return self._holds.lease(stream, name)
+        return self._leases.lease(stream, name)
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""
-        self._holds.close()
+        self._awake.close()
         self._connections.close()
 
 
