@@ -300,6 +300,40 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     assert files_with(engine, MARK) == []
 
 
+def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        # Warnings are what the server says of a table that it skips.
+        admin.execute("ALTER DATABASE new SET client_min_messages = error")
+    store, line = engine.open(url=empty, lock_timeout=0.2), sealed(turn(MARK))
+    store.append(STREAM, line, 0)
+    with psycopg.connect(empty) as reader, store.locked(STREAM):
+        reader.execute("SELECT FROM backstory.commits")
+        with pytest.raises(StoreError, match=r"still needs the old rows of backstory\.commits"):
+            store.redact(STREAM, {1: erase(line, 0)})
+    with store.locked(STREAM):
+        store.redact(STREAM, {})
+    assert files_with(engine, MARK, "new") == []
+
+
+def test_an_erasure_is_completed_by_a_role_with_another_search_path(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    first = engine.open(url=f"{empty}?options=-csearch_path%3Dbackstory", lock_timeout=0.2)
+    line = sealed(turn(MARK))
+    first.append(STREAM, line, 0)
+    with psycopg.connect(empty) as reader, first.locked(STREAM):
+        # Another table of that name, which the second one would find.
+        reader.execute("CREATE TABLE public.commits ()")
+        reader.commit()
+        reader.execute("SELECT FROM backstory.commits")
+        with pytest.raises(StoreError, match="still needs the old rows"):
+            first.redact(STREAM, {1: erase(line, 0)})
+    second = engine.open(url=empty)
+    with second.locked(STREAM):
+        second.redact(STREAM, {})
+    assert files_with(engine, MARK, "new") == []
+
+
 def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngine, empty: str) -> None:
     migrate(empty)
     with psycopg.connect(empty, autocommit=True) as admin:

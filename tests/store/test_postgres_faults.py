@@ -179,6 +179,31 @@ def test_a_store_outlives_a_crash_of_the_server(engine: PostgresEngine) -> None:
     assert lines_of(store) == lines
 
 
+def test_a_crash_of_the_server_hides_no_later_commit(engine: PostgresEngine) -> None:
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    with engine.admin() as admin:
+        # Numbers of transactions that leave nothing behind: the server has not written them down yet, and gives the
+        # same ones again after a crash.
+        for _ in range(100):
+            admin.execute("BEGIN; SELECT pg_current_xact_id(); ROLLBACK")
+        _, position = store.changed(None)
+        engine.server.stop(signal.SIGQUIT)
+    engine.server.start()
+    store.append("users/bob/ledger", chain(1)[0], 0)
+    names, position = store.changed(position)
+    assert "users/bob/ledger" in names
+    assert "users/bob/ledger" not in store.changed(position)[0]
+
+
+def test_a_position_beyond_all_that_is_there_has_everything_looked_at(engine: PostgresEngine) -> None:
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    _, position = store.changed(None)
+    names, _ = store.changed(str(int(position) + 1000))
+    assert names == [STREAM]
+
+
 # Locks.
 
 HOLDER = """

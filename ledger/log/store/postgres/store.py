@@ -196,13 +196,18 @@ class PostgresStore:
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
         """Return the streams that have changed since a position; see `TellsChanges`.
 
-        It passes no commit over that commits late: the position is that of the oldest transaction that is still open.
+        It passes no commit over that commits late: the position is that of the oldest transaction that is still open,
+        or follows the newest commit. A position beyond that is from a database that was put back since, or the newest
+        commit was removed: then all streams are returned.
         """
         doing = "read what has changed"
         rows = (
             self._connections.rows(doing, _ALL) if since is None else self._connections.rows(doing, _CHANGED, (since,))
         )
-        return [name for _, name in rows if name is not None], str(rows[0][0])
+        position = int(rows[0][0])
+        if since is not None and position < int(since):
+            return self.changed(None)
+        return [name for _, name in rows if name is not None], str(position)
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream; see `EventStore.key`."""
@@ -361,16 +366,20 @@ WITH RECURSIVE found AS (
 SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder FROM found ORDER BY 1
 """
 
-# Whatever is below the position has ended, and is in the snapshot of the very query that returns it.
-_ALL = """
-SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
-LEFT JOIN backstory.streams s ON true
+# Whatever is below the position has ended, and is in the snapshot of the very query that returns it. Numbers above the
+# newest commit do not count: after a crash the server may give them again, to the commits to come.
+_POSITION = """
+SELECT least(
+    (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint,
+    (SELECT coalesce(max(xid), 0) + 1 FROM backstory.commits)
+) AS position
 """
-_CHANGED = """
-SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
+_ALL = f"SELECT p.position, s.name FROM ({_POSITION}) p LEFT JOIN backstory.streams s ON true"  # noqa: S608
+_CHANGED = f"""
+SELECT p.position, s.name FROM ({_POSITION}) p
 LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %s::bigint) changed ON true
 LEFT JOIN backstory.streams s ON s.id = changed.stream
-"""
+"""  # noqa: S608
 
 
 def _end_of(prefix: str) -> str | None:
