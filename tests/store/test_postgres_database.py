@@ -49,7 +49,7 @@ def empty(engine: PostgresEngine) -> Iterator[str]:
 def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngine, empty: str) -> None:
     with pytest.raises(StoreError, match=r"cannot open the store in postgresql://127.* run `backstory migrate`"):
         engine.open(url=empty)
-    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql"]
+    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
     assert migrate(empty) == []
     engine.open(url=empty).append(STREAM, chain(1)[0], 0)
 
@@ -62,7 +62,7 @@ def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty:
         engine.open(url=empty)
     with psycopg.connect(empty) as connection:
         connection.execute("DELETE FROM backstory.migrations")
-    with pytest.raises(StoreError, match="has migration 0, and this version needs 2: run `backstory migrate`"):
+    with pytest.raises(StoreError, match="has migration 0, and this version needs 3: run `backstory migrate`"):
         engine.open(url=empty)
 
 
@@ -298,6 +298,47 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
     assert files_with(engine, MARK) == []
+
+
+def samples(admin: psycopg.Connection[tuple[object, ...]]) -> set[str]:
+    """Return the columns of which the planner has samples that are content or keys."""
+    rows = admin.execute(
+        "SELECT tablename || '.' || attname FROM pg_stats WHERE schemaname = 'backstory' "
+        "AND attname IN ('line', 'key') AND coalesce(histogram_bounds::text, most_common_vals::text) IS NOT NULL"
+    )
+    return {str(name) for (name,) in rows}
+
+
+@pytest.mark.parametrize("partitioned", [False, True], ids=["one table", "partitions"])
+def test_no_content_gets_into_the_statistics(engine: PostgresEngine, empty: str, partitioned: bool) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        if partitioned:
+            admin.execute(sql_of_the_docs()[1])
+        store = engine.open(url=empty)
+        for number in range(100):
+            store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+            store.key(f"users/u{number}/ledger", create=True)
+        admin.execute("ANALYZE")
+        assert samples(admin) == set()
+
+
+def test_a_migration_drops_the_samples_of_content(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    store = engine.open(url=empty)
+    for number in range(100):
+        store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+        store.key(f"users/u{number}/ledger", create=True)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        # As it was before the third.
+        admin.execute("ALTER TABLE backstory.commits ALTER COLUMN line SET STATISTICS -1")
+        admin.execute("ALTER TABLE backstory.keys ALTER COLUMN key SET STATISTICS -1")
+        admin.execute("DELETE FROM backstory.migrations WHERE version = 3")
+        admin.execute("ANALYZE")
+        assert samples(admin) == {"commits.line", "keys.key"}
+        migrate(empty)
+        admin.execute("ANALYZE")
+        assert samples(admin) == set()
 
 
 def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine: PostgresEngine, empty: str) -> None:
