@@ -28,7 +28,8 @@ _PARTITION = 16e9
 """Bytes that an erasure rewrites in a few minutes."""
 _SHARDS_OF_A_SERVER = 4
 _STREAMS_OF_A_USER = 2
-_CONNECTIONS_BESIDE_LEASES = 8
+_CONNECTIONS_OF_A_PROCESS = 9
+"""Eight at most that read and append, and one that carries all leases."""
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +124,7 @@ def carried(engine: Engine, load: Load, processes: int) -> Carried:
             "NATS": groups * engine.servers * _SHARDS_OF_A_SERVER,
         }.get(engine.name, 1),
         connections={
-            "PostgreSQL": math.ceil(load.leases_peak) + processes * _CONNECTIONS_BESIDE_LEASES,
+            "PostgreSQL": processes * _CONNECTIONS_OF_A_PROCESS,
             "NATS": processes,
         }.get(engine.name, 0),
     )

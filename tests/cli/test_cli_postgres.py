@@ -22,7 +22,7 @@ def test_a_new_database_is_migrated_and_then_keeps_memory(cli: Cli, engine: Post
         try:
             store = ("--store", engine.server.url("cli"))
             assert "run `backstory migrate`" in cli.error(*store, "show", code=3)
-            assert cli.json(*store, "migrate") == ["0001_streams.sql", "0002_changes.sql"]
+            assert cli.json(*store, "migrate") == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
             assert cli.run(*store, "migrate").stdout == "nothing to do: the tables are those of this version\n"
             cli.run(*store, "fact", "add", "User sails")
             assert [fact["content"] for fact in cli.json(*store, "fact", "list")] == ["User sails"]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 from fakes import PATIENCE
@@ -16,8 +17,9 @@ from store.postgres_engine import PostgresEngine
 
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
 from backstory.ledger.log.store.postgres.address import Address
+from backstory.ledger.log.store.postgres.changes import _CHANGED, _Position
 from backstory.ledger.log.store.postgres.migrating import migrate
-from backstory.ledger.log.store.postgres.store import _CHANGED, PostgresStore
+from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
@@ -49,7 +51,7 @@ def empty(engine: PostgresEngine) -> Iterator[str]:
 def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngine, empty: str) -> None:
     with pytest.raises(StoreError, match=r"cannot open the store in postgresql://127.* run `backstory migrate`"):
         engine.open(url=empty)
-    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql"]
+    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
     assert migrate(empty) == []
     engine.open(url=empty).append(STREAM, chain(1)[0], 0)
 
@@ -62,7 +64,7 @@ def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty:
         engine.open(url=empty)
     with psycopg.connect(empty) as connection:
         connection.execute("DELETE FROM backstory.migrations")
-    with pytest.raises(StoreError, match="has migration 0, and this version needs 2: run `backstory migrate`"):
+    with pytest.raises(StoreError, match="has migration 0, and this version needs 3: run `backstory migrate`"):
         engine.open(url=empty)
 
 
@@ -149,8 +151,7 @@ def test_threads_share_transactions(engine: PostgresEngine) -> None:
 def test_a_commit_that_commits_late_is_not_passed_over(engine: PostgresEngine) -> None:
     store = engine.open()
     fill(store, "users/early/ledger", chain(1))
-    names, position = store.changed(None)
-    assert names == ["users/early/ledger"]
+    _, position = store.changed(None)
     with engine.admin() as late, late.transaction():
         late.execute("INSERT INTO backstory.streams (name, seq, hash, bytes) VALUES ('users/late/ledger', 1, 'h', 3)")
         late.execute(
@@ -198,8 +199,9 @@ def test_a_look_for_changes_reads_no_line_that_came_before(engine: PostgresEngin
         connection.execute("ANALYZE backstory.commits")
         store.append_all(STREAM, lines[1000:2999], 1000)
         store.append(STREAM, lines[2999], 2999)
-        (newest,) = connection.execute("SELECT max(xid) FROM backstory.commits").fetchone() or (0,)
-        plan = connection.execute("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + _CHANGED, (newest,)).fetchall()
+        before = msgspec.json.decode(store.changed(None)[1], type=_Position)
+        asked = {**msgspec.structs.asdict(before), "xid": before.newest}
+        plan = connection.execute("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + _CHANGED, asked).fetchall()
         (size,) = connection.execute("SELECT pg_relation_size('backstory.commits') / 8192").fetchone() or (0,)
     # The first line of the plan with buffers is that of all.
     read = next(line for (line,) in plan if "Buffers" in line)
@@ -298,6 +300,81 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
     assert files_with(engine, MARK) == []
+
+
+def samples(admin: psycopg.Connection[tuple[object, ...]]) -> set[str]:
+    """Return the columns of which the planner has samples that are content or keys."""
+    rows = admin.execute(
+        "SELECT tablename || '.' || attname FROM pg_stats WHERE schemaname = 'backstory' "
+        "AND attname IN ('line', 'key') AND coalesce(histogram_bounds::text, most_common_vals::text) IS NOT NULL"
+    )
+    return {str(name) for (name,) in rows}
+
+
+@pytest.mark.parametrize("partitioned", [False, True], ids=["one table", "partitions"])
+def test_no_content_gets_into_the_statistics(engine: PostgresEngine, empty: str, partitioned: bool) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        if partitioned:
+            admin.execute(sql_of_the_docs()[1])
+        store = engine.open(url=empty)
+        for number in range(100):
+            store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+            store.key(f"users/u{number}/ledger", create=True)
+        admin.execute("ANALYZE")
+        assert samples(admin) == set()
+
+
+def test_a_migration_drops_the_samples_of_content(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    store = engine.open(url=empty)
+    for number in range(100):
+        store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+        store.key(f"users/u{number}/ledger", create=True)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        # As it was before the third.
+        admin.execute("ALTER TABLE backstory.commits ALTER COLUMN line SET STATISTICS -1")
+        admin.execute("ALTER TABLE backstory.keys ALTER COLUMN key SET STATISTICS -1")
+        admin.execute("DELETE FROM backstory.migrations WHERE version = 3")
+        admin.execute("ANALYZE")
+        assert samples(admin) == {"commits.line", "keys.key"}
+        migrate(empty)
+        admin.execute("ANALYZE")
+        assert samples(admin) == set()
+
+
+def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as admin:
+        # Warnings are what the server says of a table that it skips.
+        admin.execute("ALTER DATABASE new SET client_min_messages = error")
+    store, line = engine.open(url=empty, lock_timeout=0.2), sealed(turn(MARK))
+    store.append(STREAM, line, 0)
+    with psycopg.connect(empty) as reader, store.locked(STREAM):
+        reader.execute("SELECT FROM backstory.commits")
+        with pytest.raises(StoreError, match=r"still needs the old rows of backstory\.commits"):
+            store.redact(STREAM, {1: erase(line, 0)})
+    with store.locked(STREAM):
+        store.redact(STREAM, {})
+    assert files_with(engine, MARK, "new") == []
+
+
+def test_an_erasure_is_completed_by_a_role_with_another_search_path(engine: PostgresEngine, empty: str) -> None:
+    migrate(empty)
+    first = engine.open(url=f"{empty}?options=-csearch_path%3Dbackstory", lock_timeout=0.2)
+    line = sealed(turn(MARK))
+    first.append(STREAM, line, 0)
+    with psycopg.connect(empty) as reader, first.locked(STREAM):
+        # Another table of that name, which the second one would find.
+        reader.execute("CREATE TABLE public.commits ()")
+        reader.commit()
+        reader.execute("SELECT FROM backstory.commits")
+        with pytest.raises(StoreError, match="still needs the old rows"):
+            first.redact(STREAM, {1: erase(line, 0)})
+    second = engine.open(url=empty)
+    with second.locked(STREAM):
+        second.redact(STREAM, {})
+    assert files_with(engine, MARK, "new") == []
 
 
 def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngine, empty: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from store.postgres_engine import PostgresEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError, UnknownOutcomeError, WrongExpectedVersionError
 from backstory.ledger.log.store.postgres.connections import Connection
+from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, fill
@@ -177,6 +179,68 @@ def test_a_store_outlives_a_crash_of_the_server(engine: PostgresEngine) -> None:
     assert [next(following).line for _ in lines[1:]] == lines[1:]
     writing.join(PATIENCE)
     assert lines_of(store) == lines
+
+
+def test_a_crash_of_the_server_hides_no_later_commit(engine: PostgresEngine) -> None:
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    with engine.admin() as admin:
+        # Numbers of transactions that leave nothing behind: the server has not written them down yet, and gives the
+        # same ones again after a crash.
+        for _ in range(100):
+            admin.execute("BEGIN; SELECT pg_current_xact_id(); ROLLBACK")
+        _, position = store.changed(None)
+        engine.server.stop(signal.SIGQUIT)
+    engine.server.start()
+    store.append("users/bob/ledger", chain(1)[0], 0)
+    names, position = store.changed(position)
+    assert "users/bob/ledger" in names
+    assert "users/bob/ledger" not in store.changed(position)[0]
+
+
+def test_where_the_newest_commit_is_lost_everything_is_looked_at(engine: PostgresEngine) -> None:
+    """As after a standby without it has taken over; new commits may have come since, with any numbers."""
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    store.append("users/bob/ledger", chain(1)[0], 0)
+    _, position = store.changed(None)
+    with engine.admin() as admin:
+        admin.execute(
+            "DELETE FROM backstory.commits c USING backstory.streams s "
+            "WHERE s.id = c.stream AND s.name = 'users/bob/ledger'"
+        )
+    store.append("users/eve/ledger", chain(1)[0], 0)
+    names, position = store.changed(position)
+    assert STREAM in names
+    assert STREAM not in store.changed(position)[0]
+
+
+def test_a_dump_that_was_restored_on_another_server_hides_no_commit_and_is_put_right(
+    engine: PostgresEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The numbers of its transactions mean nothing there, and may be far ahead."""
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    with engine.admin() as admin:
+        admin.execute("UPDATE backstory.commits SET xid = xid + 1000000000")
+    _, position = store.changed(None)
+    # Seen on the server of the dump.
+    beyond = json.dumps([json.loads(position)[0] + 2000000000, *json.loads(position)[1:]])
+    assert store.changed(beyond)[0] == [STREAM]
+    store.append("users/bob/ledger", chain(1)[0], 0)
+    assert "users/bob/ledger" in store.changed(position)[0]
+    caplog.clear()
+    engine.open()
+    assert "run `backstory migrate`" in caplog.text
+    migrate(engine.url)
+    caplog.clear()
+    store = engine.open()
+    assert "migrate" not in caplog.text
+    _, position = store.changed(position)
+    store.append("users/bob/ledger", chain(2)[1], 1)
+    names, _ = store.changed(position)
+    assert "users/bob/ledger" in names
+    assert STREAM not in names
 
 
 # Locks.

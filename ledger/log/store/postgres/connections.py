@@ -29,10 +29,10 @@ __all__ = ["Connection", "Connections", "is_lost", "retried"]
 _T = TypeVar("_T")
 
 _MOST = 8
-"""How many connections a process has at most, besides those that hold locks."""
+"""How many connections a process has at most, besides those that hold locks and leases."""
 
 _MOST_HELD = 32
-"""How many locks and leases a process holds at most; each needs a connection of its own."""
+"""How many connections of a process hold something at most: one for each lock, one for all leases."""
 
 _POOL_SECONDS = 1.0
 _UNMIGRATED = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedFunction, errors.UndefinedColumn)
@@ -93,7 +93,6 @@ class Connections:
         self._forgotten.append(self._pools)
         self._pools = {}
         self._guard = threading.Lock()
-        self._process = os.getpid()
 
     def run(self, doing: str, work: Callable[[Connection], _T]) -> _T:
         """Return what `work` returns with a connection; made again where the connection is lost meanwhile.
@@ -105,19 +104,27 @@ class Connections:
         Raises:
             StoreError: The server cannot be reached, or refuses. LockTimeoutError: It waited for a lock in vain.
         """
+
+        def attempt() -> _T:
+            with self.lent() as connection:
+                return work(connection)
+
+        return self.retried(doing, attempt)
+
+    def retried(self, doing: str, attempt: Callable[[], _T]) -> _T:
+        """Return what an attempt returns; made again where the connection is lost meanwhile. See `run`."""
         lost: list[psycopg.Error] = []
 
-        def attempt() -> tuple[_T] | None:
+        def tried() -> tuple[_T] | None:
             try:
-                with self.lent() as connection:
-                    return (work(connection),)
+                return (attempt(),)
             except psycopg.Error as error:
                 if not is_lost(error):
                     raise self.refusal(doing, error) from error
                 lost.append(error)
                 return None
 
-        found = retried(attempt, self.timeout, self._clock)
+        found = retried(tried, self.timeout, self._clock)
         if found is None:
             raise self.refusal(doing, lost[-1]) from lost[-1]
         return found[0]
@@ -144,13 +151,13 @@ class Connections:
 
     @contextmanager
     def lent_to_hold(self) -> Iterator[Connection]:
-        """Lend a connection for as long as a lock is held."""
+        """Lend a connection for as long as a lock, or any lease, is held."""
         with self._lent(_MOST_HELD) as connection:
             yield connection
 
     @contextmanager
     def _lent(self, most: int) -> Iterator[Connection]:
-        pool = self._pool(most)
+        process, pool = os.getpid(), self._pool(most)
         try:
             connection = pool.getconn()
         except PoolClosed:
@@ -165,7 +172,8 @@ class Connections:
         try:
             yield connection
         finally:
-            if os.getpid() == self._process:
+            # A child that was forked meanwhile leaves it to the parent.
+            if os.getpid() == process:
                 # It rolls back what is open, and drops a connection that is broken.
                 with suppress(psycopg.Error, ValueError):
                     pool.putconn(connection)

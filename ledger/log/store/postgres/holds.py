@@ -1,8 +1,8 @@
-"""Locks and leases: advisory locks of a transaction that stays open, each on a connection of its own.
+"""Locks of streams: advisory locks of a transaction that stays open, each on a connection of its own.
 
 They end with the transaction, so with the connection and with its process, and a pooler that lends connections by the
 transaction keeps them where they are (docs/adr/0007-a-lock-is-an-open-transaction.md). The server ends a transaction
-that is silent for half a minute, as after a power cut at the holder's; a thread here keeps those of the living awake.
+that is silent for half a minute, as after a power cut at the holder's; a thread keeps those of the living awake.
 
 Who holds a stream's lock holds a token as well, a random advisory lock of its own. With it the server can see that an
 append comes from the holder, and that the lock is still held.
@@ -11,6 +11,7 @@ append comes from the holder, and that the lock is still held.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -19,18 +20,16 @@ from contextlib import ExitStack, contextmanager, suppress
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.postgres.connections import Connection, Connections, is_lost, retried
-from backstory.ledger.log.store.postgres.names import lease_of, lock_of
+from backstory.ledger.log.store.postgres.awake import BEAT_SECONDS, SILENCE_SECONDS, KeptAwake
+from backstory.ledger.log.store.postgres.connections import Connection, Connections
+from backstory.ledger.log.store.postgres.names import lock_of
 
 __all__ = ["Holds"]
 
 _log = logging.getLogger(__name__)
 
-_SILENCE_SECONDS = 30
-_BEAT_SECONDS = 8.0
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
 _BEGIN = sql.SQL(
@@ -55,11 +54,11 @@ class _Hold:
 
 
 class Holds:
-    """The locks and leases of one store."""
+    """The locks of one store."""
 
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(self, connections: Connections, awake: KeptAwake) -> None:
         self._connections = connections
-        self._clock = clock
+        self._awake = awake
         self.renew()
         register(self)
 
@@ -67,9 +66,6 @@ class Holds:
         """Hold nothing, in a forked child: what is held is the parent's."""
         self._guard = threading.Lock()
         self._holds: dict[str, _Hold] = {}
-        self._open: set[Connection] = set()
-        self._beating = False
-        self._stopped = threading.Event()
 
     def token(self, stream: str) -> int | None:
         """Return the token of a stream's lock if this thread holds it, otherwise None."""
@@ -131,89 +127,42 @@ class Holds:
             hold.ended = opened.pop_all()
 
     @contextmanager
-    def lease(self, stream: str, name: str) -> Iterator[bool]:
-        """Try to hold a lease; see `EventStore.lease`."""
-        number = lease_of(stream, name)
-        what = f"take the lease {name!r} of {stream}"
-        with self._transaction(what, 0.0, lambda connection: _tried(connection, number)) as taken:
-            yield taken
-
-    @contextmanager
     def _transaction(self, doing: str, timeout: float, take: Callable[[Connection], bool]) -> Iterator[bool]:
         """Take advisory locks in a transaction that stays open for the length of the block."""
-        opened, connection, taken = self._begun(doing, timeout, take)
+        process = os.getpid()
+        opened, connection, taken = self._connections.retried(doing, lambda: self._begun(timeout, take))
+
+        def beat() -> None:
+            # A connection that is lost is found out by who uses it.
+            with suppress(psycopg.Error):
+                connection.execute("SELECT 1")
+
         with opened:
-            with self._guard:
-                self._open.add(connection)
-            self._beat()
+            self._awake.add(beat)
             try:
                 yield taken
             finally:
-                with self._guard:
-                    held = connection in self._open
-                    self._open.discard(connection)
-                try:
-                    connection.execute("ROLLBACK")
-                except psycopg.Error as error:
-                    if held and taken:
-                        # Appends were refused from then on.
-                        said = self._connections.address.scrubbed(str(error))
-                        _log.warning("what held the lock to %s was lost meanwhile: %s", doing, said)
+                self._awake.discard(beat)
+                if os.getpid() == process:
+                    self._end(connection, doing, taken=taken)
 
-    def _begun(
-        self, doing: str, timeout: float, take: Callable[[Connection], bool]
-    ) -> tuple[ExitStack, Connection, bool]:
-        """Begin a transaction and take the locks, on another connection if that from the pool turns out to be dead."""
-        lost: list[psycopg.Error] = []
+    def _begun(self, timeout: float, take: Callable[[Connection], bool]) -> tuple[ExitStack, Connection, bool]:
+        with ExitStack() as lent:
+            connection = lent.enter_context(self._connections.lent_to_hold())
+            connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
+            limit = max(1, round(timeout * 1000))
+            connection.execute(_BEGIN.format(silence=SILENCE_SECONDS * 1000, timeout=limit))
+            taken = take(connection)
+            return lent.pop_all(), connection, taken
 
-        def attempt() -> tuple[ExitStack, Connection, bool] | None:
-            with ExitStack() as lent:
-                try:
-                    connection = lent.enter_context(self._connections.lent_to_hold())
-                    connection.patience = max(connection.patience, timeout + _BEAT_SECONDS)
-                    limit = max(1, round(timeout * 1000))
-                    connection.execute(_BEGIN.format(silence=_SILENCE_SECONDS * 1000, timeout=limit))
-                    taken = take(connection)
-                    return lent.pop_all(), connection, taken
-                except psycopg.Error as error:
-                    if not is_lost(error):
-                        raise self._connections.refusal(doing, error) from error
-                    lost.append(error)
-                    return None
-
-        found = retried(attempt, self._connections.timeout, self._clock)
-        if found is None:
-            raise self._connections.refusal(doing, lost[-1]) from lost[-1]
-        return found
-
-    def _beat(self) -> None:
-        """Start the thread that keeps the open transactions awake, unless it runs."""
-        with self._guard:
-            if self._beating:
-                return
-            self._beating = True
-        if start_thread("backstory-postgres-locks", self._keep_awake) is None:
-            self._beating = False
-
-    def _keep_awake(self) -> None:
-        stopped = self._stopped
-        while not stopped.wait(_BEAT_SECONDS):
-            with self._guard:
-                connections = list(self._open)
-                if not connections:
-                    self._beating = False
-                    return
-            for connection in connections:
-                # One that is lost is found out by who uses it.
-                with suppress(psycopg.Error):
-                    connection.execute("SELECT 1")
-
-    def close(self) -> None:
-        """End the thread; what is held stays held."""
-        with self._guard:
-            if not self._open:
-                self._stopped.set()
-                self._stopped, self._beating = threading.Event(), False
+    def _end(self, connection: Connection, doing: str, *, taken: bool) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            if taken:
+                # Appends were refused from then on.
+                said = self._connections.address.scrubbed(str(error))
+                _log.warning("what held the lock to %s was lost meanwhile: %s", doing, said)
 
 
 def _tried(connection: Connection, number: int) -> bool:

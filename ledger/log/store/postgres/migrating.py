@@ -11,6 +11,7 @@ import psycopg
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.store.postgres.address import Address
+from backstory.ledger.log.store.postgres.changes import leave_the_other_server
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 
 __all__ = ["migrate", "must_be_migrated"]
@@ -70,6 +71,8 @@ def _migrated(connection: Connection, label: str) -> Sequence[str]:
             connection.execute(text)
             connection.execute("INSERT INTO backstory.migrations (version, name) VALUES (%s, %s)", (version, name))
             done.append(name)
+    with connection.transaction():
+        leave_the_other_server(connection)
     return done
 
 

@@ -16,10 +16,13 @@ from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.log.store.following import followed
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.appending import Appends
+from backstory.ledger.log.store.postgres.awake import KeptAwake
+from backstory.ledger.log.store.postgres.changes import changed_since, is_from_another_server
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.erasing import Erasures
 from backstory.ledger.log.store.postgres.hints import Hints
 from backstory.ledger.log.store.postgres.holds import Holds
+from backstory.ledger.log.store.postgres.leases import Leases
 from backstory.ledger.log.store.postgres.migrating import must_be_migrated
 from backstory.ledger.log.store.postgres.sealing import DatabaseSeal
 
@@ -68,7 +71,9 @@ class PostgresStore:
         self._clock = clock or SystemClock()
         self._address = Address(url)
         self._connections = Connections(self._address, lock_timeout, self._clock)
-        self._holds = Holds(self._connections, self._clock)
+        self._awake = KeptAwake()
+        self._holds = Holds(self._connections, self._awake)
+        self._leases = Leases(self._connections, self._awake)
         self._hints = Hints(self._connections)
         self._seal = DatabaseSeal(self._connections)
         self._appends = Appends(self._connections, self._seal, self._clock)
@@ -83,6 +88,12 @@ class PostgresStore:
 
     def _check(self, connection: Connection) -> None:
         must_be_migrated(connection, self._address.label)
+        if is_from_another_server(connection):
+            _log.warning(
+                "%s was restored from a dump of another server, so each look for changes reads it all: run "
+                "`backstory migrate` once",
+                self._address.label,
+            )
         settings = ("synchronous_commit", "fsync", "full_page_writes")
         stated = connection.execute("SELECT current_setting(name) FROM unnest(%s::text[]) AS name", (list(settings),))
         for setting, (value,) in zip(settings, stated, strict=True):
@@ -190,12 +201,9 @@ class PostgresStore:
             yield from followed(self, stream, after, wait=wait, if_lost=lost)
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
-        """Return the streams that have changed since a position; see `TellsChanges`.
-
-        It passes no commit over that commits late: the position is that of the oldest transaction that is still open.
-        """
-        rows = self._connections.rows("read what has changed", _CHANGED, (since,))
-        return [name for _, name in rows if name is not None], str(rows[0][0])
+        """Return the streams that have changed since a position; see `TellsChanges`."""
+        names, position = changed_since(self._connections, since)
+        return list(self.streams()) if names is None else names, position
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream; see `EventStore.key`."""
@@ -309,11 +317,11 @@ class PostgresStore:
 
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
-        return self._holds.lease(stream, name)
+        return self._leases.lease(stream, name)
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""
-        self._holds.close()
+        self._awake.close()
         self._connections.close()
 
 
@@ -352,13 +360,6 @@ WITH RECURSIVE found AS (
     ) next
 )
 SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder FROM found ORDER BY 1
-"""
-
-# Whatever is below the position has ended, and is in the snapshot of the very query that returns it.
-_CHANGED = """
-SELECT p.position, s.name FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS position) p
-LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %s::bigint) changed ON true
-LEFT JOIN backstory.streams s ON s.id = changed.stream
 """
 
 
