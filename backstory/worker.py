@@ -18,7 +18,7 @@ from backstory.ledger.log.store.changes import StreamChanges
 if TYPE_CHECKING:
     from backstory.home import Backstory
 
-__all__ = ["Selection", "Worker"]
+__all__ = ["Selection", "Worker", "poll_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Worker:
     ) -> None:
         self._home = home
         self._selection = selection or Selection()
-        self._poll_seconds = _poll_of(home.config.settings.debounce_seconds) if poll_seconds is None else poll_seconds
+        self._poll_seconds = poll_of(home.config.settings.debounce_seconds) if poll_seconds is None else poll_seconds
         self._scan_seconds = scan_seconds
         self._changes = StreamChanges(home.store)
         self._scan: Iterator[str] | None = None
@@ -174,7 +174,8 @@ class Worker:
             self._again.discard(scope)
 
 
-def _poll_of(debounce_seconds: float) -> float:
+def poll_of(debounce_seconds: float) -> float:
+    """Return how many seconds a worker waits between two looks for new turns."""
     shortest, longest = _SECONDS
     return min(longest, max(shortest, _OF_DEBOUNCE * debounce_seconds))
 

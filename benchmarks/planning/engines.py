@@ -11,6 +11,7 @@ import math
 
 import msgspec
 
+from backstory.worker import poll_of
 from benchmarks.planning.assumptions import Assumptions
 from benchmarks.planning.day import Day
 
@@ -30,6 +31,10 @@ _SHARDS_OF_A_SERVER = 4
 _STREAMS_OF_A_USER = 2
 _CONNECTIONS_OF_A_PROCESS = 9
 """Eight at most that read and append, and one that carries all leases."""
+_LOOKS_OF_A_SERVER = 20
+"""A second, for its local copies."""
+_LOOKS_OF_COPIES = 0.2
+"""The same of a worker, which looks for new turns besides."""
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,19 +55,21 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """Whether more servers carry more."""
     writes_of_an_update: int
     """What an update has stored in turn: its commit, and its lease."""
+    looks: float
+    """Questions a second about what has changed that 1 to 8 threads had answered; 0 where each file is looked at."""
 
 
 FILES = Engine(
     name="files", commits=2_624, stream_bytes=9_200, stored=1.01, ram=0, servers=1, copies=1, grows=False,
-    writes_of_an_update=1,
+    writes_of_an_update=1, looks=0,
 )  # fmt: skip
 POSTGRES = Engine(
     name="PostgreSQL", commits=3_191, stream_bytes=730, stored=1.07, ram=200, servers=1, copies=1, grows=False,
-    writes_of_an_update=1,
+    writes_of_an_update=1, looks=2_777,
 )  # fmt: skip
 NATS = Engine(
     name="NATS", commits=1_769, stream_bytes=90, stored=1.17, ram=670, servers=3, copies=3, grows=True,
-    writes_of_an_update=3,
+    writes_of_an_update=3, looks=3_755,
 )  # fmt: skip
 ENGINES = (FILES, POSTGRES, NATS)
 
@@ -76,9 +83,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     commits_peak: float
     updates_peak: float
     leases_peak: float
+    looks_of_servers: float
+    """Looks a second of all servers that record, for what has changed."""
+    looks_of_a_worker: float
 
     @classmethod
-    def of(cls, given: Assumptions, day: Day) -> Load:
+    def of(cls, given: Assumptions, day: Day, recording: int) -> Load:
         of_updates = day.updates * given.update_bytes + day.turns_learned * given.update_bytes_per_turn
         return cls(
             streams=given.users * _STREAMS_OF_A_USER,
@@ -87,6 +97,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             commits_peak=day.exchanges_peak + day.updates_peak,
             updates_peak=day.updates_peak,
             leases_peak=day.busy_peak,
+            looks_of_servers=recording * _LOOKS_OF_A_SERVER,
+            looks_of_a_worker=1 / poll_of(given.debounce_seconds) + _LOOKS_OF_COPIES,
         )
 
 
@@ -103,28 +115,37 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     parts: int
     """Partitions or shards."""
     connections: int
-    """What workers and servers keep open at the peak."""
+    """What workers keep open at the peak."""
+    looks: float
+    """Questions a second about what has changed, busy or not."""
+    looks_used: float
+    """Part of those that one group of servers answered here."""
 
 
 def carried(engine: Engine, load: Load, processes: int) -> Carried:
-    """Return what an engine needs for a load."""
+    """Return what an engine needs for a load, with so many worker processes."""
     writes = load.commits_peak + (engine.writes_of_an_update - 1) * load.updates_peak
     copy = load.streams * engine.stream_bytes + load.bytes_a_year * engine.stored
     ram = load.streams * engine.ram
     groups = 1
     if engine.grows:
         groups = math.ceil(max(writes / (engine.commits * _MOST_OF_IT), ram / (_SERVER_RAM * _FOR_INDEXES), 1))
+    parts = {
+        "PostgreSQL": max(1, math.ceil(copy / _PARTITION)),
+        "NATS": groups * engine.servers * _SHARDS_OF_A_SERVER,
+    }.get(engine.name, 1)
+    # Each shard of NATS is asked on its own.
+    looks = (load.looks_of_servers + processes * load.looks_of_a_worker) * (parts if engine.grows else 1)
     return Carried(
         used=writes / engine.commits / groups,
         groups=groups,
         disk=copy * engine.copies,
         ram=ram / groups,
-        parts={
-            "PostgreSQL": max(1, math.ceil(copy / _PARTITION)),
-            "NATS": groups * engine.servers * _SHARDS_OF_A_SERVER,
-        }.get(engine.name, 1),
+        parts=parts,
         connections={
             "PostgreSQL": processes * _CONNECTIONS_OF_A_PROCESS,
             "NATS": processes,
         }.get(engine.name, 0),
+        looks=looks if engine.looks else 0.0,
+        looks_used=looks / engine.looks / groups if engine.looks else 0.0,
     )

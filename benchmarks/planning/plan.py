@@ -40,7 +40,7 @@ def plan(given: Assumptions) -> str:
     unlimited = simulate(given)
     processes = workers_for(given, unlimited)
     day = simulate(given, processes * given.threads)
-    load = Load.of(given, day)
+    load = Load.of(given, day, servers_for(day, processes)[0])
     return "\n\n".join(
         "\n".join(table)
         for table in (
@@ -106,6 +106,10 @@ def _of_engines(load: Load, processes: int) -> Iterator[Sequence[str]]:
     yield "disk of the first year, all copies", *(_gb(need.disk) for need in needs)
     yield "partitions; shards", *(f"{need.parts:,}" if need.parts > 1 else "–" for need in needs)
     yield "connections to it at the peak", *(f"{need.connections:,}" if need.connections else "–" for need in needs)
+    yield (
+        "questions what has changed, a second; of what one group answered here",
+        *(f"{need.looks:,.0f}; {need.looks_used:.0%}" if need.looks else "–" for need in needs),
+    )
 
 
 def costs(given: Assumptions, day: Day) -> float:
