@@ -25,6 +25,8 @@ _LEAST_VERSION = (2, 12)
 _NAME_IN_USE = 10058
 _NO_CLUSTER = 10074
 _MONITOR_SECONDS = 5.0
+_SHARDS = "backstory.shards"
+"""In the metadata of each JetStream stream: how many there are."""
 
 _warned: set[str] = set()
 
@@ -65,11 +67,16 @@ class Setup:
         *found, beyond = self._wire.configs(
             [self._subjects.jetstream(shard) for shard in (*self._subjects.shards, self._address.shards)]
         )
+        # With another number, names would be looked for elsewhere than they are.
+        stated = str(self._address.shards)
+        for there in filter(None, map(_shards, found)):
+            if there != stated:
+                raise ConfigError(
+                    f"{self._address} has {there} shards, and event_store states {stated}: correct shards="
+                )
         if beyond is not None:
-            # Names would be looked for elsewhere than they are.
             raise ConfigError(
-                f"{self._address} has more shards than the {self._address.shards} that event_store states: correct "
-                "shards="
+                f"{self._address} has more shards than the {stated} that event_store states: correct shards="
             )
         configs = [self._stream(shard, config) for shard, config in zip(self._subjects.shards, found, strict=True)]
         self.warnings = tuple(self._warnings(configs))
@@ -114,7 +121,7 @@ class Setup:
             "allow_atomic": True,
             "allow_msg_ttl": True,
             "allow_rollup_hdrs": True,
-            "metadata": {"backstory.shards": str(self._address.shards)},
+            "metadata": {_SHARDS: str(self._address.shards)},
         }
         try:
             self._wire.create(name, settings)
@@ -154,6 +161,11 @@ class Setup:
                 f"vanish in a power cut: {how}, and state ?sync=always or ?monitor=http://host:8222 in event_store"
             )
         return warnings
+
+
+def _shards(config: StreamConfig | None) -> str | None:
+    """Return how many shards there are by a stream's metadata; None where none of ours made it."""
+    return None if config is None else config.metadata.get(_SHARDS)
 
 
 def _syncs_always(server: str) -> bool:
