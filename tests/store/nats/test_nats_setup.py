@@ -266,6 +266,21 @@ def test_it_asks_the_monitoring_whether_writes_are_synced(tmp_path: Path) -> Non
         assert "sync" not in warnings_of(f"nats://{strict.at}?replicas=1&monitor={strict.monitor}")
 
 
+def test_monitoring_that_is_away_is_a_warning_since_one_server_may_be_lost(server: NatsServer) -> None:
+    away = "http://127.0.0.1:1"
+    told = warnings_of(f"nats://{server.at}/away?replicas=1&monitor={server.monitor},{away}")
+    assert f"{server.monitor} does not sync each write" in told
+    assert f"{away} could not be asked whether it syncs each write" in told
+
+
+def test_monitoring_that_is_none_of_nats_is_an_error(server: NatsServer) -> None:
+    with (
+        closing(NatsStore(f"nats://{server.at}/odd?replicas=1&monitor={server.monitor}/elsewhere")) as store,
+        pytest.raises(ConfigError, match="is no monitoring of nats-server"),
+    ):
+        store.head(STREAM)
+
+
 def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:
     with closing(NatsStore(f"nats://{server.at}/alone")) as store, pytest.raises(ConfigError, match="replicas=1"):
         store.head(STREAM)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import msgspec
@@ -150,11 +151,16 @@ class Setup:
             )
         how = 'set sync_interval: "always" in the block jetstream of each server\'s configuration'
         if self._address.monitor:
-            lax = [server for server in self._address.monitor if not _syncs_always(server)]
-            warnings.extend(
-                f"{server} does not sync each write, so acknowledged commits can vanish in a power cut: {how}"
-                for server in lax
-            )
+            for server in self._address.monitor:
+                try:
+                    if not _syncs_always(server):
+                        warnings.append(
+                            f"{server} does not sync each write, so acknowledged commits can vanish in a power cut: "
+                            f"{how}"
+                        )
+                except OSError as error:
+                    # One server may be lost, and what needs a majority goes on.
+                    warnings.append(f"{server} could not be asked whether it syncs each write ({error}): start it")
         elif not self._address.sync:
             warnings.append(
                 f"{self._address} may not sync each write, which a client cannot see; acknowledged commits can then "
@@ -172,13 +178,14 @@ def _syncs_always(server: str) -> bool:
     """Ask a server's monitoring whether it syncs each write.
 
     Raises:
-        ConfigError: it does not answer.
+        ConfigError: what answers is none.
+        OSError: nothing answers.
     """
     if not server.startswith(("http://", "https://")):
         raise ConfigError(f"monitor in event_store must be http:// or https:// addresses, got {server!r}")
     try:
         with urlopen(f"{server.rstrip('/')}/jsz?config=true", timeout=_MONITOR_SECONDS) as answer:  # noqa: S310
             found = msgspec.json.decode(answer.read(), type=_Monitored)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (HTTPError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{server} in event_store is no monitoring of nats-server ({error}): correct it") from error
     return found.config is not None and found.config.sync_always
