@@ -80,6 +80,16 @@ class Worker:
         self._again: set[Scope] = set()
         """The memories that could not be read."""
         self._stopped = threading.Event()
+        self.answered = False
+        """Whether the engine answered when it was asked last."""
+        self.looked: float | None = None
+        """When the last look ended that the engine answered, in seconds since 1970; None before the first."""
+        self._expected = time.monotonic()
+        """When it was to go on: it pauses until then, or has been at one memory since."""
+
+    def seconds_late(self) -> float:
+        """Return for how long it has been at one step; below 0 in a pause."""
+        return time.monotonic() - self._expected
 
     def run(self) -> None:
         """Look for new turns until `stop` is called. An engine that cannot be reached is tried again.
@@ -90,7 +100,9 @@ class Worker:
         while not self._stopped.is_set():
             begun = time.monotonic()
             self.look()
-            self._stopped.wait(max(self._poll_seconds, _PAUSES * (time.monotonic() - begun)))
+            pause = max(self._poll_seconds, _PAUSES * (time.monotonic() - begun))
+            self._expected = time.monotonic() + pause
+            self._stopped.wait(pause)
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
@@ -102,15 +114,19 @@ class Worker:
             self._watch(scope)
         try:
             for stream in self._changes.find(lambda name: name.rpartition("/")[2] == TRANSCRIPT):
+                self.answered = True
                 owner = self._home.owner_of(stream)
                 if owner is not None and self._selection.holds(owner):
                     self._watch(owner)
                 if self._stopped.is_set():
                     return
+            self.answered, self.looked = True, time.time()
         except UnavailableError as error:
+            self.answered = False
             _log.warning("no memory could be looked at: %s", error)
 
     def _watch(self, scope: Scope) -> None:
+        self._expected = time.monotonic()
         try:
             self._home.watch(scope)
         except NoModelError:
