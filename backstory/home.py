@@ -326,6 +326,15 @@ class Backstory:
                     parked += bool(one.parked)
         return pending, parked
 
+    @property
+    def learning_load(self) -> tuple[int, int, int]:
+        """The number of conversations that are due and wait, that are due later, and that are learned from now.
+
+        It is what the background of this process has in mind, for a host's metrics; no log is read for it.
+        """
+        producer = self._services.producer
+        return (0, 0, 0) if producer is None else producer.load()
+
     def close(self) -> None:
         """Run what is pending within `shutdown_flush_timeout_seconds`, then close; the rest stays pending on disk.
 

@@ -104,6 +104,16 @@ class Worker:
         self._again: set[Scope] = set()
         """The memories that could not be read."""
         self._stopped = threading.Event()
+        self.answered = False
+        """Whether the engine answered when it was asked last."""
+        self.looked: float | None = None
+        """When the last look ended that the engine answered, in seconds since 1970; None before the first."""
+        self._expected = time.monotonic()
+        """When it was to go on: it pauses until then, or has been at one memory since."""
+
+    def seconds_late(self) -> float:
+        """Return for how long it has been at one step; below 0 in a pause."""
+        return time.monotonic() - self._expected
 
     def run(self) -> None:
         """Look for new turns until `stop` is called. An engine that cannot be reached is tried again.
@@ -114,8 +124,15 @@ class Worker:
         while not self._stopped.is_set():
             begun = time.monotonic()
             self.look()
-            if self._scan is None:
-                self._stopped.wait(max(self._poll_seconds, _PAUSES * (time.monotonic() - begun)))
+            pause = self._pause(time.monotonic() - begun)
+            self._expected = time.monotonic() + pause
+            self._stopped.wait(pause)
+
+    def _pause(self, took: float) -> float:
+        """Return how long to wait after a look: not at all in the scan, and no longer than usual after a failure."""
+        if not self.answered:
+            return self._poll_seconds
+        return 0.0 if self._scan is not None else max(self._poll_seconds, _PAUSES * took)
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
@@ -129,13 +146,16 @@ class Worker:
             self._watch(scope)
         try:
             for stream in self._changes.find(_has_turns):
+                self.answered = True
                 self._take(stream)
                 if self._stopped.is_set():
                     return
             if not self._is_scanned:
                 self._go_on_scanning()
+            self.answered, self.looked = True, time.time()
         except UnavailableError as error:
             self._scan = None
+            self.answered = False
             _log.warning("no memory could be looked at: %s", error)
 
     def _go_on_scanning(self) -> None:
@@ -157,6 +177,7 @@ class Worker:
             self._watch(owner)
 
     def _watch(self, scope: Scope) -> None:
+        self._expected = time.monotonic()
         try:
             self._home.watch(scope)
         except NoModelError:

@@ -39,6 +39,11 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
+def _threads(process: int) -> list[Path]:
+    """Return the files that state what each thread of a process does."""
+    return list(Path(f"/proc/{process}/task").glob("*/stat"))
+
+
 class NatsServer:
     """One node below a folder; `settings` are more lines of its configuration."""
 
@@ -108,6 +113,13 @@ class NatsServer:
     def signal(self, number: int) -> None:
         if self._process is not None:
             os.kill(self._process.pid, number)
+            # Each of its threads stops when it is next scheduled; until then it goes on answering.
+            while number == signal.SIGSTOP and not self._is_stopped():
+                time.sleep(0.001)
+
+    def _is_stopped(self) -> bool:
+        states = [stat.read_text("utf-8").rpartition(")")[2].split()[0] for stat in _threads(self.pid)]
+        return all(state in "TZX" for state in states)
 
     def kill(self) -> None:
         """Take it away without any notice."""

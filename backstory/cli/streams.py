@@ -10,6 +10,9 @@ import typer
 from backstory.cli.pages.page import show_traceback, write_message
 from backstory.cli.session import Session
 
+_REPEATED = "psycopg.pool"
+"""Logger of each attempt to connect, of which there are many a second; the error of the verb tells of the last one."""
+
 
 def prepare_streams(ctx: typer.Context, session: Session) -> None:
     """Set the encoding and the logging that the global options ask for, until the context closes."""
@@ -26,13 +29,16 @@ def prepare_streams(ctx: typer.Context, session: Session) -> None:
             logger.setLevel(logging.DEBUG)
         return
     handler = _OneLineHandler(debug=session.debug)
-    before = logger.level
+    repeated = logging.getLogger(_REPEATED)
+    before, before_repeated = logger.level, repeated.level
     root.addHandler(handler)
     logger.setLevel(logging.DEBUG if session.debug else logging.WARNING)
+    repeated.setLevel(logging.NOTSET if session.debug else logging.ERROR)
 
     def restore() -> None:
         root.removeHandler(handler)
         logger.setLevel(before)
+        repeated.setLevel(before_repeated)
 
     ctx.call_on_close(restore)
 

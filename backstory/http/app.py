@@ -174,7 +174,9 @@ def create_app(
     return app
 
 
-_OPEN = frozenset({"/healthz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
+_OPEN = frozenset(
+    {"/healthz", "/readyz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"}
+)
 _OPEN_FOLDERS: Collection[str] = ("/mcp",)
 
 

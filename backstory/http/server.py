@@ -11,10 +11,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from backstory.http.access.gate import is_loopback
@@ -29,6 +30,7 @@ __all__ = [
     "BackstoryServer",
     "Listener",
     "PatientProtocol",
+    "answering",
     "listen",
     "serve",
     "server_on",
@@ -121,12 +123,32 @@ def server_on(
             f"add NAME --all-users --right write`, or set {VARIABLE}; or listen on 127.0.0.1"
         )
     _allow_many_files()
-    config = uvicorn.Config(
+    return BackstoryServer(_configured(app, "on"), app, lambda: on_ready(listener.url))
+
+
+@contextlib.contextmanager
+def answering(listener: Listener, app: ASGIApp) -> Iterator[None]:
+    """Answer requests in a thread for the length of a block."""
+    server = uvicorn.Server(_configured(app, "off"))
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener.socket]}, name="backstory-http", daemon=True
+    )
+    with listener.socket:
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _configured(app: ASGIApp, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=PatientProtocol,
         ws="none",
         loop="uvloop",
-        lifespan="on",
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -135,7 +157,6 @@ def server_on(
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return BackstoryServer(config, app, lambda: on_ready(listener.url))
 
 
 class BackstoryServer(uvicorn.Server):

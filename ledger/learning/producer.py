@@ -267,6 +267,13 @@ class Producer:
         with self._changed:
             return sum(moment <= now for moment in self._due.values())
 
+    def load(self) -> tuple[int, int, int]:
+        """Return how many conversations wait and are due, how many are due later, and how many are worked on."""
+        now = self._clock.now()
+        with self._changed:
+            waiting = [moment <= now for key, moment in self._due.items() if key not in self._busy]
+            return sum(waiting), len(waiting) - sum(waiting), len(self._busy)
+
     def run_due(self) -> int:
         """Run every update that is due now, in this thread, and return their number."""
         count = 0

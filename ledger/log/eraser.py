@@ -33,7 +33,7 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, MayRefuseErasures
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class Eraser:
 
     def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, Plan]:
         """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
+        self._must_be_allowed()
         # Before any lock: a thread that appends needs it, and this one would wait for that thread.
         self._pipeline.settle(self._transcript, self._ledger)
         if isinstance(request, ForgetEverything):
@@ -93,7 +94,15 @@ class Eraser:
         self._pipeline.settle(self._transcript, self._ledger)
         plan = self._planned(request, self._seal(request))
         # Without expired turns nothing is written, not even the genesis of a scope that has learned nothing.
-        return self._carry_out(request, plan, "configuration")[0] if plan.redacted else None
+        if not plan.redacted:
+            return None
+        self._must_be_allowed()
+        return self._carry_out(request, plan, "configuration")[0]
+
+    def _must_be_allowed(self) -> None:
+        """Refuse a login that could commit a redaction, and not carry it out."""
+        if isinstance(self._store, MayRefuseErasures):
+            self._store.must_erase()
 
     def _seal(self, request: Erasure) -> Seal | None:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest.mock import Mock
 
 import kubernetes_validate
 import pytest
@@ -13,6 +14,7 @@ from backstory.config.settings import Settings
 from backstory.http import server
 from backstory.http.access.gate import _PUBLIC
 from backstory.http.routes.home import unversioned
+from backstory.http.routes.worker import worker_app
 from backstory.http.server import DEFAULT_PORT
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
@@ -110,14 +112,25 @@ def test_a_pod_has_the_time_to_end(one: Any) -> None:
 def test_probes_ask_routes_without_a_token_at_ports_that_exist(one: Any) -> None:
     (container,) = one[2]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
-    routes = {route.path for route in unversioned.routes} & _PUBLIC
+    routes = {
+        "server": {route.path for route in unversioned.routes} & _PUBLIC,
+        "worker": {route.path for route in worker_app(Mock(), Mock(), Mock()).routes},
+    }
     for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-        if container["name"] in ("server", "nats"):
+        if container["name"] != "migrate":
             assert container[kind]["httpGet"]["port"] in ports
-        if container["name"] == "server":
-            assert container[kind]["httpGet"]["path"] in routes
+        if container["name"] in routes:
+            assert container[kind]["httpGet"]["path"] in routes[container["name"]]
             assert ports == {"http": DEFAULT_PORT}
-            assert container["args"] == IMAGE.words("CMD")
+            assert container["args"][-4:] == IMAGE.words("CMD")[-4:]
+
+
+@each([one for one in PODS if one[2]["spec"]["containers"][0]["name"] == "server"])
+def test_a_server_starts_once_the_engine_answers_and_then_stays_while_the_engine_is_away(one: Any) -> None:
+    (container,) = one[2]["spec"]["containers"]
+    probed = {kind: container[kind]["httpGet"]["path"] for kind in container if kind.endswith("Probe")}
+    # All pods share the engine, so a later probe that asked it would take all of them at once.
+    assert probed == {"startupProbe": "/readyz", "livenessProbe": "/healthz", "readinessProbe": "/healthz"}
 
 
 def test_services_lead_to_the_ports_of_their_pods() -> None:

@@ -15,6 +15,7 @@ from fakes import PATIENCE
 from psycopg.conninfo import conninfo_to_dict
 from store.postgres_engine import PostgresEngine
 
+from backstory import Backstory
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
 from backstory.ledger.log.store.postgres.address import Address
 from backstory.ledger.log.store.postgres.changes import _CHANGED, _Position
@@ -450,6 +451,22 @@ def test_a_writer_appends_and_can_neither_change_nor_delete(engine: PostgresEngi
             refused()
     assert lines_of(store) == lines
     assert store.key(STREAM) == key
+
+
+def test_what_a_writer_may_not_erase_leaves_no_redaction(
+    engine: PostgresEngine, roles: dict[str, str], tmp_path: Path
+) -> None:
+    with Backstory.open(tmp_path / "w", event_store=roles["backstory_writer"]) as home:
+        memory = home.memory(user_id="ada")
+        memory.record("t", [{"role": "user", "content": "Tea, please."}])
+        fact = memory.add_fact("Ada likes tea").fact
+        before = memory.head()
+        for wanted in ({"fact_id": fact.id}, {"thread_id": "t"}, {"everything": True}):
+            with pytest.raises(StoreError, match="may append only: erase as a role that owns the tables"):
+                memory.forget(**wanted)
+        assert memory.head() == before
+    with Backstory.open(tmp_path / "e", event_store=roles["backstory_eraser"]) as home:
+        assert home.memory(user_id="ada").forget(fact_id=fact.id).redacted
 
 
 def test_an_eraser_erases_and_removes(engine: PostgresEngine, roles: dict[str, str]) -> None:

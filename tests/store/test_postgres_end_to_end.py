@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,14 @@ def test_memory_is_learned_undone_and_forgotten_and_another_machine_sees_it(
     files = [path for path in (engine.server.data / "base").rglob("*") if path.is_file()]
     assert [path for path in files if b"Zanzibar-Town" in path.read_bytes()] == []
     assert not list(tmp_path.rglob("ledger.jsonl"))
+
+
+def test_a_server_that_cannot_be_reached_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BACKSTORY_FILE_LOCK_TIMEOUT_SECONDS", "1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"postgresql://owner@127.0.0.1:{taken.getsockname()[1]}/db"
+        result = CliRunner().invoke(app, ["--home", str(tmp_path), "--store", url, "--user", "ada", "show"])
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("backstory: cannot open the store in postgresql://127.0.0.1:")

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -17,6 +17,7 @@ import typer
 from backstory.cli.session import Session, session_of
 
 if TYPE_CHECKING:
+    from backstory import Backstory
     from backstory.cli.pages.page import Page
     from backstory.http.access.tokens import NewToken, Token, TokenFile
     from backstory.mcp.client_config import ClientConfig
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _COPIES_SECONDS = 5.0
 """How often a worker asks what has changed in its copies."""
 
-_EXTRA = "the server needs the extra [server]: pip install 'backstory[server]'"
+_EXTRA = "needs the extra [server]: pip install 'backstory[server]'"
 
 
 def serve(
@@ -60,7 +61,7 @@ def serve(
         from backstory.http.server import listen
         from backstory.http.server import serve as run
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{_EXTRA} ({error.name} is missing)") from error
+        raise ConfigError(f"the server {_EXTRA} ({error.name} is missing)") from error
 
     from backstory import Backstory
 
@@ -89,11 +90,19 @@ def worker(
         str,
         typer.Option(metavar="WHICH", help="Users whose ids begin so ('acme-*'), or one of some shards (2/8)."),
     ] = "*",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="N", help="Answer /healthz, /readyz and /metrics on this port."),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="NAME", help="With --port: name or address to listen on.")] = "127.0.0.1",
 ) -> None:
     """Learn in the background from what other processes record, until it is ended.
 
     Run as many as there is work, on any machine that reaches the engine: none learns from a turn twice. On SIGTERM or
     Ctrl-C it ends the updates under way, for at most shutdown_flush_timeout_seconds; the rest stays pending.
+
+    With --port it can be probed and scraped, without a token: the three routes tell nothing of a memory. That needs the
+    extra server.
 
     Example: backstory worker --scopes 2/8
     """
@@ -104,19 +113,75 @@ def worker(
     session = session_of(ctx)
     session.check_home()
     selection = Selection.of(scopes)
-    with Backstory.open(session.home, config=session.config, as_hosted=True, event_store=session.store) as bs:
+    probed = None if port is None else _Probed(host, port)
+    opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
+    with opening() if probed is None else opening(listeners=probed.listeners, callbacks=probed.callbacks) as bs:
         bs.must_learn()
+        _must_take_changes(bs)
         working = Worker(bs, selection)
         # Nobody reads the copies of a worker: they follow so that erased content does not stay in them.
         copies = LocalCopies(bs, poll_seconds=_COPIES_SECONDS)
-        with _stopped_by_signals(working), copies.following():
-            session.answer(
-                {"store": str(bs.store), "scopes": scopes},
-                lambda page, _: page.line(f"learning from {bs.store}; Ctrl-C or SIGTERM ends it"),
-            )
+        with (
+            _stopped_by_signals(working),
+            copies.following(),
+            nullcontext() if probed is None else probed.answering(working, bs),
+        ):
+            told = {"store": str(bs.store), "scopes": scopes}
+            session.answer(told if probed is None else {**told, "url": probed.url}, _shown)
             sys.stdout.flush()
             working.run()
         session.note("ending the updates under way")
+
+
+def _must_take_changes(home: Backstory) -> None:
+    """Refuse a home that has moved; an engine that cannot be reached may come back.
+
+    Raises:
+        SealedError: It has moved, so nothing can be learned in it any more.
+    """
+    from backstory.ledger.core.errors import UnavailableError
+
+    seal = None
+    with suppress(UnavailableError):
+        seal = home.store.seal()
+    if seal is not None:
+        raise seal.refusal(str(home.store))
+
+
+def _shown(page: Page, told: dict[str, str]) -> None:
+    page.line(f"learning from {told['store']}; Ctrl-C or SIGTERM ends it")
+    if "url" in told:
+        page.line(f"probes: {told['url']}/healthz and /readyz, metrics: {told['url']}/metrics")
+
+
+class _Probed:
+    """The port of a worker, bound before its home is opened.
+
+    Raises:
+        ConfigError: The extra [server] is missing.
+        UsageError, StoreError: The port cannot be used.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        from backstory.ledger.core.errors import ConfigError
+
+        try:
+            from backstory.http.metrics import WorkerMetrics
+            from backstory.http.server import listen
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"--port {_EXTRA} ({error.name} is missing)") from error
+        self._listener = listen(host, port)
+        self._metrics = WorkerMetrics()
+        self.url = self._listener.url
+        self.listeners = (self._metrics.on_commit,)
+        self.callbacks = (self._metrics,)
+
+    def answering(self, working: Worker, home: Backstory) -> AbstractContextManager[None]:
+        """Answer probes for the length of a block."""
+        from backstory.http.routes.worker import worker_app
+        from backstory.http.server import answering
+
+        return answering(self._listener, worker_app(working, home, self._metrics))
 
 
 @contextmanager

@@ -75,14 +75,16 @@ async def readyz(request: Request) -> Response:
     home = home_of(request)
 
     def check() -> Response:
-        wrong = next((check.check for check in examine_writing(home.home) if not check.ok), None) or _store(home)
+        wrong = next((check.check for check in examine_writing(home.home) if not check.ok), None) or wrong_with_store(
+            home
+        )
         # The hint names folders, which are nobody's business who has no token.
         return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)
 
     return await run_in_thread(check)
 
 
-def _store(home: Backstory) -> str | None:
+def wrong_with_store(home: Backstory) -> str | None:
     """Return what keeps the store from taking commits; None where it answers, and has not moved."""
     try:
         return None if home.store.seal() is None else "seal"
@@ -102,13 +104,7 @@ async def metrics(request: Request) -> Response:
     home, found = home_of(request), _metrics(request)
 
     def read() -> Response:
-        pending, parked = home.waiting()
-        found.pending.set(pending)
-        found.parked.set(parked)
-        found.outbox.set(home.outbox.count)
-        for outcome, count in home.shared_reads.items():
-            found.shared_reads.labels(outcome).set(count)
-        return Response(found.text(), media_type=CONTENT_TYPE)
+        return Response(found.text(home), media_type=CONTENT_TYPE)
 
     return await run_in_thread(read)
 

@@ -32,6 +32,7 @@ __all__ = [
     "EventStore",
     "KeepsFiles",
     "KnowsRisks",
+    "MayRefuseErasures",
     "Record",
     "RemovedLog",
     "Repairable",
@@ -317,6 +318,18 @@ class KnowsRisks(Protocol):
 
         Raises:
             StoreError: the servers cannot be reached.
+        """
+
+
+@runtime_checkable
+class MayRefuseErasures(Protocol):
+    """An engine whose login may lack the right to erase."""
+
+    def must_erase(self) -> None:
+        """Refuse where `redact` would be refused for want of rights.
+
+        Raises:
+            StoreError: the login may not erase, or the engine cannot be reached.
         """
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE
-from serving import Stream, ThreadServer, thread_server, token, until_closed
+from serving import Stream, ThreadServer, app_client, thread_server, token, until_closed
 
 from backstory.http import server
 from backstory.http.app import ServerOptions
@@ -360,3 +360,9 @@ def test_too_many_streams_are_refused_and_a_place_is_free_again(running: ThreadS
         assert third.data.startswith(b"HTTP/1.1 200")
     metrics = running.get("/metrics").text
     assert 'backstory_http_over_limit_total{limit="streams"}' in metrics
+
+
+def test_probes_are_answered_while_all_others_wait(tmp_path: Path) -> None:
+    with app_client(tmp_path / "home", ServerOptions(limits=Limits(requests=0, wait_seconds=0.01))) as client:
+        answers = {path: client.get(path).status_code for path in ("/v1/scopes", "/healthz", "/readyz")}
+    assert answers == {"/v1/scopes": 503, "/healthz": 200, "/readyz": 200}

@@ -103,10 +103,41 @@ def test_shards_share_the_tenants_and_each_user_is_in_one(engine: NatsEngine) ->
     assert len(list(store.streams())) == len(names) - 2
 
 
-def test_fewer_shards_than_there_are_is_an_error(engine: NatsEngine) -> None:
-    fill(NatsStore(f"{engine.url}&shards=1"), STREAM, [])
+@pytest.mark.parametrize("stated", [1, 2, 4])
+def test_another_number_of_shards_than_there_are_is_an_error(engine: NatsEngine, stated: int) -> None:
     with closing(NatsStore(f"{engine.url}&shards=3")) as store:
         fill(store, STREAM, chain(1))
+    with (
+        closing(NatsStore(f"{engine.url}&shards={stated}")) as store,
+        pytest.raises(ConfigError, match=f"has 3 shards, and event_store states {stated}: correct shards="),
+    ):
+        store.head(STREAM)
+    # A wrong number leaves nothing behind that the right one would stumble over.
+    with closing(NatsStore(f"{engine.url}&shards=3")) as store:
+        assert store.head(STREAM).seq == 1
+
+
+def test_shards_that_a_crash_has_left_out_are_created(engine: NatsEngine) -> None:
+    with closing(NatsStore(f"{engine.url}&shards=3")) as store:
+        fill(store, STREAM, chain(1))
+        empty = next(shard for shard in (1, 2) if shard != Subjects(store.address.prefix, 3).shard(STREAM))
+        asyncio.run(_delete(store.address.servers[0], f"{store.address.prefix}-{empty}"))
+    with closing(NatsStore(f"{engine.url}&shards=3")) as store:
+        assert list(store.streams()) == [STREAM]
+
+
+async def _delete(server: str, name: str) -> None:
+    async with await nats.connect(server) as client:
+        assert await client.jetstream().delete_stream(name)
+
+
+def test_more_streams_than_shards_are_noticed_where_they_were_made_by_hand(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "_SHARDS", "of.another.kind")
+    with closing(NatsStore(f"{engine.url}&shards=3")) as store:
+        fill(store, STREAM, chain(1))
+    monkeypatch.undo()
     with closing(NatsStore(f"{engine.url}&shards=2")) as store, pytest.raises(ConfigError, match="more shards"):
         store.head(STREAM)
 
@@ -233,6 +264,21 @@ def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(
 def test_it_asks_the_monitoring_whether_writes_are_synced(tmp_path: Path) -> None:
     with NatsServer(tmp_path, sync="always") as strict:
         assert "sync" not in warnings_of(f"nats://{strict.at}?replicas=1&monitor={strict.monitor}")
+
+
+def test_monitoring_that_is_away_is_a_warning_since_one_server_may_be_lost(server: NatsServer) -> None:
+    away = "http://127.0.0.1:1"
+    told = warnings_of(f"nats://{server.at}/away?replicas=1&monitor={server.monitor},{away}")
+    assert f"{server.monitor} does not sync each write" in told
+    assert f"{away} could not be asked whether it syncs each write" in told
+
+
+def test_monitoring_that_is_none_of_nats_is_an_error(server: NatsServer) -> None:
+    with (
+        closing(NatsStore(f"nats://{server.at}/odd?replicas=1&monitor={server.monitor}/elsewhere")) as store,
+        pytest.raises(ConfigError, match="is no monitoring of nats-server"),
+    ):
+        store.head(STREAM)
 
 
 def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:

@@ -134,6 +134,7 @@ class StreamConfig(msgspec.Struct):
     max_age: int = 0
     storage: str = "file"
     persist_mode: str = ""
+    metadata: dict[str, str] = {}
 
 
 class _Info(_Answer):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import msgspec
@@ -25,6 +26,8 @@ _LEAST_VERSION = (2, 12)
 _NAME_IN_USE = 10058
 _NO_CLUSTER = 10074
 _MONITOR_SECONDS = 5.0
+_SHARDS = "backstory.shards"
+"""In the metadata of each JetStream stream: how many there are."""
 
 _warned: set[str] = set()
 
@@ -65,11 +68,16 @@ class Setup:
         *found, beyond = self._wire.configs(
             [self._subjects.jetstream(shard) for shard in (*self._subjects.shards, self._address.shards)]
         )
+        # With another number, names would be looked for elsewhere than they are.
+        stated = str(self._address.shards)
+        for there in filter(None, map(_shards, found)):
+            if there != stated:
+                raise ConfigError(
+                    f"{self._address} has {there} shards, and event_store states {stated}: correct shards="
+                )
         if beyond is not None:
-            # Names would be looked for elsewhere than they are.
             raise ConfigError(
-                f"{self._address} has more shards than the {self._address.shards} that event_store states: correct "
-                "shards="
+                f"{self._address} has more shards than the {stated} that event_store states: correct shards="
             )
         configs = [self._stream(shard, config) for shard, config in zip(self._subjects.shards, found, strict=True)]
         self.warnings = tuple(self._warnings(configs))
@@ -114,7 +122,7 @@ class Setup:
             "allow_atomic": True,
             "allow_msg_ttl": True,
             "allow_rollup_hdrs": True,
-            "metadata": {"backstory.shards": str(self._address.shards)},
+            "metadata": {_SHARDS: str(self._address.shards)},
         }
         try:
             self._wire.create(name, settings)
@@ -143,11 +151,16 @@ class Setup:
             )
         how = 'set sync_interval: "always" in the block jetstream of each server\'s configuration'
         if self._address.monitor:
-            lax = [server for server in self._address.monitor if not _syncs_always(server)]
-            warnings.extend(
-                f"{server} does not sync each write, so acknowledged commits can vanish in a power cut: {how}"
-                for server in lax
-            )
+            for server in self._address.monitor:
+                try:
+                    if not _syncs_always(server):
+                        warnings.append(
+                            f"{server} does not sync each write, so acknowledged commits can vanish in a power cut: "
+                            f"{how}"
+                        )
+                except OSError as error:
+                    # One server may be lost, and what needs a majority goes on.
+                    warnings.append(f"{server} could not be asked whether it syncs each write ({error}): start it")
         elif not self._address.sync:
             warnings.append(
                 f"{self._address} may not sync each write, which a client cannot see; acknowledged commits can then "
@@ -156,17 +169,23 @@ class Setup:
         return warnings
 
 
+def _shards(config: StreamConfig | None) -> str | None:
+    """Return how many shards there are by a stream's metadata; None where none of ours made it."""
+    return None if config is None else config.metadata.get(_SHARDS)
+
+
 def _syncs_always(server: str) -> bool:
     """Ask a server's monitoring whether it syncs each write.
 
     Raises:
-        ConfigError: it does not answer.
+        ConfigError: what answers is none.
+        OSError: nothing answers.
     """
     if not server.startswith(("http://", "https://")):
         raise ConfigError(f"monitor in event_store must be http:// or https:// addresses, got {server!r}")
     try:
         with urlopen(f"{server.rstrip('/')}/jsz?config=true", timeout=_MONITOR_SECONDS) as answer:  # noqa: S310
             found = msgspec.json.decode(answer.read(), type=_Monitored)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (HTTPError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{server} in event_store is no monitoring of nats-server ({error}): correct it") from error
     return found.config is not None and found.config.sync_always

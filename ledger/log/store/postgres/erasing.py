@@ -65,6 +65,10 @@ class Erasures:
         self._seal = seal
         self._clock = clock
 
+    def must_be_allowed(self) -> None:
+        """See `MayRefuseErasures`."""
+        self._connections.run("erase", self._must_be_allowed)
+
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Replace lines; the caller holds the stream's lock. See `EventStore.redact`."""
         doing = f"erase from {stream}"

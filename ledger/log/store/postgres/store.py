@@ -244,6 +244,10 @@ class PostgresStore:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
         self._erasures.destroy_key(stream)
 
+    def must_erase(self) -> None:
+        """Refuse a login that may append only; see `MayRefuseErasures`."""
+        self._erasures.must_be_allowed()
+
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, and rewrite the table; see `EventStore.redact`."""
         with self.locked(stream):
