@@ -194,6 +194,12 @@ def test_an_address_is_shown_without_its_secrets() -> None:
         ("nats://", "must name its servers"),
         ("nats://a:b", "must name its servers"),
         ("nats://a,,b", "must name its servers"),
+        ("nats://a:70000", "must name its servers"),
+        ("nats://[::1", "is no URL"),
+        ("nats://a/x#y", "must not have a #"),
+        ("nats://ada:se#cret@a", "must spell / ? and # in a token, user or password"),
+        ("nats://ada:se/cret@a", "must spell / ? and # in a token, user or password"),
+        ("nats://ada:se?cret@a", "must spell / ? and # in a token, user or password"),
         ("nats://a/x.y", "the path of event_store"),
         ("nats://a?shards=0", "shards in event_store must be a whole number from 1 to 1024"),
         ("nats://a?replicas=many", "replicas in event_store must be"),
@@ -202,8 +208,9 @@ def test_an_address_is_shown_without_its_secrets() -> None:
     ],
 )
 def test_an_address_that_cannot_be_is_refused(url: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why.replace("?", r"\?")):
+    with pytest.raises(ConfigError, match=why.replace("?", r"\?")) as refused:
         read_address(url)
+    assert "cret" not in str(refused.value)
 
 
 # Warnings.
@@ -233,6 +240,51 @@ def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(
 def test_it_asks_the_monitoring_whether_writes_are_synced(tmp_path: Path) -> None:
     with NatsServer(tmp_path, sync="always") as strict:
         assert "sync" not in warnings_of(f"nats://{strict.at}?replicas=1&monitor={strict.monitor}")
+
+
+def made_by_hand(store: NatsStore, **settings: object) -> None:
+    """Create a store's JetStream stream with other settings than its own."""
+    really = store._connection.create
+    setattr(store._connection, "create", lambda name, ours: really(name, {**ours, **settings}))  # noqa: B010
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"retention": "interest"}, "set retention to limits"),
+        ({"max_age": 10**12}, "set max_age to 0"),
+        ({"max_msgs_per_subject": 5}, "set max_msgs_per_subject to -1"),
+        ({"discard": "old", "max_msgs": 100}, "set discard to new"),
+        ({"discard": "old", "max_bytes": 10**6}, "set discard to new"),
+        ({"deny_delete": True}, "set deny_delete to false"),
+        ({"no_ack": True}, "set no_ack to false"),
+        ({"subject_delete_marker_ttl": 10**9}, "set subject_delete_marker_ttl to 0"),
+        ({"allow_atomic": False}, "lacks allow_atomic"),
+        ({"subjects": ["another.>"]}, "does not accept"),
+    ],
+)
+def test_a_stream_that_would_lose_what_it_acknowledges_is_refused(
+    engine: NatsEngine, settings: dict[str, object], what: str
+) -> None:
+    store = engine.open()
+    made_by_hand(store, **settings)
+    with pytest.raises(ConfigError, match=what):
+        store.append(STREAM, chain(1)[0], 0)
+
+
+def test_a_limit_that_refuses_and_loses_nothing_is_let_be(engine: NatsEngine) -> None:
+    store = engine.open()
+    made_by_hand(store, max_msgs=2)
+    fill(store, STREAM, chain(2))
+    with pytest.raises(StoreError, match="maximum messages exceeded"):
+        engine.open(answer_timeout=0.05).append("users/eve/ledger", chain(1)[0], 0)
+    assert lines_of(engine.open()) == chain(2)
+
+
+def test_it_warns_where_commits_are_kept_in_memory_only(engine: NatsEngine) -> None:
+    store = engine.open()
+    made_by_hand(store, storage="memory")
+    assert "keeps commits in memory only" in "\n".join(store.risks())
 
 
 def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:

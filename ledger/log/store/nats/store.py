@@ -114,8 +114,11 @@ class NatsStore:
         deadline = time.monotonic() + self._timeout
         tip = self._known(stream, prev_of(lines[0]), hold)
         with hold.publishing:
+            tip = hold.tip or tip or self._holds.wait_until_free(stream)
+            if hold.tip is not None and tip.head.seq != expected:
+                # An append under this lock may have arrived although its outcome was unknown.
+                tip = self._standing(stream, hold)
             while True:
-                tip = hold.tip or tip or self._holds.wait_until_free(stream)
                 self._must_follow(stream, tip, lines[0], expected)
                 origin = tip.origin if tip.head.seq else wire.last_seq(self._name(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
@@ -152,8 +155,9 @@ class NatsStore:
         if hold.tip is None:
             return self._holds.wait_until_free(stream)
         now = self._holds.load(stream)
-        if now.lock != hold.tip.lock:
+        if not self._holds.is_mine(now, hold.tip):
             raise LockTimeoutError(f"{stream}: its lock has expired while it was held: read on and try again")
+        hold.tip = now
         return now
 
     def _keep(self, stream: str, hold: Hold, tip: Tip) -> None:
@@ -161,7 +165,6 @@ class NatsStore:
         self._reading.note(stream, tip)
         if hold.tip is not None:
             hold.tip = tip
-            hold.base = Tip(tip.at, tip.head, tip.end, tip.origin)
 
     def _must_follow(self, stream: str, tip: Tip, line: bytes, expected: int) -> None:
         if tip.head.seq != expected:
@@ -308,20 +311,20 @@ class NatsStore:
 
         Messages to the subject are a hint to look, and only that: the lines come from `read`.
         """
-        seq, first = after, ""
+        seq, first, origin = after, "", 0
         subject = self._subjects.of(COMMITS, stream)
         hint = threading.Event()
         while True:
             with self._wire.watch(subject, hint) as watching:
                 while watching.is_alive():
                     hint.clear()
-                    for record in self.read(stream, seq):
-                        seq += 1
-                        first = first or (hash_of(record.line) if seq == 1 else "")
-                        yield record
                     if not first:
-                        first = next((hash_of(record.line) for record in self.read(stream)), "")
-                    if self._has_ended(stream, seq, first):
+                        origin = self._reading.tip(stream).origin
+                        first = next((hash_of(record.line) for record in self._reading.read(stream, 0, origin)), "")
+                    for record in self._reading.read(stream, seq, origin):
+                        seq += 1
+                        yield record
+                    if self._has_ended(stream, seq, first, origin):
                         return
                     if hint.wait(_FOLLOW_SECONDS):
                         self._wait_for_more(stream, seq)
@@ -333,13 +336,14 @@ class NatsStore:
             time.sleep(pause)
             pause *= 2
 
-    def _has_ended(self, stream: str, seq: int, first: str) -> bool:
+    def _has_ended(self, stream: str, seq: int, first: str, origin: int) -> bool:
         """Whether a stream was removed that was read up to a seq.
 
         Raises:
             CorruptLogError: lines that were read are missing.
         """
-        now = self.head(stream).seq
+        tip = self._reading.tip(stream)
+        now = tip.head.seq if tip.origin == origin else 0
         if now >= seq and (now or not first):
             return False
         if self.is_removed(first):
@@ -357,9 +361,12 @@ class NatsStore:
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while True:
             there = wire.last(self._name(stream), subject)
-            if there is not None or not create:
-                return there.data if there is not None else None
-            wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", 0, name=name_header(stream))])
+            if there is not None and there.data:
+                return there.data
+            if not create:
+                return None
+            at = there.seq if there is not None else 0
+            wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", at, name=name_header(stream))])
 
     def restore_key(self, stream: str, key: bytes) -> None:
         """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
