@@ -56,7 +56,7 @@ class Holds:
         register(self)
 
     def _fresh(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._holds: dict[str, Hold] = {}
         self._leases: dict[str, tuple[str, int]] = {}
         self._owner = os.urandom(8).hex()
