@@ -39,6 +39,7 @@ from backstory.ledger.log.store.nats.reading import Reading, Stubs
 from backstory.ledger.log.store.nats.subjects import (
     COMMITS,
     DELETIONS,
+    EMPTY,
     KEYS,
     LEASES,
     REMOVALS,
@@ -207,6 +208,11 @@ class Erasing:
         for hold in holds.values():
             hold.tip = None
 
+    def going(self, name: str, subject: str) -> list[str]:
+        """Return the streams that a note says are being removed; none if they are gone by now."""
+        note = self._wire.last(name, subject)
+        return [] if note is None else msgspec.json.decode(note.data, type=list[str])
+
     def _keyed(self, streams: Collection[str]) -> set[str]:
         """Return the streams that have a secret."""
         found = self._wire.lasts([(self._name(stream), self._subjects.of(KEYS, stream)) for stream in streams])
@@ -223,7 +229,7 @@ class Erasing:
             while (note := self._wire.last(name, subject)) is not None:
                 streams = msgspec.json.decode(note.data, type=list[str])
                 for stream in streams:
-                    for kind in (STUBS, DELETIONS, KEYS, COMMITS):
+                    for kind in (STUBS, DELETIONS, KEYS, EMPTY, COMMITS):
                         self._delete_all(name, self._subjects.of(kind, stream), note.seq)
                     pattern = self._subjects.within(LEASES, shard, f"{spell(stream)}.>")
                     for lease in self._wire.subjects(name, pattern):

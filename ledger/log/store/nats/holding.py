@@ -21,7 +21,10 @@ from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.store.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
 from backstory.ledger.log.store.nats.reading import Reading
-from backstory.ledger.log.store.nats.subjects import COMMITS, LEASES, Subjects, jetstream_of, spell
+from backstory.ledger.log.store.nats.subjects import COMMITS, EMPTY, LEASES, Subjects, jetstream_of, spell
+
+_LISTING_SECONDS = 120
+"""What it may take to list the names of all streams."""
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +142,12 @@ class Holds:
             None if it is there; otherwise where the stream stands instead.
         """
         marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, os.urandom(8).hex())
-        at = self._wire.publish([self.marker(stream, marker, base.at, self._seconds)])
+        batch = [self.marker(stream, marker, base.at, self._seconds)]
+        if not base.head.seq:
+            # It outlives the lock: who lists the subjects of commits, and then these, takes no lock for a commit.
+            subject = self._subjects.of(EMPTY, stream)
+            batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._seconds + _LISTING_SECONDS))
+        at = self._wire.publish(batch)
         now = self.load(stream) if at is None else None
         if now is not None and now.nonce == marker.nonce:
             # An earlier attempt of this request had arrived.

@@ -38,7 +38,7 @@ from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit
 from backstory.ledger.log.store.nats.reading import Reading, stream_of
 from backstory.ledger.log.store.nats.sealing import Sealing
 from backstory.ledger.log.store.nats.setup import Setup
-from backstory.ledger.log.store.nats.subjects import COMMITS, KEYS, Subjects, name_of, spell
+from backstory.ledger.log.store.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 
 __all__ = ["NatsStore"]
 
@@ -274,21 +274,22 @@ class NatsStore:
     def _names(self, kind: str, folder: str = "", prefix: str = "", *, certain: bool = True) -> Iterator[str]:
         """Yield the names below a folder, and with a prefix, of the streams or of what else has a subject of a kind.
 
-        A subject with a single message may have the lock of an empty stream; unless `certain`, that is not looked at.
+        A subject may have only the lock of an empty stream, or only what says that a stream is gone; unless `certain`,
+        that is not looked at.
         """
         wire = self._wire
         pattern = f"{spell(folder)}.>" if folder else ">"
         for shard in self._shards(folder):
             name = self._subjects.jetstream(shard)
             found = wire.subjects(name, self._subjects.within(kind, shard, pattern))
-            asks = kind == COMMITS and certain
-            going = asks and bool(wire.subjects(name, self._subjects.removals(shard)))
+            doubtful = self._doubtful(shard, pattern) if kind == COMMITS and certain else set()
             unsure = []
-            for subject, count in found.items():
-                stream = name_of(self._subjects.rest(subject))
+            for subject in found:
+                rest = self._subjects.rest(subject)
+                stream = name_of(rest)
                 if stream is not None and not stream.startswith(prefix):
                     continue
-                if stream is None or (asks and (going or count == 1)):
+                if stream is None or rest in doubtful:
                     unsure.append(subject)
                 else:
                     yield stream
@@ -301,6 +302,14 @@ class NatsStore:
                     stream = stream_of(self._subjects.rest(subject), last)
                     if stream.startswith(prefix):
                         yield stream
+
+    def _doubtful(self, shard: int, pattern: str) -> set[str]:
+        """Return the streams of a shard, as their subjects spell them, that may be there without a line."""
+        wire, name = self._wire, self._subjects.jetstream(shard)
+        doubtful = set(map(self._subjects.rest, wire.subjects(name, self._subjects.within(EMPTY, shard, pattern))))
+        for subject in wire.subjects(name, self._subjects.removals(shard)):
+            doubtful |= set(map(spell, self._erasing.going(name, subject)))
+        return doubtful
 
     def _shards(self, folder: str) -> Sequence[int]:
         """Return the shards that streams below a folder may be in."""
