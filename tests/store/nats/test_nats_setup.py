@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -27,10 +28,10 @@ from store.nats.engine import NatsEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
 from backstory.ledger.log.store import Seal
-from backstory.ledger.log.store.nats import connection, setup
+from backstory.ledger.log.store.nats import connection, jetstream, setup
 from backstory.ledger.log.store.nats.address import read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
-from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
+from backstory.ledger.log.store.nats.jetstream import JetStream, Stored, _Info, _State
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
@@ -169,6 +170,28 @@ def test_listing_asks_only_for_what_may_have_no_line(engine: NatsEngine, monkeyp
         store.remove("users/u07")
         names.remove("users/u07/ledger")
     assert list(engine.open().streams()) == names
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_a_listing_of_several_pages_passes_nothing_over_when_subjects_go_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    """A server returns 100,000 subjects at a time."""
+    names, offsets = [f"s{number}" for number in range(10)], []
+
+    async def answer(_: str, body: Mapping[str, Any], kind: type[_Info], **__: object) -> _Info:
+        offsets.append(body["offset"])
+        if len(offsets) == 2:
+            del names[:gone]
+        page = dict.fromkeys(names[body["offset"] :][:4], 1)
+        return kind(state=_State(subjects=page), total=len(names))
+
+    monkeypatch.setattr(jetstream, "_OVERLAP", 2)
+    with closing(JetStream(read_address("nats://127.0.0.1:1"), 0.1)) as wire:
+        monkeypatch.setattr(wire, "_api", answer)
+        found = wire.subjects("x", ">")
+    assert set(names) <= set(found)
+    assert (offsets.count(0) > 1) == (gone > 2)
 
 
 # The address.

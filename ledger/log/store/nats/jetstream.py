@@ -42,6 +42,8 @@ NAME = "Backstory-Name"
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _AT_ONCE = 64
+_OVERLAP = 1000
+"""How many subjects of a page are asked for again with the next: those behind one that goes meanwhile move forward."""
 _STALE = (10071, 10164)
 _NO_MESSAGE = (10037, 10043, 10057)
 _NO_STREAM = 10059
@@ -318,13 +320,19 @@ class JetStream(Connection):
 
     async def _subjects(self, name: str, pattern: str) -> dict[str, int]:
         found: dict[str, int] = {}
+        offset = 0
         while True:
-            body = {"subjects_filter": pattern, "offset": len(found)}
+            body = {"subjects_filter": pattern, "offset": offset}
             info = await self._api(f"STREAM.INFO.{name}", body, _Info)
             page = (info.state.subjects if info.state else None) or {}
+            if offset and found.keys().isdisjoint(page):
+                # More subjects have gone meanwhile than the pages overlap: some may have been passed over.
+                found, offset = {}, 0
+                continue
             found |= page
-            if not page or len(found) >= info.total:
+            if offset + len(page) >= info.total:
                 return found
+            offset = max(offset + len(page) - _OVERLAP, offset + 1)
 
     async def _page(self, name: str, subject: str, seq: int, count: int) -> list[Stored]:
         client = await self.connected()
