@@ -15,6 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,9 @@ _EVERY_SECONDS = 5.0
 _PATIENCE_SECONDS = 1.0
 _TRIES = 3
 _KEPT = 1024
+_MOST_UNWRITTEN = 256
+"""Of so many scopes the uses wait to be written, at most: each keeps its writer, with all that was read of it."""
+_AT_ONCE = 2
 _DAY_SECONDS = 86_400.0
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 _HALF_LIFE = Policy().eviction_access_half_life_days
@@ -51,7 +55,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class _State:
-    """The usage of one scope; `writer` is set while something is not written yet."""
+    """The usage of one scope."""
 
     def __init__(self, now: datetime) -> None:
         self.facts: dict[str, Access] = {}
@@ -59,7 +63,6 @@ class _State:
         """The stamp of the file that was read last."""
         self.written = now
         self.half_life = _HALF_LIFE
-        self.writer: Writer | None = None
         self.warned = False
 
 
@@ -87,6 +90,8 @@ class UsageTracker:
         self._locks = FileLocks(patience, SystemClock())
         self._mutex = threading.Lock()
         self._states: dict[Scope, _State] = {}
+        self._unwritten: dict[Scope, Writer] = {}
+        """The writers of the scopes with uses that are not written yet; what waits for longest comes first."""
         register(self)
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
@@ -104,12 +109,22 @@ class UsageTracker:
                 before = state.facts.get(fact_id)
                 left = 0.0 if before is None else _left(before, at, state.half_life)
                 state.facts[fact_id] = Access(round(left + 1, 6), at)
-            state.writer = writer
-            due = abs((now - state.written).total_seconds()) >= self._every
-        if due:
+            self._unwritten[writer.scope] = writer
+            # Of another scope, too: its user may not come again, and its writer must not be kept for that.
+            due = [each for each in [writer, *islice(self._unwritten.values(), _AT_ONCE)] if self._is_due(each, now)]
+        for each in dict.fromkeys(due):
             # Reading a prompt's block must not wait for the file's lock.
-            self.flush(writer, wait=False)
+            self.flush(each, wait=False)
+        with self._mutex:
+            # Where nothing can be written.
+            while len(self._unwritten) > _MOST_UNWRITTEN:
+                del self._unwritten[next(iter(self._unwritten))]
         return len(used)
+
+    def _is_due(self, writer: Writer, now: datetime) -> bool:
+        if len(self._unwritten) > _MOST_UNWRITTEN:
+            return True
+        return abs((now - self._states[writer.scope].written).total_seconds()) >= self._every
 
     def of(self, scope: Scope) -> dict[str, Access]:
         """Return the usage of a scope's facts by id, including what other processes have written."""
@@ -120,10 +135,10 @@ class UsageTracker:
         """Write the pending uses; without `wait`, skip the write while another process holds the lock."""
         scope = writer.scope
         with self._mutex:
-            state = self._states.get(scope)
-            if state is None or state.writer is None:
+            if self._unwritten.pop(scope, None) is None:
                 return
-            state.written = self._clock.now()
+            self._unwritten[scope] = writer
+            self._state(scope).written = self._clock.now()
         try:
             if any(self._write(writer, wait=wait) for _ in range(_TRIES)):
                 return
@@ -137,7 +152,7 @@ class UsageTracker:
     def close(self) -> None:
         """Write the pending uses of all scopes."""
         with self._mutex:
-            writers = [state.writer for state in self._states.values() if state.writer is not None]
+            writers = list(self._unwritten.values())
         for writer in writers:
             self.flush(writer)
         self._locks.close()
@@ -156,9 +171,10 @@ class UsageTracker:
             return
         with self._locks.held(lock_beside(path)), translated(path, "remove"):
             with self._mutex:
-                state = self._state(scope)
-                state.writer = writer
-                state.seen = None
+                self._state(scope).seen = None
+                self._unwritten.pop(scope, None)
+                if writer is not None:
+                    self._unwritten[scope] = writer
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
@@ -169,6 +185,7 @@ class UsageTracker:
             # The memory was removed. The lock of the file would make its folder again.
             with self._mutex:
                 self._states.pop(writer.scope, None)
+                self._unwritten.pop(writer.scope, None)
             return True
         path = self._path(writer.scope)
         with self._locks.held(lock_beside(path), wait=wait):
@@ -178,12 +195,13 @@ class UsageTracker:
             with self._mutex:
                 state = self._state(writer.scope)
                 state.facts = {fact_id: state.facts[fact_id] for fact_id in state.facts if fact_id in memory.facts}
-                facts, state.writer = dict(state.facts), None
+                facts = dict(state.facts)
+                self._unwritten.pop(writer.scope, None)
             try:
                 _replace(path, facts)
             except BaseException:
                 with self._mutex:
-                    state.writer = writer
+                    self._unwritten[writer.scope] = writer
                 raise
             with self._mutex:
                 state.seen = _stamp(path)
@@ -194,7 +212,7 @@ class UsageTracker:
         state = self._states.get(scope)
         if state is None:
             if len(self._states) >= _KEPT:
-                self._states = {scope: state for scope, state in self._states.items() if state.writer is not None}
+                self._states = {of: state for of, state in self._states.items() if of in self._unwritten}
             state = self._states[scope] = _State(self._clock.now())
         path = self._path(scope)
         try:
@@ -223,7 +241,7 @@ class UsageTracker:
     def renew(self) -> None:
         """Begin anew in a child of this process; what is not written is the parent's to write."""
         self._mutex = threading.Lock()
-        self._states = {}
+        self._states, self._unwritten = {}, {}
 
 
 def _left(access: Access, at: str, half_life: float) -> float:

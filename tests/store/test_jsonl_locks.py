@@ -203,6 +203,16 @@ def test_of_many_streams_only_so_many_stay_open(home: Path) -> None:
     assert open_below(home) == []
 
 
+def test_of_many_streams_that_were_locked_few_stay_in_memory(home: Path) -> None:
+    store = JsonlStore(home)
+    for number in range(300):
+        with store.locked(f"users/{number}/ledger"), store.locked(f"users/{number}/ledger"):
+            pass
+    assert len(store._locks._holds) <= 129
+    store.close()
+    assert store._locks._holds == {}
+
+
 def test_an_erasure_leaves_nothing_that_was_moved_aside(home: Path) -> None:
     store = JsonlStore(home)
     fill(store, STREAM, lines := chain(2))

@@ -174,7 +174,7 @@ class JsonlStore:
             for above in self.home.parents:
                 _sync_above_home(above)
             self._home_rooted = True
-        self._rooted[stream] = inode
+        _remember(self._rooted, stream, inode)
 
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
         try:

@@ -29,8 +29,11 @@ _KEPT_OPEN = 128
 class _Hold:
     """One lock among the threads of this process; the one that has it may take it again."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path
         self.lock = threading.RLock()
+        self.users = 0
+        """How many threads have it or wait for it."""
         self.depth = 0
         self.descriptor: int | None = None
         self.file = (0, 0)
@@ -46,14 +49,14 @@ class FileLocks:
     def __init__(self, timeout: float, clock: Clock) -> None:
         self._timeout = timeout
         self._clock = clock
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._holds: dict[str, _Hold] = {}
         self._open = 0
         register(self)
 
     def renew(self) -> None:
         """Close the lock files in a forked child, which would share the locks with its parent."""
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         for hold in self._holds.values():
             self._close(hold)
         self._holds = {}
@@ -74,24 +77,22 @@ class FileLocks:
         Raises:
             LockTimeoutError: another thread holds it.
         """
-        hold = self._hold(path)
-        if not hold.lock.acquire(timeout=self._timeout):
-            raise LockTimeoutError(f"{path} is still locked by another thread after {self._timeout:g} s: try again")
+        hold = self._acquired(path, self._timeout)
         try:
             yield
         finally:
             hold.lock.release()
+            self._left(hold)
 
     def take(self, path: str, timeout: float) -> _Hold:
         """Take the lock, or take it again; see `held`."""
-        hold = self._hold(path)
-        if not hold.lock.acquire(timeout=timeout):
-            raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
+        hold = self._acquired(path, timeout)
         try:
             if hold.depth == 0:
                 self._lock(path, hold, timeout)
         except BaseException:
             hold.lock.release()
+            self._left(hold)
             raise
         hold.depth += 1
         return hold
@@ -104,6 +105,7 @@ class FileLocks:
                 self._unlock(hold)
         finally:
             hold.lock.release()
+            self._left(hold)
 
     def write_note(self, path: str, note: bytes) -> None:
         """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
@@ -111,14 +113,16 @@ class FileLocks:
         Raises:
             OSError: it cannot be written.
         """
-        descriptor = self._hold(path).descriptor
-        if descriptor is not None:
-            os.pwrite(descriptor, note, 0)
+        hold = self._holds.get(path)
+        if hold is not None and hold.descriptor is not None:
+            os.pwrite(hold.descriptor, note, 0)
 
     def close(self) -> None:
         """Close the lock files that are not held; they are opened again on demand."""
         with self._guard:
             holds = list(self._holds.values())
+            for hold in holds:
+                hold.users += 1
         for hold in holds:
             if hold.lock.acquire(blocking=False):
                 try:
@@ -126,14 +130,33 @@ class FileLocks:
                         self._close(hold)
                 finally:
                     hold.lock.release()
+            self._left(hold)
 
     def __del__(self) -> None:
         for hold in self._holds.values():
             self._close(hold)
 
-    def _hold(self, path: str) -> _Hold:
+    def _acquired(self, path: str, timeout: float) -> _Hold:
         with self._guard:
-            return self._holds.setdefault(path, _Hold())
+            hold = self._holds.get(path)
+            if hold is None:
+                hold = self._holds[path] = _Hold(path)
+            hold.users += 1
+        try:
+            if hold.lock.acquire(timeout=timeout):
+                return hold
+        except BaseException:
+            self._left(hold)
+            raise
+        self._left(hold)
+        raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
+
+    def _left(self, hold: _Hold) -> None:
+        """Count one user less, and keep nothing of a path that nobody uses and whose file is not open."""
+        with self._guard:
+            hold.users -= 1
+            if not hold.users and hold.descriptor is None and self._holds.get(hold.path) is hold:
+                del self._holds[hold.path]
 
     def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
         with translated(path, "lock"):

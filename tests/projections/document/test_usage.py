@@ -182,6 +182,36 @@ def test_uses_in_quick_succession_are_written_once_and_later_ones_by_themselves(
     assert (file(home).stat().st_mtime_ns, file(home).stat().st_ino) == before
 
 
+def met(bs: Backstory, user: str) -> None:
+    """A user who comes once, and of whose facts one is used."""
+    handle = bs.memory(user)
+    handle.add_fact("Likes tea")
+    handle.touch(*(fact.id for fact in handle.facts()))
+
+
+def test_the_uses_of_users_who_do_not_come_again_are_written_when_others_come(
+    bs: Backstory, clock: FakeClock, home: Path
+) -> None:
+    """Their writers would be kept until then, and each has all that was read of its memory."""
+    for number in range(6):
+        met(bs, f"user{number}")
+        clock.advance(2)
+    written = [number for number in range(6) if (home / f"users/user{number}/access.json").exists()]
+    assert written == [0, 1, 2]
+    assert [scope.user for scope in bs._services.usage._unwritten] == ["user3", "user4", "user5"]
+
+
+def test_where_nothing_can_be_written_few_uses_are_kept(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> bool:
+        raise StoreError("no")
+
+    monkeypatch.setattr(UsageTracker, "_write", refused)
+    monkeypatch.setattr("backstory.projections.document.usage._MOST_UNWRITTEN", 2)
+    for number in range(5):
+        met(bs, f"user{number}")
+    assert len(bs._services.usage._unwritten) == 2
+
+
 def test_a_fact_that_is_gone_is_dropped_with_the_next_writing(memory: MemoryHandle, home: Path) -> None:
     memory.touch("fact_2_0", "fact_2_1")
     memory.remove_fact("fact_2_0")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
+from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store.nats.erasing import Erasing
+from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, offsets
 from benchmarks.private_nats import NatsServer
@@ -129,3 +133,127 @@ def test_many_lines_are_erased_at_once(engine: NatsEngine) -> None:
     store.redact(STREAM, stubs)
     assert lines_of(engine.open()) == list(stubs.values())
     assert lines_of(engine.open(), after=1490) == list(stubs.values())[1490:]
+
+
+def seqs_of(lines: Sequence[bytes]) -> list[int]:
+    return [head_of(line).seq for line in lines]
+
+
+def test_who_reads_meanwhile_misses_no_line_that_is_erased(engine: NatsEngine) -> None:
+    store = engine.open()
+    lines = chain(100)
+    store.append_all(STREAM, lines, 0)
+    reading = engine.open().read(STREAM)
+    seen = [next(reading).line]
+    store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (50, 99, 100)})
+    seen += [record.line for record in reading]
+    assert seqs_of(seen) == list(range(1, 101))
+
+
+def test_who_reads_meanwhile_sees_no_gap_in_what_is_removed(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages are deleted many at a time, so that some in the middle go before others."""
+    store = engine.open()
+    store.append_all("users/eve/ledger", chain(20), 0)
+    reading = engine.open().read("users/eve/ledger")
+    seen = [next(reading).line]
+    monkeypatch.setattr(Erasing, "_sweep", lambda *_: True)
+    store.remove("users/eve")
+    store._connection.delete(f"{store.address.prefix}-0", range(2, 12))
+    seen += [record.line for record in reading]
+    assert seqs_of(seen) == list(range(1, len(seen) + 1))
+
+
+def in_the_middle(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Have something done between the two parts of a removal."""
+    really = Erasing._sweep
+
+    def sweep(self: Erasing, shard: int) -> bool:
+        work()
+        return really(self, shard)
+
+    monkeypatch.setattr(Erasing, "_sweep", sweep)
+
+
+def test_a_removal_spares_what_is_written_anew_before_it_ends(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = engine.open(), engine.open()
+    stream, new = "users/eve/transcript", chain(1, text="new")
+    fill(store, stream, chain(2))
+    store.key("users/eve/ledger", create=True)
+    old = store.key(stream, create=True)
+    keys: list[bytes | None] = []
+
+    def begin_anew() -> None:
+        keys.append(other.key(stream))
+        keys.append(other.key(stream, create=True))
+        fill(other, stream, new)
+
+    in_the_middle(monkeypatch, begin_anew)
+    assert store.remove("users/eve")
+    assert lines_of(engine.open(), stream) == new
+    assert keys == [None, engine.open().key(stream)]
+    assert None is not keys[1] != old
+    assert list(engine.open().streams()) == [stream]
+
+
+def test_what_was_erased_from_a_removed_stream_does_not_show_in_a_new_one(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The removal was interrupted."""
+    store, other = engine.open(), engine.open()
+    stream, old, new = "users/eve/transcript", chain(3), chain(3, text="new")
+    fill(store, stream, old)
+    store.redact(stream, {2: erase(old[1], 0)})
+    monkeypatch.setattr(Erasing, "_sweep", lambda *_: True)
+    store.remove("users/eve")
+    fill(other, stream, new)
+    assert lines_of(engine.open(), stream) == lines_of(store, stream) == new
+
+
+@pytest.mark.parametrize("last", [2, 3])
+def test_an_erasure_that_was_stopped_for_long_does_not_undo_another(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    engine.url += "&lease_seconds=1"
+    store, other = engine.open(), engine.open()
+    lines = chain(last)
+    fill(store, STREAM, lines)
+    half = erase(lines[1], 0)
+    whole = erase(half, -1)
+    really = JetStream.publish
+
+    def publish(self: JetStream, messages: Sequence[Outgoing]) -> int | None:
+        if self is store._connection and len(messages) > 1:
+            store._holds.close()
+            deadline = time.monotonic() + 30
+            while other._holds.is_held(STREAM, other._holds.load(STREAM)):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            other.redact(STREAM, {2: whole})
+        return really(self, messages)
+
+    monkeypatch.setattr(JetStream, "publish", publish)
+    with pytest.raises(StoreError, match="lock was lost"):
+        store.redact(STREAM, {2: half})
+    monkeypatch.undo()
+    assert lines_of(engine.open())[1] == whole
+
+
+def test_an_erasure_that_was_interrupted_is_completed_by_who_has_read_before_too(
+    engine: NatsEngine, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = f"{WORD}-seen-before"
+    lines = chain(3, text=secret)
+    store, reader = engine.open(), engine.open()
+    fill(store, STREAM, lines)
+    store.redact(STREAM, {1: erase(lines[0], 0)})
+    assert len(lines_of(reader)) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(Erasing, "complete", lambda *_: None)
+        store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (2, 3)})
+    assert files_with(server, secret)
+    assert lines_of(reader) == [erase(line, 0) for line in lines]
+    assert not files_with(server, secret)

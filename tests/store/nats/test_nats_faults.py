@@ -6,7 +6,7 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import pytest
@@ -16,6 +16,7 @@ from store.proxy import Proxy
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import (
+    CorruptLogError,
     LockTimeoutError,
     StoreError,
     UnknownOutcomeError,
@@ -23,6 +24,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing, _Answer
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 from benchmarks.private_nats import NatsCluster, NatsServer
@@ -130,6 +132,60 @@ def test_without_any_answer_the_outcome_is_unknown(engine: NatsEngine, behind: N
         behind.open().append(STREAM, lines[1], 1)
 
 
+def test_a_lost_acknowledgement_of_an_erasure_is_no_reason_to_refuse_it(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = behind.open(), engine.open()
+    lines = chain(3)
+    fill(store, STREAM, lines[:2])
+    really = JetStream.publish
+
+    def publish(self: JetStream, messages: Sequence[Outgoing]) -> int | None:
+        if self is store._connection and len(messages) > 1:
+            proxy.deaf.set()
+        return really(self, messages)
+
+    def erase_and_go_on() -> None:
+        with store.locked(STREAM):
+            store.redact(STREAM, {2: erase(lines[1], 0)})
+            store.append(STREAM, lines[2], 2)
+
+    monkeypatch.setattr(JetStream, "publish", publish)
+    erasing = threading.Thread(target=erase_and_go_on)
+    erasing.start()
+    until(proxy.deaf.is_set)
+    until(lambda: other._reading.state(STREAM)[1].at > 0)
+    proxy.deaf.clear()
+    proxy.cut()
+    erasing.join(PATIENCE)
+    assert lines_of(other) == [lines[0], erase(lines[1], 0), lines[2]]
+
+
+def test_under_a_lock_who_does_not_know_the_outcome_reads_on_and_goes_on(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    store = behind.open(answer_timeout=0.5)
+    lines = chain(3)
+    with store.locked(STREAM):
+        store.append(STREAM, lines[0], 0)
+        proxy.deaf.set()
+        with pytest.raises(UnknownOutcomeError):
+            store.append(STREAM, lines[1], 1)
+        proxy.deaf.clear()
+        proxy.cut()
+        until(lambda: reached(lambda: store.head(STREAM).seq == 2))
+        store.append(STREAM, lines[2], 2)
+    assert lines_of(engine.open()) == lines
+
+
+def reached(holds: Callable[[], bool]) -> bool:
+    """Whether something holds; not while no server is reached."""
+    try:
+        return holds()
+    except StoreError:
+        return False
+
+
 def test_a_follower_misses_nothing_over_broken_connections(
     engine: NatsEngine, behind: NatsEngine, proxy: Proxy
 ) -> None:
@@ -186,6 +242,117 @@ def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngin
                 return yours
 
         until(is_free)
+
+
+def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
+    engine: NatsEngine, behind: NatsEngine, proxy: Proxy
+) -> None:
+    """The repetition is refused, because of the first attempt."""
+    store, other = behind.open(), engine.open()
+    lines = chain(1)
+    name = f"{store.address.prefix}-0"
+    with store.locked(STREAM), store.lease(STREAM, "monday") as mine:
+        assert mine
+        ((key, (subject, at)),) = store._holds._leases.items()
+        hold = store._holds._holds[STREAM]
+        assert hold.tip is not None
+        before = hold.tip.at
+        proxy.deaf.set()
+        renewing = [
+            threading.Thread(target=store._holds._renew_lock, args=(STREAM, hold)),
+            threading.Thread(target=store._holds._renew_lease, args=(key, subject, at)),
+        ]
+        for thread in renewing:
+            thread.start()
+        until(lambda: other.head(STREAM).seq == 0 and other._reading.tip(STREAM).at > before)
+        until(lambda: getattr(other._connection.last(name, subject), "seq", 0) > at)
+        proxy.deaf.clear()
+        proxy.cut()
+        for thread in renewing:
+            thread.join(PATIENCE)
+        assert key in store._holds._leases
+        store.append(STREAM, lines[0], 0)
+    assert lines_of(other) == lines
+    with other.lease(STREAM, "monday") as yours:
+        assert yours
+
+
+def test_of_a_stream_that_is_locked_or_written_to_nothing_stays_in_memory(engine: NatsEngine) -> None:
+    store = engine.open()
+    for number in range(3):
+        fill(store, f"users/{number}/ledger", chain(1))
+        with store.locked(f"users/{number}/transcript"), store.lease(f"users/{number}/ledger", "monday"):
+            pass
+    assert store._holds._holds == {}
+    assert store._holds._leases == {}
+
+
+def test_a_follower_that_is_dropped_in_the_thread_of_the_loop_stops_nothing(engine: NatsEngine) -> None:
+    """Where one is left in a cycle of references, any thread may collect it."""
+    store = engine.open()
+    fill(store, STREAM, chain(1))
+    followers = [store.follow(STREAM)]
+    next(followers[0])
+
+    async def drop() -> None:
+        followers.clear()
+
+    store._connection.run(drop())
+    assert store.head(STREAM).seq == 1
+
+
+def test_a_follower_ends_where_the_stream_was_removed_and_written_anew(engine: NatsEngine) -> None:
+    store = engine.open()
+    old, new = chain(2), chain(4, text="new")
+    fill(store, STREAM, old)
+    following = engine.open().follow(STREAM)
+    assert [next(following).line, next(following).line] == old
+    store.remove("users/ada")
+    fill(store, STREAM, new)
+    assert list(following) == []
+
+
+def test_a_jetstream_stream_that_has_gone_is_an_error_and_no_empty_home(engine: NatsEngine) -> None:
+    store = engine.open(answer_timeout=0.05)
+    fill(store, STREAM, chain(2))
+    store._connection.run(store._connection._api(f"STREAM.DELETE.{store.address.prefix}-0", {}, _Answer))
+    calls: list[Callable[[], object]] = [
+        lambda: store.head(STREAM),
+        lambda: lines_of(store),
+        lambda: list(store.streams()),
+        lambda: store.key(STREAM),
+        lambda: store.changed("1"),
+        lambda: store.append(STREAM, chain(3)[2], 2),
+    ]
+    for call in calls:
+        with pytest.raises(StoreError, match=r"has lost the JetStream stream .*: restore it from a copy"):
+            call()
+    # Another process has made it anew.
+    assert engine.open().head(STREAM).seq == 0
+    with pytest.raises(StoreError, match="was read further than the servers show it now"):
+        store.head(STREAM)
+
+
+def test_a_message_of_somebody_else_is_said_to_be_one(engine: NatsEngine) -> None:
+    store = engine.open()
+    fill(store, STREAM, chain(2))
+    store._connection.publish([Outgoing(store._subjects.of("c", STREAM), b"hello", "")])
+    with pytest.raises(CorruptLogError, match=r"message 3 on .* is not from Backstory: delete it"):
+        store.head(STREAM)
+
+
+def test_a_stream_that_was_seen_is_not_empty_to_a_deposed_leader(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = engine.open()
+    fill(store, STREAM, chain(1))
+    monkeypatch.setattr(store._connection, "timeout", 0.05)
+    with monkeypatch.context() as patched:
+        patched.setattr(store._connection, "last", lambda *_: None)
+        patched.setattr(store._connection, "last_seq", lambda *_: 0)
+        with pytest.raises(StoreError, match="was read further than the servers show it now"):
+            store.head(STREAM)
+    assert store.head(STREAM).seq == 1
 
 
 def test_a_read_never_goes_back_when_a_deposed_leader_answers(

@@ -125,3 +125,25 @@ def test_an_interrupted_thread_leaves_the_others_awake(loop: LoopThread, monkeyp
             loop.run(never())
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(loop.run, echoed(2)).result(PATIENCE) == 2
+
+
+def test_its_own_thread_is_refused_rather_than_waiting_for_itself(loop: LoopThread) -> None:
+    async def asking() -> None:
+        loop.run(echoed(1))
+
+    with pytest.raises(StoreError, match="cannot wait for itself"):
+        loop.run(asking())
+    assert loop.run(echoed(2)) == 2
+
+
+def test_what_is_begun_is_carried_out_and_nothing_waits_for_it(loop: LoopThread) -> None:
+    done = threading.Event()
+
+    async def work() -> None:
+        done.set()
+
+    loop.begin(work())
+    assert done.wait(PATIENCE)
+    loop.stop()
+    loop.join(PATIENCE)
+    loop.begin(work())

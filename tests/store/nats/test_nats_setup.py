@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -27,9 +28,10 @@ from store.nats.engine import NatsEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
 from backstory.ledger.log.store import Seal
-from backstory.ledger.log.store.nats import connection, setup
+from backstory.ledger.log.store.nats import connection, jetstream, setup
 from backstory.ledger.log.store.nats.address import read_address
-from backstory.ledger.log.store.nats.jetstream import JetStream, Stored
+from backstory.ledger.log.store.nats.erasing import Erasing
+from backstory.ledger.log.store.nats.jetstream import JetStream, Stored, _Info, _State
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
@@ -170,13 +172,14 @@ def test_it_tells_which_streams_have_changed_since_a_position(engine: NatsEngine
     assert list(other.changed(second)[0]) == [STREAM]
 
 
-def test_listing_asks_for_many_single_messages_at_a_time_and_looking_for_changes_asks_for_none(
-    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, names = engine.open(), [f"users/u{number:03}/ledger" for number in range(300)]
+def test_listing_asks_only_for_what_may_have_no_line(engine: NatsEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, names = engine.open(), [f"users/u{number:02}/ledger" for number in range(30)]
     first = chain(1)
     for name in names:
         store.append(name, first[0], 0)
+    with store.locked("users/new/ledger"):
+        store.append("users/new/ledger", first[0], 0)
+    names.insert(0, "users/new/ledger")
     asked: list[int] = []
     lasts = JetStream.lasts
 
@@ -186,15 +189,40 @@ def test_listing_asks_for_many_single_messages_at_a_time_and_looking_for_changes
 
     with store.locked("users/empty/ledger"), monkeypatch.context() as patched:
         patched.setattr(JetStream, "lasts", counted)
-        patched.setattr(JetStream, "last", None)
-        assert list(store.streams()) == names
-        assert asked == [256, 45]
-        assert list(store.streams("users/u00")) == names[:10]
-        assert asked.pop() == 10
+        assert list(engine.open().streams()) == names
+        assert asked == [2]
+        assert list(store.streams("users/u0")) == names[1:11]
         # It may name the empty one, whose lock it does not look at.
         assert set(store.changed(None)[0]) - {"users/empty/ledger"} == set(names)
         assert set(store.folders("users")) - {"empty"} == {name.split("/")[1] for name in names}
-        assert asked == [256, 45]
+        assert asked == [2]
+    with monkeypatch.context() as patched:
+        patched.setattr(Erasing, "_sweep", lambda *_: True)
+        store.remove("users/u07")
+        names.remove("users/u07/ledger")
+    assert list(engine.open().streams()) == names
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_a_listing_of_several_pages_passes_nothing_over_when_subjects_go_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    """A server returns 100,000 subjects at a time."""
+    names, offsets = [f"s{number}" for number in range(10)], []
+
+    async def answer(_: str, body: Mapping[str, Any], kind: type[_Info], **__: object) -> _Info:
+        offsets.append(body["offset"])
+        if len(offsets) == 2:
+            del names[:gone]
+        page = dict.fromkeys(names[body["offset"] :][:4], 1)
+        return kind(state=_State(subjects=page), total=len(names))
+
+    monkeypatch.setattr(jetstream, "_OVERLAP", 2)
+    with closing(JetStream(read_address("nats://127.0.0.1:1"), 0.1)) as wire:
+        monkeypatch.setattr(wire, "_api", answer)
+        found = wire.subjects("x", ">")
+    assert set(names) <= set(found)
+    assert (offsets.count(0) > 1) == (gone > 2)
 
 
 # The address.
@@ -225,6 +253,12 @@ def test_an_address_is_shown_without_its_secrets() -> None:
         ("nats://", "must name its servers"),
         ("nats://a:b", "must name its servers"),
         ("nats://a,,b", "must name its servers"),
+        ("nats://a:70000", "must name its servers"),
+        ("nats://[::1", "is no URL"),
+        ("nats://a/x#y", "must not have a #"),
+        ("nats://ada:se#cret@a", "must spell / ? and # in a token, user or password"),
+        ("nats://ada:se/cret@a", "must spell / ? and # in a token, user or password"),
+        ("nats://ada:se?cret@a", "must spell / ? and # in a token, user or password"),
         ("nats://a/x.y", "the path of event_store"),
         ("nats://a?shards=0", "shards in event_store must be a whole number from 1 to 1024"),
         ("nats://a?replicas=many", "replicas in event_store must be"),
@@ -233,8 +267,9 @@ def test_an_address_is_shown_without_its_secrets() -> None:
     ],
 )
 def test_an_address_that_cannot_be_is_refused(url: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why.replace("?", r"\?")):
+    with pytest.raises(ConfigError, match=why.replace("?", r"\?")) as refused:
         read_address(url)
+    assert "cret" not in str(refused.value)
 
 
 # Warnings.
@@ -279,6 +314,51 @@ def test_monitoring_that_is_none_of_nats_is_an_error(server: NatsServer) -> None
         pytest.raises(ConfigError, match="is no monitoring of nats-server"),
     ):
         store.head(STREAM)
+
+
+def made_by_hand(store: NatsStore, **settings: object) -> None:
+    """Create a store's JetStream stream with other settings than its own."""
+    really = store._connection.create
+    setattr(store._connection, "create", lambda name, ours: really(name, {**ours, **settings}))  # noqa: B010
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"retention": "interest"}, "set retention to limits"),
+        ({"max_age": 10**12}, "set max_age to 0"),
+        ({"max_msgs_per_subject": 5}, "set max_msgs_per_subject to -1"),
+        ({"discard": "old", "max_msgs": 100}, "set discard to new"),
+        ({"discard": "old", "max_bytes": 10**6}, "set discard to new"),
+        ({"deny_delete": True}, "set deny_delete to false"),
+        ({"no_ack": True}, "set no_ack to false"),
+        ({"subject_delete_marker_ttl": 10**9}, "set subject_delete_marker_ttl to 0"),
+        ({"allow_atomic": False}, "lacks allow_atomic"),
+        ({"subjects": ["another.>"]}, "does not accept"),
+    ],
+)
+def test_a_stream_that_would_lose_what_it_acknowledges_is_refused(
+    engine: NatsEngine, settings: dict[str, object], what: str
+) -> None:
+    store = engine.open()
+    made_by_hand(store, **settings)
+    with pytest.raises(ConfigError, match=what):
+        store.append(STREAM, chain(1)[0], 0)
+
+
+def test_a_limit_that_refuses_and_loses_nothing_is_let_be(engine: NatsEngine) -> None:
+    store = engine.open()
+    made_by_hand(store, max_msgs=2)
+    fill(store, STREAM, chain(2))
+    with pytest.raises(StoreError, match="maximum messages exceeded"):
+        engine.open(answer_timeout=0.05).append("users/eve/ledger", chain(1)[0], 0)
+    assert lines_of(engine.open()) == chain(2)
+
+
+def test_it_warns_where_commits_are_kept_in_memory_only(engine: NatsEngine) -> None:
+    store = engine.open()
+    made_by_hand(store, storage="memory")
+    assert "keeps commits in memory only" in "\n".join(store.risks())
 
 
 def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:

@@ -17,6 +17,7 @@ from backstory.ledger.core.errors import ConfigError
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MOST_SHARDS = 1024
 _DEFAULT_PORT = 4222
+_MOST_PORT = 65535
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +58,23 @@ def read_address(url: str) -> Address:
     scheme, _, rest = url.partition("://")
     if scheme not in ("nats", "tls"):
         raise ConfigError(f"event_store must begin with nats:// or tls://, got {scheme!r}")
-    parts = urlsplit(f"//{rest}")
+    try:
+        return _read(scheme, rest)
+    except ConfigError:
+        login = rest.rpartition("@")[0]
+        if not any(mark in login for mark in "/?#"):
+            raise
+    # Without the reason, which may show a part of the password.
+    raise ConfigError("event_store must spell / ? and # in a token, user or password as %2F %3F and %23")
+
+
+def _read(scheme: str, rest: str) -> Address:
+    try:
+        parts = urlsplit(f"//{rest}")
+    except ValueError as error:
+        raise ConfigError(f"event_store is no URL ({error}): correct it") from error
+    if parts.fragment:
+        raise ConfigError(f"event_store must not have a #, got {'#' + parts.fragment!r}")
     login, _, hosts = parts.netloc.rpartition("@")
     first, colon, second = (unquote(part) for part in login.partition(":"))
     prefix = parts.path.strip("/") or "backstory"
@@ -89,9 +106,9 @@ def read_address(url: str) -> Address:
 
 def _server(scheme: str, host: str) -> str:
     name, _, port = host.rpartition(":") if ":" in host.rpartition("]")[2] else (host, "", str(_DEFAULT_PORT))
-    if not name or not port.isdecimal() or any(mark in name for mark in " /?#@"):
+    if not name or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT or any(mark in name for mark in " /?#@"):
         raise ConfigError(f"event_store must name its servers as host or host:port, got {host!r}")
-    return f"{scheme}://{name}:{port}"
+    return f"{scheme}://{name}:{int(port)}"
 
 
 def _number(options: dict[str, str], name: str, default: int, most: int) -> int:

@@ -43,6 +43,10 @@ class PassingError(Exception):
         self.unknown = unknown
 
 
+class MissingStreamError(PassingError):
+    """The servers know no JetStream stream of a name (yet); its name is the reason."""
+
+
 class UnheardError(PassingError):
     """No stream accepts the subject of a message: it has no leader just now, or it is sealed."""
 
@@ -83,6 +87,14 @@ class Connection:
         """Carry out a coroutine on the loop, and wait for it."""
         return self._running().run(work)
 
+    def begin(self, work: Coroutine[object, object, object]) -> None:
+        """Carry out a coroutine on the loop without waiting for it; not if the connection is closed."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+        else:
+            loop.begin(work)
+
     def _running(self) -> LoopThread:
         loop = self._loop
         if loop is not None:
@@ -104,8 +116,12 @@ class Connection:
                 return await attempt(min(ATTEMPT_SECONDS, max(deadline - time.monotonic(), _PAUSE_SECONDS)))
             except PassingError as failure:
                 unknown, reason = unknown or failure.unknown, str(failure)
-            if time.monotonic() >= deadline:
-                break
+                if time.monotonic() >= deadline:
+                    if isinstance(failure, MissingStreamError):
+                        raise StoreError(
+                            f"{self.address} has lost the JetStream stream {reason}: restore it from a copy"
+                        ) from failure
+                    break
             await asyncio.sleep(_PAUSE_SECONDS)
         if writes and unknown:
             raise UnknownOutcomeError(

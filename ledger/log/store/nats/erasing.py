@@ -5,13 +5,14 @@ with them, all at once, a note of the messages that are to go; then it deletes t
 puts the stub in the place of the message whether that is still there or not, so the erasure is whole as soon as the
 stubs are stored. Whoever next finds such a note deletes what is left.
 
-A removal stores, all at once, a mark for each stream, a note with the folder, and a last message for each stream that
-says it is gone. Then it deletes all messages of the streams. The next removal completes one that was interrupted.
+A removal stores, all at once, a mark for each stream, a last message that says it is gone, another in the place of its
+secret, and a note with the streams. Then it deletes all messages of the streams up to the note. The next removal
+completes one that was interrupted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -38,6 +39,7 @@ from backstory.ledger.log.store.nats.reading import Reading, Stubs
 from backstory.ledger.log.store.nats.subjects import (
     COMMITS,
     DELETIONS,
+    EMPTY,
     KEYS,
     LEASES,
     REMOVALS,
@@ -47,6 +49,8 @@ from backstory.ledger.log.store.nats.subjects import (
     spell,
 )
 
+NO_KEY = b""
+"""What stands for the secret of a stream that is being removed."""
 _MOST_AT_ONCE = 1000
 """The messages in a batch, unless a server is configured otherwise."""
 _ROOM = 2048
@@ -80,26 +84,36 @@ class Erasing:
         if not fresh:
             return
         subject = self._subjects.of(STUBS, stream)
-        batch = [Outgoing(subject, data, STUBS_NOTE, name=name_header(stream)) for data in self._packed(fresh)]
-        batch.append(self._note(self._subjects.of(DELETIONS, stream), sorted(going)))
-        if len(batch) >= _MOST_AT_ONCE:
+        batch = [
+            # The first one says what these stubs were made from: another process's erasure is not undone.
+            Outgoing(subject, data, STUBS_NOTE, None if number else stubs.at, name=name_header(stream))
+            for number, data in enumerate(self._packed(fresh))
+        ]
+        if len(batch) + 2 > _MOST_AT_ONCE:
             raise StoreError(f"{stream}: {len(fresh)} lines are too many to erase at once: erase fewer")
         with hold.publishing:
             tip = hold.tip
             if tip is None:
                 raise StoreError(f"{stream}: its lock is not held: lock it, then erase")
+            note = self._note(self._subjects.of(DELETIONS, stream), sorted(going))
             pinned = tip.head.seq in lines
             if pinned:
                 # Where the last commit goes, this stands for it, so that its place is not taken by another one.
                 pin = Marker(PIN, tip.head.seq, tip.head.hash, tip.end, tip.origin, lock=tip.lock)
                 batch.insert(0, self._holds.marker(stream, pin, tip.at))
+            else:
+                # The pin is refused where the lock was lost; without one, the note is.
+                note = msgspec.structs.replace(note, expected=tip.at, expected_on=self._subjects.of(COMMITS, stream))
+            batch.append(note)
             last = self._wire.publish(batch)
             if last is None:
-                raise StoreError(f"{stream}: its lock was lost while it was erased from: try again")
-            if pinned:
+                # An earlier attempt of this request may have arrived.
+                hold.tip, now = self._reading.state(stream)
+                if any(now.by_seq.get(seq) != stub for seq, stub in fresh.items()):
+                    raise StoreError(f"{stream}: its lock was lost while it was erased from: try again")
+            elif pinned:
                 at = last - len(batch) + 1
                 hold.tip = Tip(at, tip.head, tip.end, tip.origin, tip.lock)
-                hold.base = Tip(at, tip.head, tip.end, tip.origin)
         self.complete(stream)
 
     def _replacements(self, stream: str, lines: Mapping[int, bytes], stubs: Stubs) -> tuple[dict[int, Stub], set[int]]:
@@ -171,7 +185,8 @@ class Erasing:
 
     def _mark(self, folder: str, shard: int, holds: Mapping[str, Hold]) -> None:
         """Say of all streams at once that they are gone."""
-        batch = [Outgoing(self._removal(shard, folder), msgspec.json.encode(sorted(holds)), "removal")]
+        keyed = self._keyed(holds)
+        batch: list[Outgoing] = []
         for stream, hold in holds.items():
             tip = hold.tip
             if tip is None:
@@ -182,12 +197,26 @@ class Erasing:
                 mark = RemovalMark(1, spell_moment(self._clock.now()), stream.rpartition("/")[2], tip.head)
                 subject = self._subjects.within(REMOVED, shard, head_of(first.line).hash)
                 batch.append(Outgoing(subject, msgspec.json.encode(mark), "removed"))
+            if stream in keyed:
+                batch.append(Outgoing(self._subjects.of(KEYS, stream), NO_KEY, "key", name=name_header(stream)))
+        # The last one: all up to it is what goes, and what comes later is another stream's of the same name.
+        batch.append(Outgoing(self._removal(shard, folder), msgspec.json.encode(sorted(holds)), "removal"))
         if len(batch) > _MOST_AT_ONCE:
             raise StoreError(f"{folder} holds {len(holds)} streams, too many to remove at once: remove fewer")
         if self._wire.publish(batch) is None:
             raise StoreError(f"a stream below {folder} was written to while it was removed: try again")
         for hold in holds.values():
             hold.tip = None
+
+    def going(self, name: str, subject: str) -> list[str]:
+        """Return the streams that a note says are being removed; none if they are gone by now."""
+        note = self._wire.last(name, subject)
+        return [] if note is None else msgspec.json.decode(note.data, type=list[str])
+
+    def _keyed(self, streams: Collection[str]) -> set[str]:
+        """Return the streams that have a secret."""
+        found = self._wire.lasts([(self._name(stream), self._subjects.of(KEYS, stream)) for stream in streams])
+        return {stream for stream, key in zip(streams, found, strict=True) if key is not None and key.data}
 
     def _removal(self, shard: int, folder: str) -> str:
         return self._subjects.within(REMOVALS, shard, spell(folder))
@@ -200,8 +229,8 @@ class Erasing:
             while (note := self._wire.last(name, subject)) is not None:
                 streams = msgspec.json.decode(note.data, type=list[str])
                 for stream in streams:
-                    for kind in (STUBS, DELETIONS, KEYS, COMMITS):
-                        self._delete_all(name, self._subjects.of(kind, stream), note.seq + 2 * len(streams))
+                    for kind in (STUBS, DELETIONS, KEYS, EMPTY, COMMITS):
+                        self._delete_all(name, self._subjects.of(kind, stream), note.seq)
                     pattern = self._subjects.within(LEASES, shard, f"{spell(stream)}.>")
                     for lease in self._wire.subjects(name, pattern):
                         self._delete_all(name, lease, note.seq)

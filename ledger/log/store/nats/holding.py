@@ -21,7 +21,10 @@ from backstory.ledger.log.store.locks import polled
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.store.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
 from backstory.ledger.log.store.nats.reading import Reading
-from backstory.ledger.log.store.nats.subjects import COMMITS, LEASES, Subjects, jetstream_of, spell
+from backstory.ledger.log.store.nats.subjects import COMMITS, EMPTY, LEASES, Subjects, jetstream_of, spell
+
+_LISTING_SECONDS = 120
+"""What it may take to list the names of all streams."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,16 +32,17 @@ _log = logging.getLogger(__name__)
 class Hold:
     """A stream's lock among the threads of this process, and its marker while one of them holds it for all.
 
-    `tip` is where the stream stands, marker included, and `base` where it stands once the marker is deleted.
+    `tip` is where the stream stands, marker included.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.users = 0
+        """How many threads have it or wait for it."""
         self.depth = 0
         self.publishing = threading.Lock()
         """Held while a message is sent to the subject, by the holder or by the thread that renews."""
         self.tip: Tip | None = None
-        self.base: Tip | None = None
 
 
 class Holds:
@@ -55,7 +59,7 @@ class Holds:
         register(self)
 
     def _fresh(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._holds: dict[str, Hold] = {}
         self._leases: dict[str, tuple[str, int]] = {}
         self._owner = os.urandom(8).hex()
@@ -65,11 +69,6 @@ class Holds:
         """Begin without any lock in a forked child: they stay the parent's."""
         self._fresh()
 
-    def hold(self, stream: str) -> Hold:
-        """Return what this process knows of a stream's lock."""
-        with self._guard:
-            return self._holds.setdefault(stream, Hold())
-
     @contextmanager
     def among_threads(self, stream: str, timeout: float | None = None) -> Iterator[Hold]:
         """Keep the other threads of this process off.
@@ -77,14 +76,29 @@ class Holds:
         Raises:
             LockTimeoutError: another thread holds it.
         """
-        hold = self.hold(stream)
         seconds = self._timeout if timeout is None else timeout
-        if not hold.lock.acquire(timeout=seconds):
-            raise LockTimeoutError(f"{stream} is still locked by another thread after {seconds:g} s: try again")
+        hold = self._joined(stream)
         try:
-            yield hold
+            if not hold.lock.acquire(timeout=seconds):
+                raise LockTimeoutError(f"{stream} is still locked by another thread after {seconds:g} s: try again")
+            try:
+                yield hold
+            finally:
+                hold.lock.release()
         finally:
-            hold.lock.release()
+            self._left(stream, hold)
+
+    def _joined(self, stream: str) -> Hold:
+        with self._guard:
+            hold = self._holds.setdefault(stream, Hold())
+            hold.users += 1
+            return hold
+
+    def _left(self, stream: str, hold: Hold) -> None:
+        with self._guard:
+            hold.users -= 1
+            if not hold.users and self._holds.get(stream) is hold:
+                del self._holds[stream]
 
     @contextmanager
     def locked(self, stream: str, *, wait: bool = True) -> Iterator[Hold]:
@@ -119,22 +133,29 @@ class Holds:
 
     def _try(self, stream: str, hold: Hold) -> bool | None:
         tip = self.load(stream)
-        return True if not self.is_held(stream, tip) and self._mark(stream, hold, tip) else None
+        return True if not self.is_held(stream, tip) and self._mark(stream, hold, tip) is None else None
 
-    def _mark(self, stream: str, hold: Hold, base: Tip) -> bool:
-        """Put a marker on the subject, provided that the stream stands where it is said to."""
-        nonce = os.urandom(8).hex()
-        marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, nonce)
-        at = self._wire.publish([self.marker(stream, marker, base.at, self._seconds)])
-        if at is None:
-            # An earlier attempt of this request may have arrived.
-            now = self.load(stream)
-            if now.nonce != nonce:
-                return False
+    def _mark(self, stream: str, hold: Hold, base: Tip) -> Tip | None:
+        """Put a marker on the subject, provided that the stream stands where it is said to.
+
+        Returns:
+            None if it is there; otherwise where the stream stands instead.
+        """
+        marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, os.urandom(8).hex())
+        batch = [self.marker(stream, marker, base.at, self._seconds)]
+        if not base.head.seq:
+            # It outlives the lock: who lists the subjects of commits, and then these, takes no lock for a commit.
+            subject = self._subjects.of(EMPTY, stream)
+            batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._seconds + _LISTING_SECONDS))
+        at = self._wire.publish(batch)
+        now = self.load(stream) if at is None else None
+        if now is not None and now.nonce == marker.nonce:
+            # An earlier attempt of this request had arrived.
             at = now.at
-        hold.base = base
-        hold.tip = Tip(at, base.head, base.end, base.origin, at, self._owner, nonce)
-        return True
+        if at is None:
+            return now
+        hold.tip = Tip(at, base.head, base.end, base.origin, at, self._owner, marker.nonce)
+        return None
 
     def marker(self, stream: str, marker: Marker, expected: int, ttl: int = 0) -> Outgoing:
         """Return the message of a marker."""
@@ -188,10 +209,7 @@ class Holds:
         subject = self._subjects.within(LEASES, shard, f"{spell(stream)}.{digest}")
         jetstream = self._subjects.jetstream(shard)
         nonce = os.urandom(8)
-        at = self._wire.publish([self._lease(subject, nonce, 0)])
-        if at is None:
-            there = self._wire.last(jetstream, subject)
-            at = there.seq if there is not None and there.data == nonce else None
+        at = self._put_lease(subject, nonce, 0)
         if at is None:
             yield False
             return
@@ -206,8 +224,14 @@ class Holds:
                 with suppress(BackstoryError):
                     self._wire.delete(jetstream, [at], erase=False)
 
-    def _lease(self, subject: str, nonce: bytes, expected: int) -> Outgoing:
-        return Outgoing(subject, nonce, "lease", expected, self._seconds, only=True)
+    def _put_lease(self, subject: str, nonce: bytes, expected: int) -> int | None:
+        """Store the message of a lease, and return its sequence; None if the lease is another's."""
+        at = self._wire.publish([Outgoing(subject, nonce, "lease", expected, self._seconds, only=True)])
+        if at is None:
+            # An earlier attempt of this request may have arrived.
+            there = self._wire.last(jetstream_of(subject), subject)
+            at = there.seq if there is not None and there.data == nonce else None
+        return at
 
     # Renewal.
 
@@ -243,19 +267,22 @@ class Holds:
             tip = hold.tip
             if tip is None:
                 return
-            marker = Marker(LOCK, tip.head.seq, tip.head.hash, tip.end, tip.origin, self._owner, os.urandom(8).hex())
-            at = self._wire.publish([self.marker(stream, marker, tip.at, self._seconds)])
-            if at is None:
+            now = self._mark(stream, hold, tip)
+            if now is not None and self.is_mine(now, tip):
+                # An append whose outcome is not known had arrived.
+                now = self._mark(stream, hold, now)
+            if now is not None:
                 _log.warning("%s: its lock has expired while it was held; the next append says so", stream)
                 return
-            if tip.at != tip.lock:
-                hold.base = tip
-            hold.tip = Tip(at, tip.head, tip.end, tip.origin, at, self._owner, marker.nonce)
             self._wire.delete(self._name(stream), [tip.lock], erase=False)
+
+    def is_mine(self, now: Tip, tip: Tip) -> bool:
+        """Whether the lock of a stream is still the one that this process held when the stream stood at a tip."""
+        return now.lock == tip.lock or now.owner == self._owner
 
     def _renew_lease(self, key: str, subject: str, at: int) -> None:
         with suppress(BackstoryError):
-            again = self._wire.publish([self._lease(subject, bytes.fromhex(key), at)])
+            again = self._put_lease(subject, bytes.fromhex(key), at)
             if again is None:
                 _log.warning("a lease has expired while it was held: %s", subject)
                 self._leases.pop(key, None)

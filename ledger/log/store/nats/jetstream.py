@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -20,6 +20,7 @@ from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.nats.connection import (
     ATTEMPT_SECONDS,
     Connection,
+    MissingStreamError,
     PassingError,
     UnheardError,
     translated,
@@ -41,11 +42,13 @@ NAME = "Backstory-Name"
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _AT_ONCE = 64
+_OVERLAP = 1000
+"""How many subjects of a page are asked for again with the next: those behind one that goes meanwhile move forward."""
 _STALE = (10071, 10164)
-_NOT_FOUND = (10037, 10043, 10057)
-_LASTING = (10074,)
-"""Faults of a server that waiting does not mend: it is not part of a cluster."""
-_ABSENT = 404
+_NO_MESSAGE = (10037, 10043, 10057)
+_NO_STREAM = 10059
+_LASTING = (10052, 10074)
+"""Faults of a server that waiting does not mend: settings that cannot be, a server that is not part of a cluster."""
 _TOO_MANY = 429
 _SERVER_FAULT = 500
 
@@ -61,12 +64,16 @@ class Outgoing(msgspec.Struct, frozen=True):
     only: bool = False
     """Whether it takes the place of all others on its subject."""
     name: str = ""
+    expected_on: str = ""
+    """The subject that `expected` is about, "" for its own."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers."""
         headers = {NOTE: self.note}
         if self.expected is not None:
             headers[_EXPECTED] = str(self.expected)
+        if self.expected_on:
+            headers[f"{_EXPECTED}-Subject"] = self.expected_on
         if self.ttl:
             headers["Nats-TTL"] = f"{self.ttl}s"
         if self.only:
@@ -132,9 +139,17 @@ class StreamConfig(msgspec.Struct):
     allow_rollup_hdrs: bool = False
     deny_delete: bool = False
     max_age: int = 0
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_msgs_per_subject: int = -1
+    discard: str = "new"
+    retention: str = "limits"
     storage: str = "file"
-    persist_mode: str = ""
     metadata: dict[str, str] = {}
+    no_ack: bool = False
+    subject_delete_marker_ttl: int = 0
+    mirror: dict[str, object] | None = None
+    subjects: Sequence[str] = ()
 
 
 class _Info(_Answer):
@@ -216,7 +231,7 @@ class JetStream(Connection):
 
     def configs(self, names: Sequence[str]) -> list[StreamConfig | None]:
         """Return the settings of JetStream streams, asked for at the same time; None for one that does not exist."""
-        infos = [self._api(f"STREAM.INFO.{name}", {}, _Info, missing=True) for name in names]
+        infos = [self._api(f"STREAM.INFO.{name}", {}, _Info, absent=(_NO_STREAM,)) for name in names]
         return [info.config for info in self.run(self._gather(infos))]
 
     def create(self, name: str, settings: Mapping[str, object]) -> None:
@@ -229,7 +244,7 @@ class JetStream(Connection):
 
     def settings(self, name: str) -> dict[str, object] | None:
         """Return all settings of a JetStream stream; None if it does not exist."""
-        return self.run(self._api(f"STREAM.INFO.{name}", {}, _AllSettings, missing=True)).config
+        return self.run(self._api(f"STREAM.INFO.{name}", {}, _AllSettings, absent=(_NO_STREAM,))).config
 
     def update(self, name: str, settings: Mapping[str, object]) -> None:
         """Change the settings of a JetStream stream.
@@ -303,20 +318,27 @@ class JetStream(Connection):
         return _acknowledged((await self.ask(self._way(message.subject), message.data, seconds, headers)).data)
 
     async def _get(self, name: str, what: Mapping[str, object]) -> Stored | None:
-        return (await self._api(f"STREAM.MSG.GET.{name}", what, _Got, missing=True)).message
+        return (await self._api(f"STREAM.MSG.GET.{name}", what, _Got, absent=_NO_MESSAGE)).message
 
     async def _delete(self, name: str, seq: int, *, erase: bool) -> None:
-        await self._api(f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": not erase}, _Answer, missing=True)
+        body = {"seq": seq, "no_erase": not erase}
+        await self._api(f"STREAM.MSG.DELETE.{name}", body, _Answer, absent=_NO_MESSAGE)
 
     async def _subjects(self, name: str, pattern: str) -> dict[str, int]:
         found: dict[str, int] = {}
+        offset = 0
         while True:
-            body = {"subjects_filter": pattern, "offset": len(found)}
+            body = {"subjects_filter": pattern, "offset": offset}
             info = await self._api(f"STREAM.INFO.{name}", body, _Info)
             page = (info.state.subjects if info.state else None) or {}
+            if offset and found.keys().isdisjoint(page):
+                # More subjects have gone meanwhile than the pages overlap: some may have been passed over.
+                found, offset = {}, 0
+                continue
             found |= page
-            if not page or len(found) >= info.total:
+            if offset + len(page) >= info.total:
                 return found
+            offset = max(offset + len(page) - _OVERLAP, offset + 1)
 
     async def _page(self, name: str, subject: str, seq: int, count: int) -> list[Stored]:
         client = await self.connected()
@@ -341,17 +363,20 @@ class JetStream(Connection):
         return found
 
     async def _api(
-        self, call: str, body: Mapping[str, object], kind: type[_Response], *, missing: bool = False
+        self, call: str, body: Mapping[str, object], kind: type[_Response], *, absent: Collection[int] = ()
     ) -> _Response:
-        """Ask JetStream; with `missing` an answer that there is no such thing is no error."""
+        """Ask JetStream; an error whose number is among `absent` only says that there is no such thing."""
         payload = msgspec.json.encode(body)
 
         async def attempt(seconds: float) -> _Response:
             reply = await self.ask(f"$JS.API.{call}", payload, seconds)
             answer = msgspec.json.decode(reply.data, type=kind)
             problem = answer.error
-            if problem is None or (missing and (problem.code == _ABSENT or problem.err_code in _NOT_FOUND)):
+            if problem is None or problem.err_code in absent:
                 return answer
+            if problem.err_code == _NO_STREAM:
+                # One that starts may not have read its own disk yet.
+                raise MissingStreamError(call.rpartition(".")[2], unknown=False)
             raise _refused(problem)
 
         return await self.repeated(attempt)
@@ -377,8 +402,8 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         if self._subscription is not None:
-            with suppress(Exception):
-                self._connection.run(self._subscription.unsubscribe())
+            # Without waiting: a follower that is dropped may be collected in any thread, also in that of the loop.
+            self._connection.begin(_unsubscribed(self._subscription))
 
     async def _subscribe(self) -> Subscription:
         client = self._client = await self._connection.connected()
@@ -387,6 +412,11 @@ class Watch:
             self._event.set()
 
         return await client.subscribe(self._subject, cb=hint)
+
+
+async def _unsubscribed(subscription: Subscription) -> None:
+    with suppress(Exception):
+        await subscription.unsubscribe()
 
 
 def _acknowledged(data: bytes) -> int | None:

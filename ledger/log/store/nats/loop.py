@@ -48,8 +48,13 @@ class LoopThread:
         """Carry out a coroutine, and wait for it.
 
         Raises:
-            UnknownOutcomeError: the loop was stopped meanwhile. StoreError: it was stopped before.
+            UnknownOutcomeError: the loop was stopped meanwhile.
+            StoreError: it was stopped before, or this is its own thread.
         """
+        if threading.get_ident() == self._thread.ident:
+            # As where a generator is collected here that somebody left half-read: to wait would be for ever.
+            work.close()
+            raise StoreError("the loop of the connection cannot wait for itself: ask from another thread")
         call = _Call(work)
         self._calls.append(call)  # type: ignore[arg-type]  # what a call returns is its caller's business
         try:
@@ -74,6 +79,15 @@ class LoopThread:
             raise UnknownOutcomeError(
                 "the connection was closed while a request was under way: open the store again, then read the head"
             ) from error
+
+    def begin(self, work: Coroutine[object, object, object]) -> None:
+        """Carry out a coroutine without waiting for it; not if the loop is stopped."""
+        call = _Call(work)
+        self._calls.append(call)
+        try:
+            self.loop.call_soon_threadsafe(self._begin_all)
+        except RuntimeError:
+            self._refuse_all()
 
     def stop(self) -> None:
         """Have the loop end; what is under way is cancelled. It may be stopped more than once."""

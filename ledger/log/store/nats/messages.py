@@ -104,8 +104,22 @@ def byte_of(message: Stored) -> int:
 
 
 def read_marker(message: Stored) -> Marker:
-    """Read a marker."""
-    return msgspec.json.decode(message.data, type=Marker)
+    """Read a marker.
+
+    Raises:
+        CorruptLogError: it is none.
+    """
+    try:
+        return msgspec.json.decode(message.data, type=Marker)
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(
+            f"message {message.seq} on {message.subject} is not from Backstory: delete it with `nats stream rmm`, and "
+            "let nobody else publish there",
+            kind="altered",
+            stream=message.subject,
+            line=0,
+            byte=0,
+        ) from error
 
 
 def tip_of(stream: str, message: Stored | None) -> Tip:

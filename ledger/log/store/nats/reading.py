@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Reading:
         deadline = time.monotonic() + self._wire.timeout
         while True:
             tip = tip_of(stream, self._wire.last(name, commits))
-            if self._is_newest(stream, tip):
+            if self._is_newest(stream, name, tip):
                 return tip
             if time.monotonic() > deadline:
                 raise StoreError(
@@ -98,13 +98,19 @@ class Reading:
         """Remember where a stream stands."""
         self._newest.put(stream, tip)
 
-    def _is_newest(self, stream: str, tip: Tip) -> bool:
+    def _is_newest(self, stream: str, name: str, tip: Tip) -> bool:
         """Whether a stream stands no further back than before.
 
         A leader that was deposed, and does not know it yet, may answer with an older head.
         """
         known = self._newest.use(stream)
-        if known is not None and tip.head.seq and (tip.origin, tip.head.seq) < (known.origin, known.head.seq):
+        if known is None:
+            pass
+        elif tip.head.seq:
+            if (tip.origin, tip.head.seq) < (known.origin, known.head.seq):
+                return False
+        elif tip.at < known.at and self._wire.last_seq(name) < known.at:
+            # It was not removed: whoever answers does not have it yet, or any more.
             return False
         self._newest.put(stream, tip)
         return True
@@ -125,17 +131,17 @@ class Reading:
     def _state(self, stream: str, last: Stored | None, last_stub: Stored | None) -> tuple[Tip, Stubs]:
         name, _, stubs = self._names(stream)
         tip = tip_of(stream, last)
-        if not self._is_newest(stream, tip):
+        if not self._is_newest(stream, name, tip):
             tip, last_stub = self.tip(stream), self._wire.last(name, stubs)
-        if last_stub is None or not tip.head.seq:
+        if last_stub is None or not tip.head.seq or last_stub.seq <= tip.origin:
+            # Those of an earlier stream of this name may not have been deleted yet.
             return tip, _NO_STUBS
         known = self._stubs.use(stream)
-        if known is None:
-            # An erasure may have been interrupted; this is where another process sees it first.
+        if known is None or known.at != last_stub.seq:
+            # The erasure may have been interrupted; this is where another process sees it first.
             with suppress(BackstoryError):
                 self.complete(stream)
-        if known is None or known.at != last_stub.seq:
-            known = self._load_stubs(name, stubs, last_stub.seq)
+            known = self._load_stubs(name, stubs, tip.origin, last_stub.seq)
             self._stubs.put(stream, known)
         return tip, known
 
@@ -173,10 +179,10 @@ class Reading:
             yield found.seq
             at = found.seq + 1
 
-    def _load_stubs(self, name: str, subject: str, last: int) -> Stubs:
+    def _load_stubs(self, name: str, subject: str, origin: int, last: int) -> Stubs:
         found: dict[int, Stub] = {}
         messages: dict[int, tuple[int, ...]] = {}
-        at = 1
+        at = origin + 1
         while at <= last and (message := self._wire.next(name, subject, at)) is not None:
             stubs = read_stubs(message)
             found.update((stub.seq, stub) for stub in stubs)
@@ -188,17 +194,28 @@ class Reading:
             shrunk.append(shrunk[-1] + found[seq].shrunk)
         return Stubs(max(last, at - 1), found, seqs, shrunk, messages)
 
-    def read(self, stream: str, after: int) -> Iterator[Record]:
-        """Yield the lines after a seq, up to where the stream stands now."""
+    def read(self, stream: str, after: int, origin: int | None = None) -> Iterator[Record]:
+        """Yield the lines after a seq, up to where the stream stands now.
+
+        Messages may be deleted meanwhile, by an erasure or a removal. So where some are missing, the stubs are read
+        again; where the stream was removed, no line follows.
+        """
         tip, stubs = self.state(stream)
+        if origin is not None and tip.origin != origin:
+            return
         seq = after
-        for number, message in self._commits(stream, after, tip):
+        for number, message in chain(self._commits(stream, after, tip), [(tip.head.seq + 1, None)]):
+            if any(missing not in stubs.by_seq for missing in range(seq + 1, number)):
+                now, newer = self.state(stream)
+                if not now.head.seq or now.origin != tip.origin:
+                    return
+                stubs = newer
             yield from _stubs_between(stubs, seq, number)
-            stub = stubs.by_seq.get(number)
-            byte = (byte_of(message) if stub is None else stub.byte) - stubs.shrunk_before(number)
-            yield Record(message.data if stub is None else stub.line, byte)
+            if message is not None:
+                stub = stubs.by_seq.get(number)
+                byte = (byte_of(message) if stub is None else stub.byte) - stubs.shrunk_before(number)
+                yield Record(message.data if stub is None else stub.line, byte)
             seq = number
-        yield from _stubs_between(stubs, seq, tip.head.seq + 1)
 
     def _commits(self, stream: str, after: int, tip: Tip) -> Iterator[tuple[int, Stored]]:
         """Yield the commits that are still there as messages."""

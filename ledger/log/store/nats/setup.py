@@ -7,7 +7,7 @@ states: so the URL names the servers' monitoring (`monitor=`), which tells, or s
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -99,10 +99,17 @@ class Setup:
                 f"the JetStream stream {name} lacks allow_atomic, allow_msg_ttl or allow_rollup_hdrs: set them, or "
                 "choose another prefix in event_store"
             )
-        if config.deny_delete or config.max_age:
+        wrong = list(_unfit(config))
+        if wrong:
             raise ConfigError(
-                f"the JetStream stream {name} denies deletions or forgets messages by age: set deny_delete to false "
-                "and max_age to 0"
+                f"the JetStream stream {name} has settings that lose or refuse what is acknowledged: set "
+                f"{', '.join(wrong)}, or choose another prefix in event_store"
+            )
+        everything, seal = self._subjects.everything(shard), self._subjects.seal(shard)
+        if everything not in config.subjects and seal not in config.subjects:
+            raise ConfigError(
+                f"the JetStream stream {name} does not accept {everything}: add it to its subjects, or choose another "
+                "prefix in event_store"
             )
         return config
 
@@ -149,6 +156,11 @@ class Setup:
                 f"{self._address} keeps {replicas} of each commit, so acknowledged commits can vanish with a server: "
                 f"run three servers, and `nats stream edit {self._address.prefix}-0 --replicas 3`"
             )
+        if any(config.storage != "file" for config in configs):
+            warnings.append(
+                f"{self._address} keeps commits in memory only, so acknowledged ones vanish with the servers: "
+                "`backstory copy` moves the home to another prefix, whose streams are kept in files"
+            )
         how = 'set sync_interval: "always" in the block jetstream of each server\'s configuration'
         if self._address.monitor:
             for server in self._address.monitor:
@@ -172,6 +184,27 @@ class Setup:
 def _shards(config: StreamConfig | None) -> str | None:
     """Return how many shards there are by a stream's metadata; None where none of ours made it."""
     return None if config is None else config.metadata.get(_SHARDS)
+
+
+def _unfit(config: StreamConfig) -> Iterator[str]:
+    """Yield what to set so that a stream keeps what it acknowledges, and acknowledges what it keeps."""
+    if config.retention != "limits":
+        # With another retention a message goes once it was delivered, or at once where nobody waits for it.
+        yield "retention to limits"
+    if config.max_age > 0:
+        yield "max_age to 0"
+    if config.max_msgs_per_subject > 0:
+        yield "max_msgs_per_subject to -1"
+    if config.discard != "new" and (config.max_msgs > 0 or config.max_bytes > 0):
+        yield "discard to new"
+    if config.deny_delete:
+        yield "deny_delete to false"
+    if config.no_ack:
+        yield "no_ack to false"
+    if config.subject_delete_marker_ttl:
+        yield "subject_delete_marker_ttl to 0"
+    if config.mirror:
+        yield "mirror to none"
 
 
 def _syncs_always(server: str) -> bool:

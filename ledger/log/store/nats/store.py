@@ -38,7 +38,7 @@ from backstory.ledger.log.store.nats.messages import Tip, commit_note, is_commit
 from backstory.ledger.log.store.nats.reading import Reading, stream_of
 from backstory.ledger.log.store.nats.sealing import Sealing
 from backstory.ledger.log.store.nats.setup import Setup
-from backstory.ledger.log.store.nats.subjects import COMMITS, KEYS, Subjects, name_of, spell
+from backstory.ledger.log.store.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 
 __all__ = ["NatsStore"]
 
@@ -114,8 +114,11 @@ class NatsStore:
         deadline = time.monotonic() + self._timeout
         tip = self._known(stream, prev_of(lines[0]), hold)
         with hold.publishing:
+            tip = hold.tip or tip or self._holds.wait_until_free(stream)
+            if hold.tip is not None and tip.head.seq != expected:
+                # An append under this lock may have arrived although its outcome was unknown.
+                tip = self._standing(stream, hold)
             while True:
-                tip = hold.tip or tip or self._holds.wait_until_free(stream)
                 self._must_follow(stream, tip, lines[0], expected)
                 origin = tip.origin if tip.head.seq else wire.last_seq(self._name(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
@@ -152,8 +155,9 @@ class NatsStore:
         if hold.tip is None:
             return self._holds.wait_until_free(stream)
         now = self._holds.load(stream)
-        if now.lock != hold.tip.lock:
+        if not self._holds.is_mine(now, hold.tip):
             raise LockTimeoutError(f"{stream}: its lock has expired while it was held: read on and try again")
+        hold.tip = now
         return now
 
     def _keep(self, stream: str, hold: Hold, tip: Tip) -> None:
@@ -161,7 +165,6 @@ class NatsStore:
         self._reading.note(stream, tip)
         if hold.tip is not None:
             hold.tip = tip
-            hold.base = Tip(tip.at, tip.head, tip.end, tip.origin)
 
     def _must_follow(self, stream: str, tip: Tip, line: bytes, expected: int) -> None:
         if tip.head.seq != expected:
@@ -271,21 +274,22 @@ class NatsStore:
     def _names(self, kind: str, folder: str = "", prefix: str = "", *, certain: bool = True) -> Iterator[str]:
         """Yield the names below a folder, and with a prefix, of the streams or of what else has a subject of a kind.
 
-        A subject with a single message may have the lock of an empty stream; unless `certain`, that is not looked at.
+        A subject may have only the lock of an empty stream, or only what says that a stream is gone; unless `certain`,
+        that is not looked at.
         """
         wire = self._wire
         pattern = f"{spell(folder)}.>" if folder else ">"
         for shard in self._shards(folder):
             name = self._subjects.jetstream(shard)
             found = wire.subjects(name, self._subjects.within(kind, shard, pattern))
-            asks = kind == COMMITS and certain
-            going = asks and bool(wire.subjects(name, self._subjects.removals(shard)))
+            doubtful = self._doubtful(shard, pattern) if kind == COMMITS and certain else set()
             unsure = []
-            for subject, count in found.items():
-                stream = name_of(self._subjects.rest(subject))
+            for subject in found:
+                rest = self._subjects.rest(subject)
+                stream = name_of(rest)
                 if stream is not None and not stream.startswith(prefix):
                     continue
-                if stream is None or (asks and (going or count == 1)):
+                if stream is None or rest in doubtful:
                     unsure.append(subject)
                 else:
                     yield stream
@@ -299,6 +303,14 @@ class NatsStore:
                     if stream.startswith(prefix):
                         yield stream
 
+    def _doubtful(self, shard: int, pattern: str) -> set[str]:
+        """Return the streams of a shard, as their subjects spell them, that may be there without a line."""
+        wire, name = self._wire, self._subjects.jetstream(shard)
+        doubtful = set(map(self._subjects.rest, wire.subjects(name, self._subjects.within(EMPTY, shard, pattern))))
+        for subject in wire.subjects(name, self._subjects.removals(shard)):
+            doubtful |= set(map(spell, self._erasing.going(name, subject)))
+        return doubtful
+
     def _shards(self, folder: str) -> Sequence[int]:
         """Return the shards that streams below a folder may be in."""
         return self._subjects.shards if folder in ("", "users") else (self._subjects.shard(f"{folder}/"),)
@@ -308,20 +320,20 @@ class NatsStore:
 
         Messages to the subject are a hint to look, and only that: the lines come from `read`.
         """
-        seq, first = after, ""
+        seq, first, origin = after, "", 0
         subject = self._subjects.of(COMMITS, stream)
         hint = threading.Event()
         while True:
             with self._wire.watch(subject, hint) as watching:
                 while watching.is_alive():
                     hint.clear()
-                    for record in self.read(stream, seq):
-                        seq += 1
-                        first = first or (hash_of(record.line) if seq == 1 else "")
-                        yield record
                     if not first:
-                        first = next((hash_of(record.line) for record in self.read(stream)), "")
-                    if self._has_ended(stream, seq, first):
+                        origin = self._reading.tip(stream).origin
+                        first = next((hash_of(record.line) for record in self._reading.read(stream, 0, origin)), "")
+                    for record in self._reading.read(stream, seq, origin):
+                        seq += 1
+                        yield record
+                    if self._has_ended(stream, seq, first, origin):
                         return
                     if hint.wait(_FOLLOW_SECONDS):
                         self._wait_for_more(stream, seq)
@@ -333,13 +345,14 @@ class NatsStore:
             time.sleep(pause)
             pause *= 2
 
-    def _has_ended(self, stream: str, seq: int, first: str) -> bool:
+    def _has_ended(self, stream: str, seq: int, first: str, origin: int) -> bool:
         """Whether a stream was removed that was read up to a seq.
 
         Raises:
             CorruptLogError: lines that were read are missing.
         """
-        now = self.head(stream).seq
+        tip = self._reading.tip(stream)
+        now = tip.head.seq if tip.origin == origin else 0
         if now >= seq and (now or not first):
             return False
         if self.is_removed(first):
@@ -357,9 +370,12 @@ class NatsStore:
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while True:
             there = wire.last(self._name(stream), subject)
-            if there is not None or not create:
-                return there.data if there is not None else None
-            wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", 0, name=name_header(stream))])
+            if there is not None and there.data:
+                return there.data
+            if not create:
+                return None
+            at = there.seq if there is not None else 0
+            wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", at, name=name_header(stream))])
 
     def restore_key(self, stream: str, key: bytes) -> None:
         """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
