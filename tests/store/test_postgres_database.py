@@ -122,6 +122,26 @@ def test_a_default_that_loses_commits_is_told_and_not_followed(
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_an_isolation_in_which_a_write_could_pass_a_seal_is_refused(engine: PostgresEngine, level: str) -> None:
+    option = f"-cdefault_transaction_isolation%3D{level.replace(' ', '%5C%20')}"
+    with pytest.raises(StoreError, match=rf"^postgresql://.* has default_transaction_isolation = {level}: ALTER ROLE"):
+        engine.open(url=f"{engine.url}?options={option}")
+
+
+def test_a_setting_that_is_in_the_way_is_named(engine: PostgresEngine) -> None:
+    short, frozen = (
+        engine.open(url=f"{engine.url}?options=-c{setting}")
+        for setting in ("statement_timeout%3D50ms", "default_transaction_read_only%3Don")
+    )
+    with pytest.raises(StoreError, match="this is a standby, or default_transaction_read_only is on: connect to"):
+        frozen.append(STREAM, chain(1)[0], 0)
+    with engine.admin() as admin, admin.transaction():
+        admin.execute("LOCK TABLE backstory.streams IN EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="raise statement_timeout for this role, unless an administrator"):
+            short.append(STREAM, chain(1)[0], 0)
+
+
 # Transactions.
 
 

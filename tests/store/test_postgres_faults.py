@@ -204,6 +204,24 @@ def test_a_position_beyond_all_that_is_there_has_everything_looked_at(engine: Po
     assert names == [STREAM]
 
 
+def test_connections_that_the_server_ended_while_they_were_idle_are_replaced(engine: PostgresEngine) -> None:
+    store = engine.open(url=f"{engine.url}?options=-cidle_session_timeout%3D50ms&application_name=idle")
+    lines = chain(2)
+
+    def is_alone() -> bool:
+        with engine.admin() as admin:
+            return not admin.execute("SELECT FROM pg_stat_activity WHERE application_name = 'idle'").fetchall()
+
+    store.append(STREAM, lines[0], 0)
+    wait_until(is_alone)
+    store.append(STREAM, lines[1], 1)
+    wait_until(is_alone)
+    assert lines_of(store) == lines
+    wait_until(is_alone)
+    with store.locked(STREAM), store.lease(STREAM, "monday") as mine:
+        assert mine
+
+
 # Locks.
 
 HOLDER = """
