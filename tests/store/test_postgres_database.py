@@ -320,6 +320,33 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     assert files_with(engine, MARK) == []
 
 
+def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
+    store, errors = engine.open(), []
+    for name in ("users/ada/transcript", "users/ada/ledger"):
+        store.append(name, chain(1)[0], 0)
+
+    def remove() -> None:
+        try:
+            store.remove("users/ada")
+        except StoreError as error:
+            errors.append(error)
+
+    removing = threading.Thread(target=remove)
+    lock = "SELECT FROM backstory.streams WHERE name = %s FOR UPDATE"
+    with engine.admin() as admin, engine.admin() as appending, appending.transaction():
+        # As one transaction with appends to both does, in the order of their names.
+        appending.execute(lock, ("users/ada/ledger",))
+        removing.start()
+        end = time.monotonic() + PATIENCE
+        while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        appending.execute(lock, ("users/ada/transcript",))
+    removing.join(PATIENCE)
+    assert errors == []
+    assert list(store.streams()) == []
+
+
 def samples(admin: psycopg.Connection[tuple[object, ...]]) -> set[str]:
     """Return the columns of which the planner has samples that are content or keys."""
     rows = admin.execute(

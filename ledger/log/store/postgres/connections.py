@@ -39,7 +39,7 @@ _UNMIGRATED = (errors.UndefinedTable, errors.InvalidSchemaName, errors.Undefined
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection on which no answer is waited for longer than `patience` seconds."""
+    """A connection on which no answer, or no more of it, is waited for longer than `patience` seconds."""
 
     patience = 10.0
 
@@ -63,7 +63,9 @@ def _limited(gen: Generator[Any, Any, _T], seconds: float) -> Generator[Any, Any
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > end:
+            if ready:
+                end = time.monotonic() + seconds
+            elif time.monotonic() > end:
                 gen.close()
                 raise _SilenceError(f"no answer within {seconds:g} s")
             wanted = gen.send(ready)
