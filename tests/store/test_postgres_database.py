@@ -125,6 +125,26 @@ def test_a_default_that_loses_commits_is_told_and_not_followed(
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_an_isolation_in_which_a_write_could_pass_a_seal_is_refused(engine: PostgresEngine, level: str) -> None:
+    option = f"-cdefault_transaction_isolation%3D{level.replace(' ', '%5C%20')}"
+    with pytest.raises(StoreError, match=rf"^postgresql://.* has default_transaction_isolation = {level}: ALTER ROLE"):
+        engine.open(url=f"{engine.url}?options={option}")
+
+
+def test_a_setting_that_is_in_the_way_is_named(engine: PostgresEngine) -> None:
+    short, frozen = (
+        engine.open(url=f"{engine.url}?options=-c{setting}")
+        for setting in ("statement_timeout%3D50ms", "default_transaction_read_only%3Don")
+    )
+    with pytest.raises(StoreError, match="this is a standby, or default_transaction_read_only is on: connect to"):
+        frozen.append(STREAM, chain(1)[0], 0)
+    with engine.admin() as admin, admin.transaction():
+        admin.execute("LOCK TABLE backstory.streams IN EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="raise statement_timeout for this role, unless an administrator"):
+            short.append(STREAM, chain(1)[0], 0)
+
+
 # Transactions.
 
 
@@ -301,6 +321,33 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
     assert files_with(engine, MARK) == []
+
+
+def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
+    store, errors = engine.open(), []
+    for name in ("users/ada/transcript", "users/ada/ledger"):
+        store.append(name, chain(1)[0], 0)
+
+    def remove() -> None:
+        try:
+            store.remove("users/ada")
+        except StoreError as error:
+            errors.append(error)
+
+    removing = threading.Thread(target=remove)
+    lock = "SELECT FROM backstory.streams WHERE name = %s FOR UPDATE"
+    with engine.admin() as admin, engine.admin() as appending, appending.transaction():
+        # As one transaction with appends to both does, in the order of their names.
+        appending.execute(lock, ("users/ada/ledger",))
+        removing.start()
+        end = time.monotonic() + PATIENCE
+        while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        appending.execute(lock, ("users/ada/transcript",))
+    removing.join(PATIENCE)
+    assert errors == []
+    assert list(store.streams()) == []
 
 
 def samples(admin: psycopg.Connection[tuple[object, ...]]) -> set[str]:

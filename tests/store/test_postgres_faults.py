@@ -163,6 +163,32 @@ def test_a_server_process_that_wakes_up_late_writes_nothing_twice(
     assert lines_of(engine.open()) == lines
 
 
+def test_an_answer_that_comes_bit_by_bit_is_waited_for(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "patience", 0.4)
+    store = engine.open(lock_timeout=0)
+    rows = store._connections.rows("count", "SELECT repeat('x', 10000), pg_sleep(0.15) FROM generate_series(1, 5)")
+    assert len(rows) == 5
+
+
+def test_a_forked_child_may_drop_what_followed_in_the_parent(
+    engine: PostgresEngine,
+) -> None:
+    store = engine.open()
+    store.append(STREAM, chain(1)[0], 0)
+    following = store.follow(STREAM)
+    next(following)
+    child = os.fork()
+    if not child:
+        try:
+            following.close()  # type: ignore[attr-defined]
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    store.append(STREAM, chain(2)[1], 1)
+    assert next(following).line == chain(2)[1]
+
+
 @pytest.mark.slow
 def test_a_store_outlives_a_crash_of_the_server(engine: PostgresEngine) -> None:
     store = engine.open()
@@ -241,6 +267,24 @@ def test_a_dump_that_was_restored_on_another_server_hides_no_commit_and_is_put_r
     names, _ = store.changed(position)
     assert "users/bob/ledger" in names
     assert STREAM not in names
+
+
+def test_connections_that_the_server_ended_while_they_were_idle_are_replaced(engine: PostgresEngine) -> None:
+    store = engine.open(url=f"{engine.url}?options=-cidle_session_timeout%3D50ms&application_name=idle")
+    lines = chain(2)
+
+    def is_alone() -> bool:
+        with engine.admin() as admin:
+            return not admin.execute("SELECT FROM pg_stat_activity WHERE application_name = 'idle'").fetchall()
+
+    store.append(STREAM, lines[0], 0)
+    wait_until(is_alone)
+    store.append(STREAM, lines[1], 1)
+    wait_until(is_alone)
+    assert lines_of(store) == lines
+    wait_until(is_alone)
+    with store.locked(STREAM), store.lease(STREAM, "monday") as mine:
+        assert mine
 
 
 # Locks.

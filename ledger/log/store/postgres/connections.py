@@ -39,7 +39,7 @@ _UNMIGRATED = (errors.UndefinedTable, errors.InvalidSchemaName, errors.Undefined
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection on which no answer is waited for longer than `patience` seconds."""
+    """A connection on which no answer, or no more of it, is waited for longer than `patience` seconds."""
 
     patience = 10.0
 
@@ -63,7 +63,9 @@ def _limited(gen: Generator[Any, Any, _T], seconds: float) -> Generator[Any, Any
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > end:
+            if ready:
+                end = time.monotonic() + seconds
+            elif time.monotonic() > end:
                 gen.close()
                 raise _SilenceError(f"no answer within {seconds:g} s")
             wanted = gen.send(ready)
@@ -225,7 +227,12 @@ class Connections:
         elif isinstance(error, errors.InsufficientPrivilege):
             hint = "the role lacks the right: grant it as docs/postgres.md says"
         elif isinstance(error, errors.ReadOnlySqlTransaction):
-            hint = "this is a standby: connect to the primary, with target_session_attrs=read-write"
+            hint = (
+                "this is a standby, or default_transaction_read_only is on: connect to the primary, with "
+                "target_session_attrs=read-write"
+            )
+        elif isinstance(error, errors.QueryCanceled):
+            hint = "raise statement_timeout for this role, unless an administrator cancelled it"
         elif isinstance(error, errors.DiskFull):
             hint = "free space on the disk of the server"
         elif is_lost(error):
@@ -265,5 +272,7 @@ def is_lost(error: psycopg.Error) -> bool:
         "08P01",  # a pooler says so where it has lost the server
         "53300",  # too_many_connections
         "25P03",  # idle_in_transaction_session_timeout
+        "25P04",  # transaction_timeout
+        "57P05",  # idle_session_timeout
         "58000",  # a pooler again
     )

@@ -8,6 +8,7 @@ completed by the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -46,6 +47,7 @@ _KEYS = """
 INSERT INTO backstory.unclean (relation) VALUES ('backstory.keys')
 ON CONFLICT (relation) DO UPDATE SET since = pg_current_xact_id()
 """
+_BELOW = "SELECT name, id FROM backstory.streams WHERE name >= %s AND name < %s ORDER BY name"
 _SHIFT = """
 UPDATE backstory.commits c SET byte = c.byte - d.shorter
 FROM (
@@ -126,8 +128,9 @@ class Erasures:
                 for name in sorted(below, key=_in_lock_order):
                     if not is_held(name):
                         connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(name),))
-                # What came while the locks were waited for is removed, too.
-                ids = list(_below(connection, folder).values())
+                # What came while the locks were waited for is removed, too. The rows are locked in the order in which
+                # an append to several streams locks them.
+                ids = list(_below(connection, folder, _BELOW + " FOR UPDATE").values())
                 self._mark(connection, ids)
                 connection.execute(_PARTS, (ids,))
                 connection.execute("DELETE FROM backstory.commits WHERE stream = ANY(%s)", (ids,))
@@ -255,12 +258,9 @@ def _replace(
     )
 
 
-def _below(connection: Connection, folder: str) -> dict[str, int]:
+def _below(connection: Connection, folder: str, query: LiteralString = _BELOW) -> dict[str, int]:
     """Return name and id of each stream below a folder."""
-    rows = connection.execute(
-        "SELECT name, id FROM backstory.streams WHERE name >= %s AND name < %s ORDER BY name", _range(f"{folder}/")
-    )
-    return {str(name): int(number) for name, number in rows}
+    return {str(name): int(number) for name, number in connection.execute(query, _range(f"{folder}/"))}
 
 
 def _range(prefix: str) -> tuple[str, str]:

@@ -68,9 +68,12 @@ class Hints:
             yield event
         finally:
             with self._guard:
-                self._events[number].remove(event)
-                if not self._events[number]:
-                    del self._events[number]
+                # A forked child has begun anew, and may drop a follower of its parent.
+                events = self._events.get(number, [])
+                if event in events:
+                    events.remove(event)
+                    if not events:
+                        del self._events[number]
 
     def _listen(self) -> None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.log.store.following import followed
@@ -93,6 +94,13 @@ class PostgresStore:
                 "%s was restored from a dump of another server, so each look for changes reads it all: run "
                 "`backstory migrate` once",
                 self._address.label,
+            )
+        (level,) = connection.execute("SELECT current_setting('default_transaction_isolation')").fetchone() or ("",)
+        if level != "read committed":
+            # A write that waits for the seal would not see it.
+            raise StoreError(
+                f"{self._address.label} has default_transaction_isolation = {level}: "
+                "ALTER ROLE … SET default_transaction_isolation = 'read committed'"
             )
         settings = ("synchronous_commit", "fsync", "full_page_writes")
         stated = connection.execute("SELECT current_setting(name) FROM unnest(%s::text[]) AS name", (list(settings),))
