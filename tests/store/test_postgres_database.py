@@ -266,6 +266,17 @@ def test_many_lines_are_read_page_by_page(engine: PostgresEngine, monkeypatch: p
     assert list(store.streams()) == ["a", "b", "c", "d", "e"]
 
 
+def test_users_are_listed_page_by_page(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backstory.ledger.log.store.postgres.store._NAMES", 2)
+    store, asked = engine.open(), []
+    for name in ("users/a-b/ledger", "users/a/ledger", "users/a/agents/x/ledger", "users/c/ledger", "users/none"):
+        store.append(name, chain(1)[0], 0)
+    rows = store._connections.rows
+    monkeypatch.setattr(store._connections, "rows", lambda *args: asked.append(args) or rows(*args))
+    assert store.folders("users") == ["a", "a-b", "c"]
+    assert len(asked) == 3
+
+
 # Erasure.
 
 

@@ -184,12 +184,14 @@ class PostgresStore:
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names right below a folder; see `EventStore.folders`.
 
-        Each is found by one look at the index. Of users there are many with a few streams each, so these are all read.
+        Each is found by one look at the index. Of users there are many with a few streams each, so these are all read,
+        page by page: one statement over millions of them would say nothing for longer than a connection waits.
         """
         prefix = f"{folder}/" if folder else ""
-        asked = {"prefix": prefix, "end": _end_of(prefix)}
-        query = _USERS if folder == _OF_USERS else _FOLDERS
-        rows = self._connections.rows(f"list {folder or 'the folders'}", query, asked)
+        if folder == _OF_USERS:
+            names = (name.removeprefix(prefix) for name in self.streams(prefix))
+            return sorted({name.partition("/")[0] for name in names if "/" in name})
+        rows = self._connections.rows(f"list {folder or 'the folders'}", _FOLDERS, {"prefix": prefix})
         return [name for (name,) in rows]
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
@@ -345,13 +347,6 @@ ORDER BY name LIMIT %(most)s
 """
 
 _REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
-
-_USERS = """
-SELECT DISTINCT split_part(substr(name, length(%(prefix)s) + 1), '/', 1) COLLATE "C" AS folder
-FROM backstory.streams
-WHERE name >= %(prefix)s AND name < %(end)s AND position('/' IN substr(name, length(%(prefix)s) + 1)) > 0
-ORDER BY 1
-"""
 
 _FOLDERS = """
 WITH RECURSIVE found AS (
