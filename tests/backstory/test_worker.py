@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli.commandline import Cli
@@ -220,6 +222,18 @@ def test_an_engine_that_cannot_be_reached_is_asked_again(tmp_path: Path, monkeyp
         worker.look()
         assert bs.flush(PATIENCE)
         assert facts(recorder, "ada") == ["Likes tea"]
+
+
+def test_a_look_that_failed_is_followed_by_a_short_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is away is waited for, which takes long and is no reason to come back late."""
+    with learning(tmp_path) as bs:
+        worker, pauses = Worker(bs, poll_seconds=1), []
+        moments = itertools.count(0.0, 10.0)
+        monkeypatch.setattr("backstory.worker.time", SimpleNamespace(monotonic=lambda: next(moments), time=time.time))
+        monkeypatch.setattr(bs.store, "streams", lambda *_: (_ for _ in ()).throw(StoreError("down")))
+        monkeypatch.setattr(worker._stopped, "wait", lambda seconds: pauses.append(seconds) or worker.stop())
+        worker.run()
+    assert pauses == [1]
 
 
 @pytest.mark.parametrize("settings", [{"enabled": False}, {"mode": "tool"}])

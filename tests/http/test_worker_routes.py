@@ -100,6 +100,7 @@ def test_a_pause_is_no_delay(probed: Probed, monkeypatch: pytest.MonkeyPatch) ->
 
     def look() -> None:
         now[0] += 250
+        probed.worker.answered = True
 
     def wait(seconds: float) -> None:
         assert seconds == 1000
