@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -145,24 +145,33 @@ class LocalCopies:
                     scope = Scope.in_folder(folder) or self._home.owner_of(f"{folder}/{LEDGER}")
                     if scope is not None:
                         owners[folder] = scope
-            streams = [scope.stream(kind) for scope in owners.values() for kind in (LEDGER, TRANSCRIPT)]
-            with self._kept_for_later(*owners):
-                states = log_states(self._home.store, streams)
-                for (folder, scope), now in zip(
-                    owners.items(), zip(states[::2], states[1::2], strict=True), strict=True
-                ):
+            try:
+                self._follow_owners(owners)
+            except BackstoryError:
+                # One of them that cannot be read must not keep the others back.
+                for folder, scope in owners.items():
+                    if self._stopped.is_set():
+                        return
                     with self._kept_for_later(folder):
-                        if not self._stopped.is_set() and not self._follow(scope, now):
-                            self._again.add(folder)
+                        self._follow_owners({folder: scope})
+
+    def _follow_owners(self, owners: Mapping[str, Scope]) -> None:
+        """Bring the copies in some folders up to date, all compared with one question."""
+        streams = [scope.stream(kind) for scope in owners.values() for kind in (LEDGER, TRANSCRIPT)]
+        states = iter(log_states(self._home.store, streams))
+        for (folder, scope), now in zip(owners.items(), zip(states, states, strict=True), strict=True):
+            with self._kept_for_later(folder):
+                if not self._stopped.is_set() and not self._follow(scope, now):
+                    self._again.add(folder)
 
     @contextlib.contextmanager
-    def _kept_for_later(self, *folders: str) -> Iterator[None]:
-        """Keep folders for the next look where the work on them fails."""
+    def _kept_for_later(self, folder: str) -> Iterator[None]:
+        """Keep a folder for the next look where the work on it fails."""
         try:
             yield
         except BackstoryError as error:
-            _log.debug("copies of memories lag behind, which is safe: %s: %s", ", ".join(folders), error)
-            self._again.update(folders)
+            _log.debug("the copy of a memory in %s lags behind, which is safe: %s", folder or ".", error)
+            self._again.add(folder)
 
     def _follow(self, scope: Scope, now: _States) -> bool:
         """Bring one copy up to date with logs that hold so much; return False where that has to be tried again."""

@@ -31,6 +31,9 @@ _OF_DEBOUNCE = 0.1
 _PAUSES = 4
 """How many times as long as a look takes it pauses at least, where there are very many memories to look at."""
 
+_LISTING_SECONDS = 3600.0
+"""How long it may take an engine to list the names of very many streams, which is no sign of a worker that hangs."""
+
 _SCAN_SECONDS = 1.0
 """How long it goes through the memories that were there at its start, before it looks for new turns again."""
 
@@ -162,14 +165,17 @@ class Worker:
         # The changes were asked for before: what is recorded from here on is one.
         if self._scan is None:
             self._scan = filter(_has_turns, self._home.store.streams())
+            # An engine may have to list all names before it returns the first one.
+            self._expected = time.monotonic() + _LISTING_SECONDS
         end = time.monotonic() + self._scan_seconds
         for stream in self._scan:
+            self._expected = time.monotonic()
             if stream > self._scanned:
                 self._take(stream)
                 self._scanned = stream
             if self._stopped.is_set() or time.monotonic() >= end:
                 return
-        self._scan, self._is_scanned = None, True
+        self._scan, self._is_scanned, self._expected = None, True, time.monotonic()
 
     def _take(self, stream: str) -> None:
         owner = self._home.owner_of(stream)

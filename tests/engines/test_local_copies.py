@@ -154,3 +154,31 @@ def test_a_sweep_that_takes_long_is_followed_by_a_longer_pause(
     copies = LocalCopies(idle, sweep_seconds=5.0)
     copies.sweep()
     assert copies._next_sweep == ended + 30.0
+
+
+def test_a_copy_whose_logs_cannot_be_read_keeps_no_other_back(
+    homes: tuple[Backstory, Backstory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, idle = homes
+    memory = idle.memory("eve")
+    memory.add_fact("User lives in Rome")
+    memory.flush()
+    copies = follower(idle)
+
+    def refuse(question: str) -> None:
+        whole = getattr(idle.store, question)
+
+        def ask(asked: object, *rest: object) -> object:
+            if any("users/eve/" in name for name in ([asked] if isinstance(asked, str) else asked)):  # type: ignore[attr-defined]
+                raise StoreError("it cannot be read")
+            return whole(asked, *rest)
+
+        monkeypatch.setattr(idle.store, question, ask)
+
+    for question in ("looks", "edition"):
+        if hasattr(idle.store, question):
+            refuse(question)
+    busy.memory("ada").add_fact("User moved to Bergen")
+    copies.sweep()
+    assert b"Bergen" in document(idle)
+    assert copies._again == {"users/eve"}

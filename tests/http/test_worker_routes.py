@@ -94,6 +94,27 @@ def test_it_is_not_healthy_when_its_loop_stays_at_one_step(probed: Probed, monke
     assert probed.ask("/healthz") == (200, {"ok": True})
 
 
+def test_an_engine_that_lists_many_names_is_waited_for(probed: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [float(int(time.monotonic()) + 1)]
+    monkeypatch.setattr("backstory.worker.time.monotonic", lambda: now[0])
+    streams = probed.home.store.streams
+    listed = []
+
+    def slow(prefix: str = "") -> Iterator[str]:
+        if listed:
+            now[0] += 1000
+            assert probed.ask("/healthz") == (200, {"ok": True})
+        listed.append(prefix)
+        yield from streams(prefix)
+
+    monkeypatch.setattr(probed.home.store, "streams", slow)
+    probed.worker.look()
+    # Once for the changes, and once for the scan.
+    assert len(listed) == 2
+    now[0] += 1000
+    assert probed.ask("/healthz") == (503, {"ok": False, "detail": "loop"})
+
+
 def test_a_pause_is_no_delay(probed: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a look took long, so does the pause after it."""
     now = [float(int(time.monotonic()) + 1)]
