@@ -217,26 +217,32 @@ def until(url: str, pattern: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_port_without_the_extra_says_which_one_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("backstory.http")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    said = Cli(tmp_path / "home").error("worker", "--port", "0", code=2)
-    assert "--port needs the extra [server]: pip install 'backstory[server]' (uvicorn is missing)" in said
-
-
-def test_without_a_port_nothing_of_the_server_is_imported(tmp_path: Path) -> None:
+def in_a_fresh_process(home: Path, before: str, *arguments: str) -> tuple[str, list[str]]:
+    """Run the worker where nothing was imported before; return its output, and which modules of a server there are."""
     script = (
         "import sys\n"
+        f"{before}\n"
         "from typer.testing import CliRunner\n"
         "from backstory.cli.app import app\n"
-        f"ended = CliRunner().invoke(app, ['--home', {str(tmp_path)!r}, 'worker'])\n"
-        "assert 'no model' in ended.output, ended.output\n"
+        f"ended = CliRunner().invoke(app, ['--home', {str(home)!r}, 'worker', *{arguments!r}])\n"
+        "print(' '.join(ended.output.split()))\n"
         "print(*(name for name in sys.modules if name.startswith(('backstory.http', 'uvicorn', 'starlette'))))\n"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=True)
-    assert done.stdout.strip() == ""
+    said, modules = done.stdout.splitlines()[-2:]
+    return said, modules.split()
+
+
+def test_a_port_without_the_extra_says_which_one_is_missing(tmp_path: Path) -> None:
+    said, _ = in_a_fresh_process(tmp_path, "sys.modules['uvicorn'] = None", "--port", "0")
+    assert "--port needs the extra [server]: pip install 'backstory[server]' (uvicorn is missing)" in said
+
+
+def test_without_a_port_nothing_of_the_server_is_imported(tmp_path: Path) -> None:
+    said, modules = in_a_fresh_process(tmp_path, "")
+    assert "no model" in said
+    assert modules == []
 
 
 def test_a_taken_port_is_told(tmp_path: Path) -> None:

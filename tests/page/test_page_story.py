@@ -69,6 +69,8 @@ def test_the_story_with_the_mouse(open_on: OpenOn, story: ThreadServer) -> None:
     expect(fact(window, WRONG_FACT)).to_be_visible()
     expect(fact(window, TRUE_FACT)).to_have_count(0)
     page.get_by_role("link", name="Timeline", exact=True).click()
+    # What loads above the buttons moves them, also between the press of the mouse and its release.
+    window.settle()
     button(window, "views/timeline", "previous").click()
     expect(page.locator(".moment .fact.is-added").filter(has_text=TRUE_FACT)).to_be_visible()
     button(window, "views/timeline", "next").click()
