@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -206,11 +206,58 @@ def test_of_many_streams_only_so_many_stay_open(home: Path) -> None:
 def test_of_many_streams_that_were_locked_few_stay_in_memory(home: Path) -> None:
     store = JsonlStore(home)
     for number in range(300):
+        (home / f"users/{number}").mkdir(parents=True)
         with store.locked(f"users/{number}/ledger"), store.locked(f"users/{number}/ledger"):
             pass
     assert len(store._locks._holds) <= 129
     store.close()
     assert store._locks._holds == {}
+
+
+TAKEN: dict[str, Callable[[JsonlStore, str], AbstractContextManager[object]]] = {
+    "lock": JsonlStore.locked,
+    "lease": lambda store, stream: store.lease(stream, "monday"),
+    "settled_head": lambda store, stream: nullcontext(store.settled_head(stream)),
+}
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_what_is_locked_after_a_removal_leaves_no_folder_with_its_name(home: Path, taken: str) -> None:
+    """As by a thread that saw the stream just before."""
+    store, stream = JsonlStore(home), "users/ada/agents/coder/ledger"
+    fill(store, stream, chain(1))
+    store.remove("users/ada")
+    with TAKEN[taken](store, stream):
+        pass
+    assert not list(home.rglob("ada"))
+    fill(store, stream, chain(1))
+    assert lines_of(store, stream) == chain(1)
+
+
+def test_what_came_into_the_folder_of_a_lock_stays(home: Path) -> None:
+    store = JsonlStore(home)
+    with store.lease(STREAM, "monday"), store.locked(STREAM):
+        (home / "users/ada/access.json").touch()
+    assert (home / "users/ada/access.json").exists()
+
+
+@pytest.mark.parametrize("taken", ["lock", "lease"])
+def test_a_folder_that_goes_before_its_lock_file_is_there_is_made_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    real, gone = os.open, []
+
+    def opened(path: Path, *how: int) -> int:
+        if not gone:
+            gone.append(home / "users/ada")
+            gone[0].rmdir()
+        return real(path, *how)
+
+    monkeypatch.setattr(os, "open", opened)
+    with TAKEN[taken](JsonlStore(home), STREAM):
+        assert list((home / "users/ada").iterdir())
+    assert gone
+    assert not (home / "users").exists()
 
 
 def test_an_erasure_leaves_nothing_that_was_moved_aside(home: Path) -> None:

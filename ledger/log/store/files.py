@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -17,6 +19,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CHUNK = 1 << 16
+_ATTEMPTS = 3
 
 _HINTS = {
     errno.ENOSPC: "free some space",
@@ -118,17 +121,44 @@ def count_lines(descriptor: int, end: int) -> int:
     return sum(os.pread(descriptor, min(_CHUNK, end - start), start).count(b"\n") for start in range(0, end, _CHUNK))
 
 
-def make_folder(folder: Path) -> None:
-    """Make a private folder and its parents; `mkdir` gives the mode to the last one only."""
+def make_folder(folder: Path) -> Sequence[Path]:
+    """Make a private folder and its parents; `mkdir` gives the mode to the last one only.
+
+    Returns:
+        Those that were missing, the outermost first.
+    """
     if folder.is_dir():
-        return
-    if folder.parent != folder:
-        make_folder(folder.parent)
+        return ()
+    made = make_folder(folder.parent) if folder.parent != folder else ()
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         if not folder.is_dir():
             raise
+        return made
+    return (*made, folder)
+
+
+def open_in_folder(path: Path, flags: int) -> tuple[int, Sequence[Path]]:
+    """Open a private file, and make it and its folder where they are missing.
+
+    Returns:
+        The descriptor, and the folders that were missing.
+    """
+    made: Sequence[Path] = ()
+    for _ in range(_ATTEMPTS):
+        made = (*made, *make_folder(path.parent))
+        # A removal, or `take_back`, may take the folder away in between.
+        with suppress(FileNotFoundError):
+            return os.open(path, flags | os.O_CREAT, 0o600), made
+    return os.open(path, flags | os.O_CREAT, 0o600), made
+
+
+def take_back(made: Sequence[Path]) -> None:
+    """Remove folders that were made for a file that is gone, unless something else has come into them."""
+    with suppress(OSError):
+        for folder in reversed(dict.fromkeys(made)):
+            folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

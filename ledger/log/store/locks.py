@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import TypeVar
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.files import make_folder, translated
+from backstory.ledger.log.store.files import open_in_folder, take_back, translated
 
 _T = TypeVar("_T")
 
@@ -38,6 +38,8 @@ class _Hold:
         self.descriptor: int | None = None
         self.file = (0, 0)
         """Which file the descriptor is of: device and inode."""
+        self.made: Sequence[Path] = ()
+        """The folders that were made for the lock file, until something else is in them."""
 
 
 class FileLocks:
@@ -170,29 +172,30 @@ class FileLocks:
         )
 
     def _try(self, path: str, hold: _Hold) -> bool | None:
-        if hold.descriptor is None:
-            make_folder(Path(path).parent)
-            hold.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            self._open += 1
-            opened = os.fstat(hold.descriptor)
-            hold.file = (opened.st_dev, opened.st_ino)
-        try:
-            fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            now = os.stat(path)  # noqa: PTH116
-            if (now.st_dev, now.st_ino) == hold.file:
-                return True
-        except BlockingIOError:
-            return None
-        except FileNotFoundError:
-            pass
-        except BaseException:
+        while True:
+            if hold.descriptor is None:
+                hold.descriptor, hold.made = open_in_folder(Path(path), os.O_RDWR)
+                self._open += 1
+                opened = os.fstat(hold.descriptor)
+                hold.file = (opened.st_dev, opened.st_ino)
+            try:
+                fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                now = os.stat(path)  # noqa: PTH116
+                if (now.st_dev, now.st_ino) == hold.file:
+                    return True
+            except BlockingIOError:
+                return None
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                self._close(hold)
+                raise
+            # Its last holder took it away.
             self._close(hold)
-            raise
-        self._close(hold)
-        return None
 
     def _unlock(self, hold: _Hold) -> None:
-        if self._open > _KEPT_OPEN:
+        made, hold.made = hold.made, ()
+        if (made and _took_back(Path(hold.path), made)) or self._open > _KEPT_OPEN:
             self._close(hold)
         elif hold.descriptor is not None:
             fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
@@ -221,6 +224,16 @@ class _Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._locks.give_back(self._hold)
+
+
+def _took_back(path: Path, made: Sequence[Path]) -> bool:
+    """Remove a held lock file and its folders if nothing came into them: what was locked may have been removed."""
+    with suppress(OSError):
+        if list(path.parent.iterdir()) == [path]:
+            path.unlink()
+            take_back(made)
+            return True
+    return False
 
 
 def polled(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
@@ -262,8 +275,9 @@ def kept_free(path: str) -> Iterator[bool]:
 class Lease:
     """A lease that is held. Its file is removed when it ends, and harmless if left. Any thread may end it."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, made: Sequence[Path]) -> None:
         self._path = path
+        self._made = made
         self._descriptors = [descriptor]
         self._process = os.getpid()
 
@@ -274,6 +288,7 @@ class Lease:
             descriptor = self._descriptors.pop()
             if self._process == os.getpid():
                 self._path.unlink(missing_ok=True)
+                take_back(self._made)
             os.close(descriptor)
 
 
@@ -283,10 +298,16 @@ def lease(path: Path) -> Lease | None:
     Raises:
         StoreError: its file cannot be made.
     """
+    made: list[Path] = []
+
+    def opened() -> int:
+        descriptor, folders = open_in_folder(path, os.O_RDWR)
+        made.extend(folders)
+        return descriptor
+
     with translated(path, "lock"):
-        make_folder(path.parent)
-        descriptor = try_lock(path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    return None if descriptor is None else Lease(path, descriptor)
+        descriptor = try_lock(path, opened)
+    return None if descriptor is None else Lease(path, descriptor, made)
 
 
 @contextmanager
