@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.log.store import KeepsFiles
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
@@ -37,7 +38,8 @@ def missing(bs: Backstory, scope: Scope) -> str | None:
         return None
     if scope.user is not None and not _has_user(bs, scope.user):
         found = _nearest(scope.user, (other.user for other in _in_folder(bs, "users")), lambda n: _has_user(bs, n))
-        return f"no user {_spelled(scope.user, found)} is known in {bs.home}{_hint('user', scope.user, found)}"
+        where = bs.home if isinstance(bs.store, KeepsFiles) else bs.store
+        return f"no user {_spelled(scope.user, found)} is known in {where}{_hint('user', scope.user, found)}"
     if scope.agent is None:
         return None
     user = Scope(scope.user)

@@ -9,7 +9,7 @@ from pathlib import Path
 from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.store.removal import Removals
 from backstory.memory import MemoryHandle
@@ -49,7 +49,7 @@ def forget_user(
     found = RemovedUser(str(user.user), counts, len(files), size, witness=witness)
     if dry_run:
         if not scopes and not folder.exists():
-            raise _unknown(user, home)
+            raise _unknown(user, home, store)
         return found
     services.outbox.discard(scopes)
     for scope in scopes:
@@ -66,7 +66,7 @@ def forget_user(
         # What another thread of this process has built meanwhile.
         purge(scope)
     if not removed:
-        raise _unknown(user, home)
+        raise _unknown(user, home, store)
     return found
 
 
@@ -100,5 +100,6 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _unknown(user: Scope, home: Path) -> NotFoundError:
-    return NotFoundError(f"no {user} is known in {home}: see `scopes`")
+def _unknown(user: Scope, home: Path, store: EventStore) -> NotFoundError:
+    where = home if isinstance(store, KeepsFiles) else store
+    return NotFoundError(f"no {user} is known in {where}: see `scopes`")

@@ -96,6 +96,15 @@ def test_an_empty_home_knows_nobody(cli: Cli) -> None:
     assert not cli.home.exists()
 
 
+def test_on_another_engine_than_files_the_engine_is_named(cli: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"memory": {"storage_class": "store.other_engine:OtherEngine"}}))
+    engine = f"other:{cli.home.name}"
+    elsewhere = ("--config", config, "--user", "ada")
+    assert notes(cli, *elsewhere, "show") == [f"backstory: no user 'ada' is known in {engine}"]
+    assert f"no user 'ada' is known in {engine}" in cli.error(*elsewhere, "forget", "--whole-user", "--yes", code=1)
+
+
 def test_an_unknown_agent_is_named_beside_the_agents_of_its_user(home: Cli) -> None:
     (note,) = notes(home, "--user", "ada", "--agent", "Codr", "show")
     assert "user ada has no agent 'Codr'; the nearest agent is 'coder'" in note
