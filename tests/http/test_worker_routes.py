@@ -245,6 +245,10 @@ def test_without_a_port_nothing_of_the_server_is_imported(tmp_path: Path) -> Non
     assert modules == []
 
 
+def test_a_host_without_a_port_is_refused(tmp_path: Path) -> None:
+    assert "--host needs --port" in Cli(tmp_path / "home").error("worker", "--host", "0.0.0.0", code=2)
+
+
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         said = Cli(tmp_path / "home").error("worker", "--port", taken.getsockname()[1], code=3)

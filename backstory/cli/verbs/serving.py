@@ -94,7 +94,9 @@ def worker(
         int | None,
         typer.Option(min=0, max=65535, metavar="N", help="Answer /healthz, /readyz and /metrics on this port."),
     ] = None,
-    host: Annotated[str, typer.Option(metavar="NAME", help="With --port: name or address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --port: name or address to listen on (127.0.0.1).")
+    ] = None,
 ) -> None:
     """Learn in the background from what other processes record, until it is ended.
 
@@ -108,12 +110,15 @@ def worker(
     """
     from backstory import Backstory
     from backstory.copies import LocalCopies
+    from backstory.ledger.core.errors import UsageError
     from backstory.worker import Selection, Worker
 
     session = session_of(ctx)
+    if host is not None and port is None:
+        raise UsageError("--host needs --port: give the port to answer on, or leave --host out")
     session.check_home()
     selection = Selection.of(scopes)
-    probed = None if port is None else _Probed(host, port)
+    probed = None if port is None else _Probed(host or "127.0.0.1", port)
     opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
     with opening() if probed is None else opening(listeners=probed.listeners, callbacks=probed.callbacks) as bs:
         bs.must_learn()
