@@ -95,6 +95,16 @@ class Server:
             )  # fmt: skip
         _until_it_answers(self.url(), self._process, self.folder / "log")
 
+    def start_if_ended(self) -> None:
+        """Wait until the server answers; one that ends itself meanwhile, or has, is started again."""
+        assert self._process is not None
+        try:
+            _until_it_answers(self.url(), self._process, self.folder / "log")
+        except RuntimeError:
+            if self._process.poll() is None:
+                raise
+            self.start()
+
     @property
     def pid(self) -> int:
         """The process id of the postmaster."""

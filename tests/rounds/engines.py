@@ -106,8 +106,10 @@ class PostgresEngine:
             time.sleep(PAUSE)
 
     def _filled(self, _: random.Random) -> None:
+        """Fill its disk. A server that cannot write ends itself when it cannot recover either."""
         with self._disk.full():
             time.sleep(PAUSE)
+        self._server.start_if_ended()
 
 
 class NatsEngine:
