@@ -16,6 +16,7 @@ from backstory.ledger.core.commit import head_of
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.testing.lines import chain
 from benchmarks.following import following
+from benchmarks.looking import looking
 from benchmarks.opening import opening
 from benchmarks.private_nats import NatsCluster, binary
 from benchmarks.rows import Row, in_turn, ms, times
@@ -36,6 +37,7 @@ def clustering(commits: int) -> Iterator[Row]:
         url = f"nats://{cluster.at}/bench?monitor={cluster.monitor}"
         yield from _writing(cluster, url)
         yield from _following(url)
+        yield from looking(NatsStore(url))
         yield from following("NATS", url)
         yield from opening(url, commits)
 

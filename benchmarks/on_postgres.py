@@ -17,6 +17,7 @@ from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.lines import endless_chain
 from benchmarks.following import following
+from benchmarks.looking import looking
 from benchmarks.opening import opening
 from benchmarks.private_postgres import NotInstalledError, Server, program
 from benchmarks.rows import Row, times
@@ -41,6 +42,7 @@ def on_postgres(commits: int) -> Iterator[Row]:
     migrate(server.url())
     try:
         yield from _writing(server)
+        yield from looking(PostgresStore(server.url()))
         yield from following("PostgreSQL", server.url())
         yield from opening(server.url(), commits)
     finally:
