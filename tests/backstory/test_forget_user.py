@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store import removal
+from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
@@ -33,6 +35,7 @@ from backstory.operations import changing
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.index_file import IndexFile
+from backstory.testing.lines import chain
 
 SECRET = "secretive"  # noqa: S105 a name
 """The name of the user, which must be nowhere afterwards."""
@@ -554,6 +557,48 @@ def test_a_removal_waits_for_a_process_that_is_writing_a_document(tmp_path: Path
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     others.close()
     ours.close()
+
+
+def test_a_removal_waits_for_whoever_holds_the_lock_of_a_log_before_its_first_line(tmp_path: Path) -> None:
+    ours, others = (JsonlStore(tmp_path, lock_timeout=0, clock=FakeClock()) for _ in range(2))
+    with others.locked("users/ada/ledger"):
+        with pytest.raises(LockTimeoutError):
+            ours.remove("users/ada")
+        others.append("users/ada/ledger", chain(1)[0], 0)
+    assert ours.remove("users/ada")
+
+
+def test_of_two_removals_at_once_the_slower_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, others = JsonlStore(tmp_path), JsonlStore(tmp_path)
+    ours.append("users/ada/ledger", chain(1)[0], 0)
+    real = removal.Removals._mark
+
+    def mark(self: removal.Removals, path: Path, held: ExitStack) -> None:
+        monkeypatch.undo()
+        others.remove("users/ada")
+        real(self, path, held)
+
+    monkeypatch.setattr(removal.Removals, "_mark", mark)
+    assert not ours.remove("users/ada")
+    assert not list(tmp_path.rglob("ada"))
+
+
+def test_a_lock_that_comes_into_what_is_being_deleted_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, real, made = JsonlStore(tmp_path), os.rmdir, []
+    store.append("users/ada/ledger", chain(1)[0], 0)
+
+    def rmdir(path: str, **where: int) -> None:
+        if not made:
+            made.extend((tmp_path / "removed").glob("*.gone"))
+            (made[0] / "ledger.lock").touch()
+        real(path, **where)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    assert store.remove("users/ada")
+    assert made
+    assert not made[0].exists()
 
 
 def test_a_document_that_is_about_to_be_written_does_not_come_back(

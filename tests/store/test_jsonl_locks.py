@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -227,7 +228,7 @@ def test_what_is_locked_after_a_removal_leaves_no_folder_with_its_name(home: Pat
     store, stream = JsonlStore(home), "users/ada/agents/coder/ledger"
     fill(store, stream, chain(1))
     store.remove("users/ada")
-    with TAKEN[taken](store, stream):
+    with TAKEN[taken](store, stream), store.locked("users/ada/agents/coder/transcript"), store.locked(stream):
         pass
     assert not list(home.rglob("ada"))
     fill(store, stream, chain(1))
@@ -258,6 +259,20 @@ def test_a_folder_that_goes_before_its_lock_file_is_there_is_made_again(
         assert list((home / "users/ada").iterdir())
     assert gone
     assert not (home / "users").exists()
+
+
+def test_a_folder_that_was_there_for_a_moment_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = Path.mkdir, []
+
+    def mkdir(self: Path, mode: int = 0o777) -> None:
+        if self.name == "ada" and not seen:
+            seen.append(self)
+            raise FileExistsError(errno.EEXIST, "File exists")
+        real(self, mode)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with JsonlStore(home).locked(STREAM):
+        assert seen
 
 
 def test_an_erasure_leaves_nothing_that_was_moved_aside(home: Path) -> None:

@@ -132,10 +132,13 @@ def make_folder(folder: Path) -> Sequence[Path]:
     made = make_folder(folder.parent) if folder.parent != folder else ()
     try:
         folder.mkdir(mode=0o700)
-    except FileExistsError:
-        if not folder.is_dir():
+    except FileExistsError as error:
+        if folder.is_dir():
+            return made
+        if os.path.lexists(folder):
             raise
-        return made
+        # It was there for a moment.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder)) from error
     return (*made, folder)
 
 
@@ -146,12 +149,15 @@ def open_in_folder(path: Path, flags: int) -> tuple[int, Sequence[Path]]:
         The descriptor, and the folders that were missing.
     """
     made: Sequence[Path] = ()
-    for _ in range(_ATTEMPTS):
-        made = (*made, *make_folder(path.parent))
-        # A removal, or `take_back`, may take the folder away in between.
-        with suppress(FileNotFoundError):
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            made = (*made, *make_folder(path.parent))
             return os.open(path, flags | os.O_CREAT, 0o600), made
-    return os.open(path, flags | os.O_CREAT, 0o600), made
+        except FileNotFoundError:
+            # A removal, or `take_back`, may take the folder away in between.
+            if not left:
+                raise
+    raise AssertionError("there is at least one attempt")
 
 
 def take_back(made: Sequence[Path]) -> None:

@@ -38,8 +38,8 @@ class _Hold:
         self.descriptor: int | None = None
         self.file = (0, 0)
         """Which file the descriptor is of: device and inode."""
-        self.made: Sequence[Path] = ()
-        """The folders that were made for the lock file, until something else is in them."""
+        self.made: Sequence[Path] | None = None
+        """The folders that were made for the lock file, until it is released for the first time since it was opened."""
 
 
 class FileLocks:
@@ -194,8 +194,8 @@ class FileLocks:
             self._close(hold)
 
     def _unlock(self, hold: _Hold) -> None:
-        made, hold.made = hold.made, ()
-        if (made and _took_back(Path(hold.path), made)) or self._open > _KEPT_OPEN:
+        made, hold.made = hold.made, None
+        if self._open > _KEPT_OPEN or (made is not None and _took_back(Path(hold.path), made)):
             self._close(hold)
         elif hold.descriptor is not None:
             fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
@@ -227,9 +227,9 @@ class _Held:
 
 
 def _took_back(path: Path, made: Sequence[Path]) -> bool:
-    """Remove a held lock file and its folders if nothing came into them: what was locked may have been removed."""
+    """Remove a held lock file where only locks and leases are beside it: what was locked may have been removed."""
     with suppress(OSError):
-        if list(path.parent.iterdir()) == [path]:
+        if all(name.endswith(".lock") or ".lease-" in name for name in os.listdir(path.parent)):  # noqa: PTH208
             path.unlink()
             take_back(made)
             return True

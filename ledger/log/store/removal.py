@@ -7,6 +7,7 @@ the last head. A crash leaves a folder `HOME/removed/<random>.gone` behind, whic
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from backstory.ledger.log.store.locks import FileLocks
 
 _FOLDER = "removed"
 _GONE = ".gone"
+_ATTEMPTS = 3
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LOCK_ORDER = ("transcript", "ledger")
 """An erasure takes its two locks in this order. A delivery from an agent takes the agent's before its user's."""
@@ -89,34 +91,57 @@ class Removals:
             StoreError: it cannot be removed. LockTimeoutError: another process keeps a log locked.
         """
         path = self._home / folder
-        found = path.exists()
         with translated(path, "remove"):
-            if found:
-                with ExitStack() as held:
-                    self._mark(path, held)
-                    make_folder(self._folder)
-                    path.rename(self._folder / f"{os.urandom(8).hex()}{_GONE}")
-                    sync_folder(self._folder)
-                    sync_folder(path.parent)
+            found = self._move(path)
             return self._sweep() or found
+
+    def _move(self, path: Path) -> bool:
+        """Move a folder out of the way; False if there is none."""
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError), ExitStack() as held:
+                # It may vanish meanwhile: by another removal, or because a lock was all that it held.
+                if not path.exists():
+                    return False
+                self._mark(path, held)
+                make_folder(self._folder)
+                path.rename(self._folder / f"{os.urandom(8).hex()}{_GONE}")
+                sync_folder(self._folder)
+                sync_folder(path.parent)
+                return True
+        raise FileNotFoundError(errno.ENOENT, "it changes all the time")
 
     def _sweep(self) -> bool:
         """Delete the folders that were moved out of the way."""
         swept = False
         for gone in left_by_removals(self._home):
-            with ExitStack() as held:
-                # A log that another process began while the others were marked is removed, too.
-                self._mark(gone, held)
-            shutil.rmtree(gone, onerror=_unless_missing)
+            self._delete(gone)
             swept = True
         if swept:
             sync_folder(self._folder)
         return swept
 
+    def _delete(self, gone: Path) -> None:
+        for left in reversed(range(_ATTEMPTS)):
+            # It may vanish meanwhile, by another removal.
+            with suppress(FileNotFoundError), ExitStack() as held:
+                # A log that another process began while the others were marked is removed, too.
+                self._mark(gone, held)
+            try:
+                shutil.rmtree(gone, onerror=_unless_missing)
+            except OSError as error:
+                # Another removal has just made a lock file there.
+                if error.errno != errno.ENOTEMPTY or not left:
+                    raise
+            else:
+                return
+
     def _mark(self, path: Path, held: ExitStack) -> None:
         """Lock what is written in a folder, and mark each log."""
-        folders = sorted({log.parent for log in path.rglob("*.jsonl")}, key=lambda folder: (-len(folder.parts), folder))
-        logs = [log for folder in folders for kind in _LOCK_ORDER if (log := folder / f"{kind}.jsonl").exists()]
+        # A stream that is locked may get its first line at any moment.
+        found = [log for pattern in ("*.jsonl", "*.lock") for log in path.rglob(pattern) if log.stem in _LOCK_ORDER]
+        folders = sorted({log.parent for log in found}, key=lambda folder: (-len(folder.parts), folder))
+        streams = {log.with_suffix("") for log in found}
+        logs = [folder / f"{kind}.jsonl" for folder in folders for kind in _LOCK_ORDER if folder / kind in streams]
         for log in logs:
             held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
         for lock in sorted(path.rglob(_DOCUMENT_LOCK)):
