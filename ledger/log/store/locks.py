@@ -194,10 +194,13 @@ class FileLocks:
             self._close(hold)
 
     def _unlock(self, hold: _Hold) -> None:
+        if hold.descriptor is None:
+            # In a forked child it stays the parent's.
+            return
         made, hold.made = hold.made, None
         if self._open > _KEPT_OPEN or (made is not None and _took_back(Path(hold.path), made)):
             self._close(hold)
-        elif hold.descriptor is not None:
+        else:
             fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
 
     def _close(self, hold: _Hold) -> None:
