@@ -146,6 +146,24 @@ def test_a_beat_begins_a_new_transaction_and_keeps_the_leases(engine: PostgresEn
         assert shown == ("30s",)
 
 
+def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: PostgresEngine) -> None:
+    with engine.admin() as admin:
+        if admin.info.server_version < 170000:
+            pytest.skip("transaction_timeout came with PostgreSQL 17")
+        admin.execute("ALTER DATABASE postgres SET transaction_timeout = '200ms'")
+    try:
+        store = engine.open()
+        with store.lease(STREAM, "monday"), store.locked(STREAM):
+            connection = session_of(store)._connection
+            connection.execute("SELECT pg_sleep(0.3)")
+            session_of(store).beat()
+            connection.execute("SELECT pg_sleep(0.3)")
+            store.append(STREAM, chain(1)[0], 0)
+    finally:
+        with engine.admin() as admin:
+            admin.execute("ALTER DATABASE postgres RESET transaction_timeout")
+
+
 def test_what_is_lost_with_a_connection_is_told_once_and_harms_no_later_lease(
     engine: PostgresEngine, caplog: pytest.LogCaptureFixture
 ) -> None:

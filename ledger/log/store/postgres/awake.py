@@ -7,10 +7,16 @@ from collections.abc import Callable
 
 from backstory.ledger.concurrency.forks import register, start_thread
 
-__all__ = ["BEAT_SECONDS", "SILENCE_SECONDS", "KeptAwake"]
+__all__ = ["BEAT_SECONDS", "STAY_OPEN", "KeptAwake"]
 
-SILENCE_SECONDS = 30
+_SILENCE_SECONDS = 30
 BEAT_SECONDS = 8.0
+STAY_OPEN = (
+    f"SET LOCAL idle_in_transaction_session_timeout = {_SILENCE_SECONDS * 1000}; "
+    # PostgreSQL 17 and newer know this one.
+    "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
+)
+"""What a transaction says first that stays open."""
 
 
 class KeptAwake:

@@ -22,7 +22,7 @@ from psycopg import sql
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
-from backstory.ledger.log.store.postgres.awake import BEAT_SECONDS, SILENCE_SECONDS, KeptAwake
+from backstory.ledger.log.store.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.names import lock_of
 
@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_BEGIN = sql.SQL(
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
-    "SET LOCAL idle_in_transaction_session_timeout = {silence}; SET LOCAL lock_timeout = {timeout}"
-)
+_BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {{}}")
 _WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
 
@@ -151,7 +148,7 @@ class Holds:
             connection = lent.enter_context(self._connections.lent_to_hold())
             connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
             limit = max(1, round(timeout * 1000))
-            connection.execute(_BEGIN.format(silence=SILENCE_SECONDS * 1000, timeout=limit))
+            connection.execute(_BEGIN.format(limit))
             taken = take(connection)
             return lent.pop_all(), connection, taken
 

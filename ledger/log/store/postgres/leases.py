@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from backstory.ledger.concurrency.forks import register
-from backstory.ledger.log.store.postgres.awake import SILENCE_SECONDS, KeptAwake
+from backstory.ledger.log.store.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.log.store.postgres.connections import Connection, Connections
 from backstory.ledger.log.store.postgres.names import lease_of
 
@@ -29,12 +29,11 @@ _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_AWAKE = sql.SQL("SET LOCAL idle_in_transaction_session_timeout = {}").format(SILENCE_SECONDS * 1000)
-_BEGIN = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {}").format(_AWAKE)
+_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}"
 _TRY = sql.SQL("SELECT pg_try_advisory_lock({})")
 _UNLOCK = sql.SQL("SELECT pg_advisory_unlock({})")
 # Between the two transactions of a chain there is no moment in which a pooler could lend the session to another.
-_NEXT = sql.SQL("ROLLBACK AND CHAIN; {}").format(_AWAKE)
+_NEXT = f"ROLLBACK AND CHAIN; {STAY_OPEN}"
 _END = "SELECT pg_advisory_unlock_all(); ROLLBACK"
 
 
