@@ -116,7 +116,7 @@ class Holds:
             return _tried(connection, token)
 
         with ExitStack() as opened:
-            if not opened.enter_context(self._transaction(f"lock {stream}", timeout, take)):
+            if not opened.enter_context(self._transaction(stream, timeout, take)):
                 raise LockTimeoutError(
                     f"{stream} in {self._connections.address.label} is held by another process just now: try again"
                 )
@@ -124,10 +124,10 @@ class Holds:
             hold.ended = opened.pop_all()
 
     @contextmanager
-    def _transaction(self, doing: str, timeout: float, take: Callable[[Connection], bool]) -> Iterator[bool]:
+    def _transaction(self, stream: str, timeout: float, take: Callable[[Connection], bool]) -> Iterator[bool]:
         """Take advisory locks in a transaction that stays open for the length of the block."""
         process = os.getpid()
-        opened, connection, taken = self._connections.retried(doing, lambda: self._begun(timeout, take))
+        opened, connection, taken = self._connections.retried(f"lock {stream}", lambda: self._begun(timeout, take))
 
         def beat() -> None:
             # A connection that is lost is found out by who uses it.
@@ -141,7 +141,7 @@ class Holds:
             finally:
                 self._awake.discard(beat)
                 if os.getpid() == process:
-                    self._end(connection, doing, taken=taken)
+                    self._end(connection, stream, taken=taken)
 
     def _begun(self, timeout: float, take: Callable[[Connection], bool]) -> tuple[ExitStack, Connection, bool]:
         with ExitStack() as lent:
@@ -152,14 +152,14 @@ class Holds:
             taken = take(connection)
             return lent.pop_all(), connection, taken
 
-    def _end(self, connection: Connection, doing: str, *, taken: bool) -> None:
+    def _end(self, connection: Connection, stream: str, *, taken: bool) -> None:
         try:
             connection.execute("ROLLBACK")
         except psycopg.Error as error:
             if taken:
                 # Appends were refused from then on.
                 said = self._connections.address.scrubbed(str(error))
-                _log.warning("what held the lock to %s was lost meanwhile: %s", doing, said)
+                _log.warning("%s: its lock was lost while it was held: %s", stream, said)
 
 
 def _tried(connection: Connection, number: int) -> bool:
