@@ -58,10 +58,13 @@ def _free_port() -> int:
 class Server:
     """A server in a new folder, on a free port; `settings` are lines of its configuration.
 
-    Unless `durable`, it syncs nothing. `within` is where its folder is made.
+    Unless `durable`, it syncs nothing. `within` is where its folder is made. With a `primary` it is a standby of that
+    server, with the same settings.
     """
 
-    def __init__(self, *, durable: bool = False, within: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, *, durable: bool = False, within: Path | None = None, primary: Server | None = None, **settings: str
+    ) -> None:
         program("initdb")
         memory = Path("/dev/shm")
         if within is None and not durable and os.access(memory, os.W_OK):
@@ -74,15 +77,22 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.remove, os.getpid())
         self.data = self.folder / "data"
-        subprocess.run(
-            [program("initdb"), "--pgdata", str(self.data), "--username", "owner", "--auth", "trust", "--no-sync",
-                 "--encoding", "UTF8", "--locale", "C.UTF-8"], **_as_server(),
-            check=True, capture_output=True, cwd="/",
-        )  # fmt: skip
-        stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
+        if primary is None:
+            self._make("initdb", "--username", "owner", "--auth", "trust", "--no-sync", "--encoding", "UTF8",
+                       "--locale", "C.UTF-8")  # fmt: skip
+            stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
+        else:
+            self._make("pg_basebackup", "--dbname", primary.url(), "--write-recovery-conf", "--checkpoint", "fast")
+            stated = settings
         with (self.data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{key} = '{value}'\n" for key, value in stated.items())
         self.start()
+
+    def _make(self, maker: str, *options: str) -> None:
+        subprocess.run(
+            [program(maker), "--pgdata", str(self.data), *options], **_as_server(),
+            check=True, capture_output=True, cwd="/",
+        )  # fmt: skip
 
     def url(self, database: str = "postgres", user: str = "owner", port: int | None = None) -> str:
         return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
