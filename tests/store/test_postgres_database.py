@@ -57,6 +57,22 @@ def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngin
     engine.open(url=empty).append(STREAM, chain(1)[0], 0)
 
 
+def test_the_encoding_of_a_database_does_not_matter(engine: PostgresEngine, tmp_path: Path) -> None:
+    with engine.admin() as admin:
+        admin.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    migrate(url := engine.server.url("latin"))
+    with Backstory.open(tmp_path, background=False, event_store=url) as bs:
+        memory = bs.memory("Zoë 茶")
+        memory.add_fact("likes 茶 and 💡")
+        assert [scope.user for scope in bs.scopes()] == ["Zoë 茶"]
+        assert [found.content for found in memory.facts()] == ["likes 茶 and 💡"]
+        memory.forget(matching="茶")
+        assert memory.facts() == ()
+        assert memory.verify().ok
+    with engine.admin() as admin:
+        admin.execute("DROP DATABASE latin WITH (FORCE)")
+
+
 def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty: str) -> None:
     migrate(empty)
     with psycopg.connect(empty) as connection:
