@@ -245,6 +245,22 @@ def test_a_look_for_changes_reads_no_line_that_came_before(engine: PostgresEngin
     assert sum(map(int, re.findall(r"(?:hit|read)=(\d+)", read))) < size / 3
 
 
+def test_a_look_for_changes_starts_no_parallel_workers_where_there_are_no_statistics(
+    engine: PostgresEngine, empty: str
+) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("ALTER TABLE backstory.commits SET (autovacuum_enabled = false)")
+        connection.execute(
+            "INSERT INTO backstory.commits (stream, seq, line, hash, byte) "
+            "SELECT 1, n, convert_to(repeat('x', 700), 'UTF8'), n, 0 FROM generate_series(1, 100000) n"
+        )
+        before = msgspec.json.decode(engine.open(url=empty).changed(None)[1], type=_Position)
+        asked = msgspec.structs.asdict(before)
+        plan = connection.execute("EXPLAIN " + _CHANGED, asked).fetchall()
+    assert "Gather" not in str(plan)
+
+
 def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(engine: PostgresEngine) -> None:
     store, lines = engine.open(), chain(3)
     store.append(STREAM, lines[0], 0)

@@ -29,6 +29,8 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 # What is below the position has ended, and is in the snapshot of the very query that returns it.
+# The upper bound excludes nothing: in a range the planner expects few rows even where it has no statistics yet, and so
+# it starts no parallel workers.
 _CHANGED = """
 SELECT p.xid, p.stream, p.seq, p.newest, p.hash, p.is_there, s.name
 FROM (
@@ -42,7 +44,9 @@ FROM (
     FROM (VALUES (1)) AS one (row)
     LEFT JOIN (SELECT stream, seq, xid, hash FROM backstory.commits ORDER BY xid DESC LIMIT 1) n ON true
 ) p
-LEFT JOIN (SELECT DISTINCT stream FROM backstory.commits WHERE xid >= %(xid)s::bigint) changed ON true
+LEFT JOIN (
+    SELECT DISTINCT stream FROM backstory.commits WHERE xid BETWEEN %(xid)s::bigint AND 9223372036854775807
+) changed ON true
 LEFT JOIN backstory.streams s ON s.id = changed.stream
 """
 _NOW = _Position(0)
