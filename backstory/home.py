@@ -18,13 +18,20 @@ from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, NoModelError, ScopeError, UnavailableError
+from backstory.ledger.core.errors import (
+    BackstoryError,
+    LockTimeoutError,
+    NoModelError,
+    ScopeError,
+    StoreError,
+    UnavailableError,
+)
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore, Repairable
+from backstory.ledger.log.store import EventStore, KeepsFiles, Repairable
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
@@ -310,7 +317,10 @@ class Backstory:
         return self._services.producer
 
     def waiting(self) -> tuple[int, int]:
-        """Count what waits in the memories in use, for a host's metrics; one that cannot be read is left out.
+        """Count what waits in the memories in use, for a host's metrics.
+
+        A memory that cannot be read is left out. An engine of other machines that does not answer is asked no further,
+        because each question waits for it.
 
         Returns:
             The number of conversations that are pending, and of those whose update failed.
@@ -320,10 +330,16 @@ class Backstory:
             writers = list(self._writers.values())
         pending = parked = 0
         for writer in writers:
-            with contextlib.suppress(UnavailableError), writer.reader.backlog() as backlog:
-                for one in backlog.waiting(self._services.timing):
-                    pending += one.turns > 0
-                    parked += bool(one.parked)
+            try:
+                with writer.reader.backlog() as backlog:
+                    for one in backlog.waiting(self._services.timing):
+                        pending += one.turns > 0
+                        parked += bool(one.parked)
+            except StoreError:
+                if not isinstance(self.store, KeepsFiles):
+                    break
+            except UnavailableError:
+                continue
         return pending, parked
 
     @property

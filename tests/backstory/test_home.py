@@ -22,12 +22,14 @@ from backstory.ledger.core.errors import (
     NoModelError,
     NotFoundError,
     ScopeError,
+    StoreError,
     UsageError,
 )
 from backstory.ledger.core.events import CandidateRejected, PolicyChanged
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.openai import OpenAIModel
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.log.reader import Reader
 from backstory.projections.document.document import render
 
 
@@ -45,6 +47,25 @@ def memory(home):
 def learn(memory, thread, *facts, **more):
     memory.record(thread, exchange(thread, memory.status().turns + 1))
     return memory.extract([RecordedReply(thread, reply(*facts, **more))])
+
+
+@pytest.mark.parametrize(("engine", "questions"), [({}, 3), ({"storage_class": "store.other_engine:OtherEngine"}, 1)])
+def test_an_engine_that_does_not_answer_is_asked_once_what_waits(tmp_path, monkeypatch, engine, questions):
+    asked = []
+
+    def stand(*_: object) -> None:
+        asked.append(_)
+        raise StoreError("no answer")
+
+    with open_home(tmp_path, **engine) as bs:
+        memories = [bs.memory(user) for user in ("ada", "bob", "eve")]
+        for memory in memories:
+            memory.record("t", exchange("tea"))
+        assert bs.waiting() == (3, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(Reader, "standing", stand)
+            assert bs.waiting() == (0, 0)
+        assert len(asked) == questions
 
 
 def test_without_a_model_recording_works_and_nothing_is_tried(memory):
