@@ -88,7 +88,7 @@ class DocumentProjector:
         lock_timeout: float = 10.0,
     ) -> None:
         # Beside a log its own lock serves; across a network that would cost more than the commit did.
-        locks = None if isinstance(store, KeepsFiles) else FileLocks(lock_timeout, SystemClock())
+        locks = None if isinstance(store, KeepsFiles) else FileLocks(lock_timeout, SystemClock(), tidy=True)
         self._work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._finish = weakref.finalize(self, self._work.finish)

@@ -549,10 +549,9 @@ def test_a_removal_waits_for_a_process_that_is_writing_a_document(tmp_path: Path
     document = tmp_path / "users" / "ada" / "memory.json"
     others, ours = FileLocks(0.0, FakeClock()), FileLocks(0.0, FakeClock())
     removals = removal.Removals(tmp_path, ours, FakeClock())
-    with others.held(str(document.with_suffix(".lock"))):
-        with pytest.raises(LockTimeoutError):
-            removals.remove("users/ada")
-        document.write_bytes(b"written in time")
+    with others.held(str(document.with_suffix(".lock"))), pytest.raises(LockTimeoutError):
+        removals.remove("users/ada")
+    document.write_bytes(b"written in time")
     assert removals.remove("users/ada")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     others.close()

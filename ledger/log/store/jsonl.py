@@ -85,7 +85,7 @@ class JsonlStore:
         self._home_rooted = False
         self._open: dict[str, tuple[int, int]] = {}
         self._process = os.getpid()
-        self._locks = FileLocks(lock_timeout, self._clock)
+        self._locks = FileLocks(lock_timeout, self._clock, tidy=True)
         self._seal = FileSeal(self.home, lock_timeout, self._clock)
         self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
         self._folders = FolderNames(self.home)

@@ -45,12 +45,16 @@ class _Hold:
 class FileLocks:
     """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
 
+    With `tidy` a lock file goes when it is released the first time, with the folders that were made for it, if only
+    locks and leases lie beside it: what is locked just after its removal leaves nothing that shows its name.
+
     Paths are plain texts: of what every commit pays for, making a Path was a good part.
     """
 
-    def __init__(self, timeout: float, clock: Clock) -> None:
+    def __init__(self, timeout: float, clock: Clock, *, tidy: bool = False) -> None:
         self._timeout = timeout
         self._clock = clock
+        self._tidy = tidy
         self._guard = threading.RLock()
         self._holds: dict[str, _Hold] = {}
         self._open = 0
@@ -198,7 +202,8 @@ class FileLocks:
             # In a forked child it stays the parent's.
             return
         made, hold.made = hold.made, None
-        if self._open > _KEPT_OPEN or (made is not None and _took_back(Path(hold.path), made)):
+        taken_back = self._tidy and made is not None and _took_back(Path(hold.path), made)
+        if taken_back or self._open > _KEPT_OPEN:
             self._close(hold)
         else:
             fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
@@ -230,7 +235,7 @@ class _Held:
 
 
 def _took_back(path: Path, made: Sequence[Path]) -> bool:
-    """Remove a held lock file where only locks and leases are beside it: what was locked may have been removed."""
+    """Remove a held lock file where only locks and leases are beside it."""
     with suppress(OSError):
         if all(name.endswith(".lock") or ".lease-" in name for name in os.listdir(path.parent)):  # noqa: PTH208
             path.unlink()

@@ -566,7 +566,7 @@ def test_a_fork_lock_that_the_forking_thread_holds_is_its_own_to_give_back() -> 
 
 
 def test_a_child_that_leaves_a_file_lock_leaves_it_to_its_parent(tmp_path: Path) -> None:
-    locks, path = FileLocks(0, SystemClock()), str(tmp_path / "a.lock")
+    locks, path = FileLocks(0, SystemClock(), tidy=True), str(tmp_path / "a.lock")
     others = FileLocks(0, SystemClock())
 
     def child() -> None:
