@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -233,6 +233,18 @@ def test_what_is_locked_after_a_removal_leaves_no_folder_with_its_name(home: Pat
     assert not list(home.rglob("ada"))
     fill(store, stream, chain(1))
     assert lines_of(store, stream) == chain(1)
+
+
+@pytest.mark.parametrize("taken", ["lock", "lease"])
+def test_what_another_process_has_locked_where_a_folder_was_removed_is_let_be(home: Path, taken: str) -> None:
+    ours, others = JsonlStore(home), JsonlStore(home)
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(TAKEN[taken](ours, STREAM))
+        (home / "users/ada").rename(home / "moved")
+        second.enter_context(TAKEN[taken](others, STREAM))
+        (there,) = (home / "users/ada").iterdir()
+        first.close()
+        assert not is_free(there)
 
 
 def test_what_came_into_the_folder_of_a_lock_stays(home: Path) -> None:

@@ -202,7 +202,7 @@ class FileLocks:
             # In a forked child it stays the parent's.
             return
         made, hold.made = hold.made, None
-        taken_back = self._tidy and made is not None and _took_back(Path(hold.path), made)
+        taken_back = self._tidy and made is not None and _took_back(hold, made)
         if taken_back or self._open > _KEPT_OPEN:
             self._close(hold)
         else:
@@ -234,9 +234,14 @@ class _Held:
         self._locks.give_back(self._hold)
 
 
-def _took_back(path: Path, made: Sequence[Path]) -> bool:
+def _took_back(hold: _Hold, made: Sequence[Path]) -> bool:
     """Remove a held lock file where only locks and leases are beside it."""
+    path = Path(hold.path)
     with suppress(OSError):
+        now = path.stat()
+        if (now.st_dev, now.st_ino) != hold.file:
+            # The folder was removed meanwhile, and another process has made a lock file of its own there.
+            return False
         if all(name.endswith(".lock") or ".lease-" in name for name in os.listdir(path.parent)):  # noqa: PTH208
             path.unlink()
             take_back(made)
@@ -295,7 +300,10 @@ class Lease:
         with suppress(IndexError):
             descriptor = self._descriptors.pop()
             if self._process == os.getpid():
-                self._path.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    # Where the folder was removed meanwhile, another process may have its own lease there.
+                    if os.path.samestat(self._path.stat(), os.fstat(descriptor)):
+                        self._path.unlink()
                 take_back(self._made)
             os.close(descriptor)
 
