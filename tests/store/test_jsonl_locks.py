@@ -168,6 +168,18 @@ def test_a_lock_on_a_file_that_was_taken_away_is_nobodys(home: Path, monkeypatch
         assert not is_free(path)
 
 
+def test_a_lock_file_that_is_another_one_each_time_is_not_tried_for_ever(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system whose inodes are not kept."""
+    clock = FakeClock()
+    store = JsonlStore(home, lock_timeout=0.1, clock=clock)
+    monkeypatch.setattr(os, "fstat", lambda _: Path(__file__).stat())
+    with pytest.raises(LockTimeoutError, match=r"after 0\.1 s"), store.locked(STREAM):
+        pass
+    assert sum(clock.slept) >= 0.1
+
+
 def open_below(home: Path) -> list[str]:
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():

@@ -32,7 +32,14 @@ from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionEr
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import Record, RemovedLog, Seal
 from backstory.ledger.log.store.erasures import must_be_erasure
-from backstory.ledger.log.store.files import count_lines, last_line, make_folder, sync_folder, translated, write_whole
+from backstory.ledger.log.store.files import (
+    count_lines,
+    last_line,
+    open_in_folder,
+    sync_folder,
+    translated,
+    write_whole,
+)
 from backstory.ledger.log.store.folder_names import FolderNames
 from backstory.ledger.log.store.following import followed
 from backstory.ledger.log.store.locks import FileLocks, kept_free, leased
@@ -626,9 +633,8 @@ def _begins_line(file: BufferedReader, byte: int) -> bool:
 
 def _make_key(path: Path, key: bytes) -> None:
     """Put a key in place, unless another process was first."""
-    make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor, _ = open_in_folder(fresh, os.O_WRONLY | os.O_TRUNC)
     try:
         write_whole(descriptor, key)
         os.fsync(descriptor)

@@ -24,6 +24,8 @@ _T = TypeVar("_T")
 
 _POLL_SECONDS = (0.0005, 0.02)
 _KEPT_OPEN = 128
+_ATTEMPTS = 3
+"""How often a lock file that goes meanwhile is made again at once, before the next try."""
 
 
 class _Hold:
@@ -176,7 +178,7 @@ class FileLocks:
         )
 
     def _try(self, path: str, hold: _Hold) -> bool | None:
-        while True:
+        for _ in range(_ATTEMPTS):
             if hold.descriptor is None:
                 hold.descriptor, hold.made = open_in_folder(Path(path), os.O_RDWR)
                 self._open += 1
@@ -196,6 +198,7 @@ class FileLocks:
                 raise
             # Its last holder took it away.
             self._close(hold)
+        return None
 
     def _unlock(self, hold: _Hold) -> None:
         if hold.descriptor is None:
