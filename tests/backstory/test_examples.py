@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from extraction.misbehaving import MisbehavingServer, Request, Response, completion
+from doubles.misbehaving import MisbehavingServer, Request, Response, completion
 
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.events import FactAdded, FactRemoved

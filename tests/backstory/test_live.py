@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from extraction.misbehaving import MisbehavingServer, accepting, completion, failure
+from doubles.misbehaving import MisbehavingServer, accepting, completion, failure
 from fakes import exchange, reply
 from rich.console import Console
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from extraction.misbehaving import MisbehavingServer, completion, failure
+from doubles.misbehaving import MisbehavingServer, completion, failure
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 from opentelemetry import context, trace
 from opentelemetry.sdk.metrics import MeterProvider

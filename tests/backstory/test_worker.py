@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from cli.commandline import Cli
-from extraction.misbehaving import MisbehavingServer, completion
+from doubles.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, ScriptedModel, exchange, open_home, reply
 from hypothesis import given
 from hypothesis import strategies as st

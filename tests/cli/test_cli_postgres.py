@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from commandline import Cli
-from store.postgres_engine import PostgresEngine
+from doubles.postgres_engine import PostgresEngine
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("standin", "cli", "extraction"):
+for folder in ("standin", "cli"):
     sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
 from hosts import Host  # noqa: E402

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from commandline import Cli
+from doubles.misbehaving import MisbehavingServer, completion, failure
 from hosts import TEA, ChatModel, Host, learning, talk
-from misbehaving import MisbehavingServer, completion, failure
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from backstory import Backstory

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doubles.nats_engine import NatsEngine
+from doubles.postgres_engine import the_server
 from elsewhere import STORAGE_CLASS
 from homes import HomesOn
 from sizes import cannot
-from store.nats.engine import NatsEngine
-from store.postgres_engine import the_server
 
 from benchmarks.private_nats import NatsServer, binary
 

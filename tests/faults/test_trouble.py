@@ -2,7 +2,7 @@
 
 Promised: what was acknowledged before is there; who is refused is told what, where and what to do, by one of our own
 errors; reading goes on; and once the trouble is over the next write works and the chain verifies. What the store does
-call by call is in tests/store/test_jsonl_faults.py.
+call by call is in tests/ledger/log/store/test_jsonl_faults.py.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 from cli.commandline import Cli
+from doubles.disk import Disk
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 from faults.logs import Scope
 from sizes import cannot
-from store.test_jsonl_faults import Disk
 
 from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError
 from backstory.ledger.extraction.model import Prompt

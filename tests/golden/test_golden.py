@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from doubles.event_strategies import names_of
 from golden.make_v1 import (
     DOCUMENT,
     ERASED_EVENT,
@@ -22,7 +23,6 @@ from golden.make_v1 import (
 )
 from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT, build
 from golden.make_v1_rules import ledger as ledger_of_rules
-from store.event_strategies import names_of
 
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import FORMAT, Commit, head_of

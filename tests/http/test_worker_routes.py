@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 from cli.commandline import Cli
-from extraction.misbehaving import MisbehavingServer, completion
+from doubles.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, ScriptedModel, exchange, open_home, reply
 from starlette.testclient import TestClient
 

@@ -13,10 +13,10 @@ from typing import Protocol
 import nats
 import nats.errors
 import psycopg
+from doubles.proxy import Proxy
 from psycopg import sql
 from rounds.disk import Disk, small_disk
 from sizes import cannot
-from store.proxy import Proxy
 
 from backstory.ledger.log.store.postgres.migrating import migrate
 from benchmarks.private_nats import NatsCluster, NatsServer, binary

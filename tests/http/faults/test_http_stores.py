@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 from cli.commandline import Cli
+from doubles.disk import Disk
 from fakes import PATIENCE
 from serving import app_client, process_server, thread_server
 from starlette.testclient import TestClient
-from store.test_jsonl_faults import Disk
 
 HOLDS = """
 import fcntl, os, sys

@@ -9,10 +9,10 @@ from types import MappingProxyType
 import msgspec
 import orjson
 import pytest
+from doubles.event_strategies import causes, drafts, events, heads, names_of
 from fakes import CountingSalts
 from hypothesis import given
 from hypothesis import strategies as st
-from store.event_strategies import causes, drafts, events, heads, names_of
 
 from backstory.ledger.core import commit as commit_module
 from backstory.ledger.core.commit import (

@@ -15,11 +15,11 @@ from typing import get_args
 
 import msgspec
 import pytest
+from doubles.event_strategies import drafts, names_of
 from fakes import CountingSalts, open_home, reply
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as types
-from store.event_strategies import drafts, names_of
 
 from backstory.ledger.core.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
 from backstory.ledger.core.errors import CorruptLogError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from extraction.misbehaving import MisbehavingServer, completion
+from doubles.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError, NoModelError

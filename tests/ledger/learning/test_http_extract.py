@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from extraction.misbehaving import (
+from doubles.misbehaving import (
     SILENCE,
     Behaviour,
     MisbehavingServer,

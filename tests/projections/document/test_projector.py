@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from doubles.other_engine import OtherEngine
 from fakes import PATIENCE, CountingSalts, FakeClock, open_home
-from store.other_engine import OtherEngine
 
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Head

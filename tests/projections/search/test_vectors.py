@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from doubles.bag import BagOfWords, passage, passages
 from fakes import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search.bag import BagOfWords, passage, passages
 from sizes import examples
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError

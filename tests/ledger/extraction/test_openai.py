@@ -14,7 +14,7 @@ from email.utils import format_datetime
 
 import openai
 import pytest
-from misbehaving import (
+from doubles.misbehaving import (
     SILENCE,
     Behaviour,
     MisbehavingServer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from store.postgres_engine import PostgresEngine
+from doubles.postgres_engine import PostgresEngine
 
 from backstory.testing.conformance import EventStoreConformance
 

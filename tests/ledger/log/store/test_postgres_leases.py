@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+from doubles.postgres_engine import PostgresEngine
 from fakes import PATIENCE
 from psycopg import sql
-from store.postgres_engine import PostgresEngine
 
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store.postgres import leases as leases_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from extraction.misbehaving import (
+from doubles.misbehaving import (
     PATIENCE,
     SILENCE,
     Behaviour,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bag import BagOfWords
+from doubles.bag import BagOfWords
 from fakes import FakeClock, open_home
 from hypothesis import given
 from hypothesis import strategies as st

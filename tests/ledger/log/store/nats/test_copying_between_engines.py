@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-from store.nats.engine import NatsEngine
-from store.postgres_engine import PostgresEngine
-from store.test_copying import contents, copy, grow, takes_changes, write
+from doubles.copied_streams import contents, copy, grow, takes_changes, write
+from doubles.nats_engine import NatsEngine
+from doubles.postgres_engine import PostgresEngine
 
 from backstory.ledger.log.store.jsonl import JsonlStore
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from doubles.other_engine import OtherEngine
 from fakes import open_home
-from store.other_engine import OtherEngine
 
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Head
@@ -240,7 +240,7 @@ def reader(world: World) -> Reader:
 
 
 def test_a_reader_replays_only_what_nobody_has_kept(world: World) -> None:
-    from store.other_engine import lines_read
+    from doubles.other_engine import lines_read
 
     assert reader(world).standing() == (world.memory, world.head)
     assert world.outcomes == ["miss"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from doubles.bag import BagOfWords, passage
 from fakes import PATIENCE, open_home
-from search.bag import BagOfWords, passage
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store.nats.engine import NatsEngine
+from doubles.nats_engine import NatsEngine
 
 from backstory.testing.conformance import EventStoreConformance
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from store.nats.engine import NatsEngine
+from doubles.nats_engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError

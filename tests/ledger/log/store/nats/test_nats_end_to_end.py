@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from store.nats.engine import NatsEngine
+from doubles.nats_engine import NatsEngine
 from typer.testing import CliRunner, Result
 
 from backstory.cli.app import app

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from doubles.nats_engine import NatsEngine
 from sizes import cannot
-from store.nats.engine import NatsEngine
 
 from benchmarks.private_nats import NatsCluster, NatsServer, binary
 

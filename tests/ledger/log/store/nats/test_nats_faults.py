@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import pytest
+from doubles.nats_engine import NatsEngine
+from doubles.proxy import Proxy
 from fakes import PATIENCE
-from store.nats.engine import NatsEngine
-from store.proxy import Proxy
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import (

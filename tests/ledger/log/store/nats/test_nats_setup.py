@@ -20,10 +20,10 @@ from typing import Any
 
 import nats
 import pytest
+from doubles.nats_engine import NatsEngine
 from fakes import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
-from store.nats.engine import NatsEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
@@ -464,7 +464,7 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 def documented_rights() -> str:
-    text = (Path(__file__).parents[3] / "docs" / "nats.md").read_text("utf-8")
+    text = (Path(__file__).parents[5] / "docs" / "nats.md").read_text("utf-8")
     begin = text.index("authorization {")
     return text[begin : text.index("```", begin)]
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from doubles.cutting_proxy import CuttingProxy
+from doubles.postgres_engine import PostgresEngine
 from fakes import PATIENCE
-from store.cutting_proxy import CuttingProxy
-from store.postgres_engine import PostgresEngine
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError, UnknownOutcomeError, WrongExpectedVersionError

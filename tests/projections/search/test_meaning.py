@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bag import BagOfWords
+from doubles.bag import BagOfWords
 from fakes import PATIENCE, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st

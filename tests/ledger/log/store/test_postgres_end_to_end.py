@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store.postgres_engine import PostgresEngine
+from doubles.postgres_engine import PostgresEngine
 from typer.testing import CliRunner
 
 from backstory.cli.app import app

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doubles.other_engine import lines_read
+from doubles.redis_server import RedisServer, other_home, redis_server
 from fakes import open_home
-from shared.redis_server import RedisServer, other_home, redis_server
-from store.other_engine import lines_read
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ConfigError

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
+from doubles.postgres_engine import PostgresEngine
 from fakes import PATIENCE
 from psycopg.conninfo import conninfo_to_dict
-from store.postgres_engine import PostgresEngine
 
 from backstory import Backstory
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
@@ -24,7 +24,7 @@ from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
-DOCS = Path(__file__).resolve().parents[2] / "docs/postgres.md"
+DOCS = Path(__file__).resolve().parents[4] / "docs/postgres.md"
 SECRET = "s3cr3t-w0rd"  # noqa: S105
 MARK = "the quick brown secret of ada"
 
