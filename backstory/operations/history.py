@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
     """Return a live fact by its id or a unique beginning of it; see `MemoryHandle.fact`."""
-    found = begun_fact(services.memory(), fact_id)
+    with services.naming_the_owner(fact_id):
+        found = begun_fact(services.memory(), fact_id)
     if found.id != fact_id:
         with contextlib.suppress(UsageError):
             if services.fact_id(services.reading(), fact_id) == fact_id:
