@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 __all__ = ["Folder", "by_folder", "folder_of", "table"]
 
@@ -38,7 +38,7 @@ def folder_of(classname: str) -> tuple[str, str]:
 def by_folder(report: Path) -> dict[tuple[str, str], Folder]:
     """Read a report: tests and seconds of each folder on the second level."""
     folders: dict[tuple[str, str], Folder] = defaultdict(lambda: Folder(0, 0.0))
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case in ET.parse(report).iter("testcase"):
         key = folder_of(case.get("classname", ""))
         tests, seconds = folders[key]
         folders[key] = Folder(tests + 1, seconds + float(case.get("time", "0")))
