@@ -17,7 +17,16 @@ from backstory.ledger.core.commands import (
     Summarize,
 )
 from backstory.ledger.core.errors import ConflictError
-from backstory.ledger.core.events import Edit, Erased, FactRevised, NewFact, Redacted, TurnRange
+from backstory.ledger.core.events import (
+    Edit,
+    Erased,
+    FactRevised,
+    NewFact,
+    Redacted,
+    Section,
+    SummaryUpdated,
+    TurnRange,
+)
 from backstory.ledger.core.policy import Policy, PolicyValue
 from backstory.ledger.rules.undo import Undo, plan_revert, plan_rollback
 
@@ -121,15 +130,12 @@ def test_the_first_policy_has_none_before_it_and_stays():
     assert (plan.events, plan.superseded, plan.conflicts) == ((), (), ())
 
 
-def test_duplicates_are_found_by_the_key_of_the_policy_that_is_in_force_after_the_revert():
-    story = given(msgspec.structs.replace(TEN, dedup_key="normalized"))
-    seq = change(story, dedup_key="exact")
-    story.learn(*news("Likes tea"))
-    story.learn(removal("fact_3_0"))
-    story.learn(*news("likes tea"))
-    assert kinds(planned(story, 4).conflicts) == []
-    story.do(command(story, seq), "revert")
-    assert kinds(planned(story, 4).conflicts) == ["duplicate"]
+def test_duplicates_are_found_by_the_key_of_the_policy_that_comes_back():
+    story = given(TEN, *news(("Likes tea", 0.5), *(f"fact {n}" for n in range(9))))
+    seq = change(story, max_facts=9, dedup_key="exact")
+    story.do(RemoveFact(at="", fact_id="fact_2_1"), "manual")
+    story.learn(*news(("likes tea", 0.3)))
+    assert [(note.kind, note.fact) for note in planned(story, seq).conflicts] == [("duplicate", "fact_2_0")]
 
 
 # Facts
@@ -196,6 +202,17 @@ def test_a_confirmation_survives_the_revert_of_an_edit_before_it():
     story.do(command(story, seq), "revert")
     fact = story.memory.facts["fact_2_0"]
     assert (fact.content, fact.confirmations, fact.confirmed_at) == ("tea", 1, confirmed.confirmed_at)
+
+
+def test_what_one_commit_changed_twice_goes_back_step_by_step():
+    story = given(TEN, *news("tea"))
+    first = story.memory.facts["fact_2_0"]
+    second = msgspec.structs.replace(first, content="coffee")
+    third = msgspec.structs.replace(second, content="water")
+    story.take([FactRevised(first, second, "edited"), FactRevised(second, third, "edited")], "manual")
+    assert planned(story, 3).conflicts == ()
+    story.do(command(story, 3), "revert")
+    assert story.memory.facts == {"fact_2_0": first}
 
 
 # Duplicates
@@ -276,16 +293,18 @@ def test_a_summary_stays_out_where_another_covers_its_turns_now():
 
 
 def test_an_erasure_is_not_undone():
-    story = given(TEN, *news("tea", "rain"))
-    fact = story.memory.facts["fact_2_0"]
-    story.take([Redacted("ledger", 2, 0, what="fact"), FactRevised(fact, fact, "edited")], "redaction")
-    plan = planned(story, 3)
+    story = given(TEN)
+    restated = SummaryUpdated("user.topOfMind", Section(), Section("trains"))
+    story.take([Redacted("ledger", 2, 0, what="fact"), restated], "redaction")
+    plan = planned(story, 2)
     assert (plan.events, kinds(plan.superseded), plan.conflicts) == ((), ["erased"], ())
 
 
 def test_erased_pieces_of_a_commit_are_named_once_and_the_rest_is_undone():
     story = given(TEN, *news("tea", "rain"))
-    plan = plan_revert(story.memory, Revert(at=story.now(), target=2, events=(Erased("0"), Erased("0"), *story.log[1][-1:])))
+    plan = plan_revert(
+        story.memory, Revert(at=story.now(), target=2, events=(Erased("0"), Erased("0"), *story.log[1][-1:]))
+    )
     assert kinds(plan.superseded) == ["erased"]
     assert removed(plan.events) == {"rain": "revert"}
 
