@@ -245,11 +245,8 @@ def test_a_forked_child_leaves_the_leases_to_the_parent(engine: PostgresEngine) 
             os._exit(0 if own and not mine else 1)
 
 
-def test_a_server_process_that_hangs_holds_nobody_up_for_long(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Connection, "patience", 0.2)
-    store = engine.open(lock_timeout=0.2)
+def test_a_server_process_that_hangs_holds_up_only_the_thread_that_asks_it(engine: PostgresEngine) -> None:
+    store = engine.open()
     taken: list[bool] = []
 
     def take(name: str) -> None:
@@ -259,15 +256,17 @@ def test_a_server_process_that_hangs_holds_nobody_up_for_long(
 
     with store.lease(STREAM, "t"):
         (pid,) = holders(engine)
+        session = store._leases._session
+        assert session is not None
+        # Of this connection alone: on a busy machine a sound server may take as long.
+        session._connection.patience = 0.2
         os.kill(pid, signal.SIGSTOP)
         try:
             threads = [threading.Thread(target=take, args=(f"u{number}",)) for number in range(8)]
-            begun = time.monotonic()
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(PATIENCE)
-            assert time.monotonic() - begun < 2
         finally:
             os.kill(pid, signal.SIGCONT)
     assert taken == [True] * 7

@@ -40,6 +40,17 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def outlive(at: Callable[[], int], renewals: int = 5) -> None:
+    """Wait until something was renewed so often that it would have ended otherwise: a life has four renewals."""
+    seen: set[int] = set()
+
+    def is_old() -> bool:
+        seen.add(at())
+        return len(seen) > renewals
+
+    until(is_old)
+
+
 @pytest.fixture
 def proxy(server: NatsServer) -> Iterator[Proxy]:
     with Proxy(server.port) as started:
@@ -110,7 +121,7 @@ def test_a_lost_acknowledgement_is_told_from_a_commit_of_somebody_else(
     proxy.deaf.set()
     appending = threading.Thread(target=append)
     appending.start()
-    time.sleep(0.05)
+    assert proxy.unheard.wait(PATIENCE)
     proxy.deaf.clear()
     proxy.cut()
     appending.join(PATIENCE)
@@ -210,13 +221,13 @@ def test_a_follower_misses_nothing_over_broken_connections(
 
 
 def test_a_lock_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
-    engine.url += "&lease_seconds=1"
+    engine.url += "&lease_seconds=2"
     lines = chain(3)
     holder, other = engine.open(), engine.open(lock_timeout=0.05)
     holder.append(STREAM, lines[0], 0)
     with holder.locked(STREAM):
         holder.append(STREAM, lines[1], 1)
-        time.sleep(2.2)  # longer than it lives unless it is renewed
+        outlive(lambda: other._reading.tip(STREAM).at)
         with pytest.raises(LockTimeoutError):
             other.append(STREAM, lines[2], 2)
         # As if the holder were stopped: it renews nothing, and gives nothing back.
@@ -228,11 +239,13 @@ def test_a_lock_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine
 
 
 def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
-    engine.url += "&lease_seconds=1"
+    engine.url += "&lease_seconds=2"
     holder, other = engine.open(), engine.open()
     with holder.lease(STREAM, "monday") as mine:
         assert mine
-        time.sleep(2.2)  # longer than it lives unless it is renewed
+        ((_, (subject, _)),) = holder._holds._leases.items()
+        name = f"{holder.address.prefix}-0"
+        outlive(lambda: getattr(other._connection.last(name, subject), "seq", 0))
         with other.lease(STREAM, "monday") as yours:
             assert not yours
         holder._holds.close()
