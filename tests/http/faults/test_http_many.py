@@ -13,7 +13,7 @@ import pytest
 from serving import Server, process_server
 from sizes import sized
 
-READS = sized(1_000, 10_000)
+READS = sized(300, 10_000)
 
 
 @pytest.fixture
