@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import pytest
-from doubles.nats_engine import NatsEngine
+from doubles.nats_engine import NatsEngine, Place
 from doubles.proxy import Proxy
 from fakes import PATIENCE
 
@@ -27,7 +27,7 @@ from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing, _Answer
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
-from benchmarks.private_nats import NatsCluster, NatsServer
+from benchmarks.private_nats import NatsCluster
 
 # nats-py drops the connection to a server that is stopped while it greets, without closing it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -41,7 +41,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def proxy(server: NatsServer) -> Iterator[Proxy]:
+def proxy(server: Place) -> Iterator[Proxy]:
     with Proxy(server.port) as started:
         yield started
 
