@@ -10,13 +10,13 @@ import pytest
 from doubles.nats_engine import NatsEngine, the_nats
 from doubles.postgres_engine import PostgresEngine
 from elsewhere import STORAGE_CLASS
-from homes import HomesOn
+from homes import ENGINES, HomesOn
 
 for folder in ("cli", "http", "langchain", "mcp", "deerflow", "standin"):
     sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
 
-@pytest.fixture(params=["elsewhere", "postgres", "nats"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> HomesOn:
     # They warn of a server that syncs nothing, or is alone, as those of the tests are.
     monkeypatch.setattr(logging.getLogger("backstory.ledger.log.store"), "level", logging.ERROR)

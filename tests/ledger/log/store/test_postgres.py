@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from doubles.postgres_engine import PostgresEngine
+from sizes import sized
 
 from backstory.testing.conformance import EventStoreConformance
 
 
 class TestPostgresStore(EventStoreConformance):
+    examples = sized(4, 10)
+
     @pytest.fixture
     def engine(self) -> Iterator[PostgresEngine]:
         engine = PostgresEngine()
@@ -19,7 +22,7 @@ class TestPostgresStore(EventStoreConformance):
 
 
 class TestPostgresStoreBehindAPooler(EventStoreConformance):
-    examples = 3
+    examples = sized(1, 3)
 
     @pytest.fixture
     def engine(self) -> Iterator[PostgresEngine]:

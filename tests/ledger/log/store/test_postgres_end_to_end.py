@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from backstory.cli.app import app
 
 
-@pytest.fixture(params=[False, True], ids=["directly", "behind a pooler"])
-def engine(request: pytest.FixtureRequest) -> Iterator[PostgresEngine]:
-    engine = PostgresEngine(pooled=request.param)
+@pytest.fixture
+def engine() -> Iterator[PostgresEngine]:
+    """Behind a pooler: tests/engines has the same directly."""
+    engine = PostgresEngine(pooled=True)
     yield engine
     engine.close()
 

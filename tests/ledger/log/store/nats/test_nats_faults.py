@@ -24,6 +24,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.nats import connection
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing, _Answer
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
@@ -47,8 +48,9 @@ def proxy(server: Place) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def behind(engine: NatsEngine, proxy: Proxy) -> Iterator[NatsEngine]:
-    """The same streams as those of `engine`, reached through the proxy."""
+def behind(engine: NatsEngine, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsEngine]:
+    """The same streams as those of `engine`, reached through the proxy; a lost answer is not waited for long."""
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.3)
     reached = NatsEngine(f"127.0.0.1:{proxy.port}")
     reached.url = engine.url.replace(engine.url.split("/")[2], f"127.0.0.1:{proxy.port}")
     yield reached
@@ -209,39 +211,31 @@ def test_a_follower_misses_nothing_over_broken_connections(
     assert seen == [lines] * 3
 
 
-def test_a_lock_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
+def test_locks_and_leases_end_with_their_holder_and_stay_while_it_lives(engine: NatsEngine) -> None:
     engine.url += "&lease_seconds=1"
     lines = chain(3)
     holder, other = engine.open(), engine.open(lock_timeout=0.05)
     holder.append(STREAM, lines[0], 0)
-    with holder.locked(STREAM):
+    with holder.locked(STREAM), holder.lease(STREAM, "monday") as mine:
+        assert mine
         holder.append(STREAM, lines[1], 1)
-        time.sleep(2.2)  # longer than it lives unless it is renewed
+        time.sleep(2.2)  # longer than they live unless they are renewed
         with pytest.raises(LockTimeoutError):
             other.append(STREAM, lines[2], 2)
+        with other.lease(STREAM, "monday") as yours:
+            assert not yours
         # As if the holder were stopped: it renews nothing, and gives nothing back.
         holder._holds.close()
         engine.open().append(STREAM, lines[2], 2)
         with pytest.raises((LockTimeoutError, WrongExpectedVersionError)):
             holder.append(STREAM, lines[2], 2)
-    assert lines_of(other) == lines
-
-
-def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
-    engine.url += "&lease_seconds=1"
-    holder, other = engine.open(), engine.open()
-    with holder.lease(STREAM, "monday") as mine:
-        assert mine
-        time.sleep(2.2)  # longer than it lives unless it is renewed
-        with other.lease(STREAM, "monday") as yours:
-            assert not yours
-        holder._holds.close()
 
         def is_free() -> bool:
             with other.lease(STREAM, "monday") as yours:
                 return yours
 
         until(is_free)
+    assert lines_of(other) == lines
 
 
 def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
@@ -422,6 +416,7 @@ class History:
         until(lambda: len(self.acknowledged) > before + 10 or bool(self.errors))
 
 
+@pytest.mark.torture  # `make test` has rounds.test_rounds, which kills and stops the leader too
 @pytest.mark.parametrize("fault", ["killed", "stopped"])
 def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str) -> None:
     engine = NatsEngine(cluster.at, f"sync=always&monitor={cluster.monitor}")
@@ -462,10 +457,11 @@ def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str)
 
 
 def test_without_a_majority_nothing_is_acknowledged(cluster: NatsCluster) -> None:
-    engine = NatsEngine(cluster.at, "sync=always")
+    engine = NatsEngine(cluster.at, f"sync=always&monitor={cluster.monitor}")
     lines = chain(3)
     store = engine.open()
     fill(store, STREAM, lines[:1])
+    assert store.risks() == ()
     try:
         for node in cluster.nodes[:2]:
             node.signal(signal.SIGSTOP)
