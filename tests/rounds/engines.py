@@ -80,7 +80,9 @@ class PostgresEngine:
         self._disk = disk
         self._links = links
         self._database = ""
-        self.faults = {"kill": self._killed, "crash": self._crashed, "pause": self._paused, **links.faults}
+        self.faults = {"kill": self._killed, "pause": self._paused, **links.faults}
+        if LONG:
+            self.faults["crash"] = self._crashed
         if disk.small:
             self.faults["full disk"] = self._filled
 

@@ -22,7 +22,11 @@ from sizes import LONG, sized
 from backstory.ledger.core.errors import BackstoryError
 from backstory.memory import MemoryHandle
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),
+]
 
 ROUNDS = sized(1, 100)
 THREADS = sized(2, 3)
@@ -126,8 +130,8 @@ def play(engine: Engine, number: int, folder: Path) -> list[str]:
     faults = ["learner", "drop", *(["delay"] if LONG else []), others[number % len(others)]]
     chance.shuffle(faults)
     try:
-        wait_for_more(learning)
-        wait_for_more(learning)
+        for _ in range(sized(1, 2)):
+            wait_for_more(learning)
         # No lease was lost so far: no answer was asked for that another process had asked for.
         problems = ["an answer came too late before any fault"] * refused(scopes_of(direct, folder / "before"))
         for fault in faults:

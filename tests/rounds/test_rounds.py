@@ -20,7 +20,11 @@ from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store import EventStore
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),
+]
 
 ROUNDS = sized(1, 200)
 IN_TURN = sized(1, 3)

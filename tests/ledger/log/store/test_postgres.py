@@ -21,8 +21,10 @@ class TestPostgresStore(EventStoreConformance):
         engine.close()
 
 
+# What a pooler may break `make test` sees in the tests of leases, of lost connections, and from end to end.
+@pytest.mark.torture
 class TestPostgresStoreBehindAPooler(EventStoreConformance):
-    examples = sized(1, 3)
+    examples = 3
 
     @pytest.fixture
     def engine(self) -> Iterator[PostgresEngine]:
