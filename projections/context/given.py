@@ -33,8 +33,8 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seq: int
     digest: str
-    facts: tuple[str, ...] = ()
-    turns: tuple[GivenTurn, ...] = ()
+    facts: tuple[str, ...]
+    turns: tuple[GivenTurn, ...]
     of_user: bool = False
 
     def noted(self) -> dict[str, object]:
