@@ -76,7 +76,7 @@ def test_fifty_requests_of_one_conversation_have_one_standing_part(proxy, upstre
 def test_a_fact_learned_every_tenth_request_makes_six_standing_parts(proxy, upstream, home, facts):
     learn(home, facts)
     memory = home.memory("ada")
-    talk(proxy, upstream, 50, lambda n: n % 10 == 5 and memory.add_fact(f"User was in town number {n}"))
+    talk(proxy, upstream, 50, lambda n: n % 10 == 5 and memory.add_fact(f"User was in town number {n}", confidence=1))
     assert len(set(standing(upstream))) == 6
     assert kept_prefixes(upstream) >= 0.85
 
