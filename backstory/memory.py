@@ -588,20 +588,26 @@ class MemoryHandle:
         thread: str | None = None,
         facts: bool = True,
     ) -> Context:
-        """Return the block of memory to put before a model.
+        """Return the block of memory to put before a model, in two parts.
 
-        The first block of a process is counted by an estimate while the vocabulary loads, unless `Backstory.warm` was
-        waited for.
+        `standing` is for the system message: it depends on memory and policy alone (and, with `thread`, on that
+        conversation's summaries), so it is the same text while memory is the same. `found` is what the question brings
+        besides; it goes directly before the newest question. If all facts fit, all stand and nothing is found.
+        `text` is both.
+
+        The first block of a process waits until the vocabulary is loaded that counts its tokens, unless
+        `Backstory.warm` was waited for.
 
         Args:
-            messages: What the conversation is about, as messages or a text: it ranks the facts. None ranks them by
-                confidence.
+            messages: What the conversation is about, as messages or a text: it finds facts. With None those are found
+                that rank next by themselves.
             max_tokens: The text never has more; `max_injection_tokens` unless given.
             thread: Add the summaries of this conversation.
             facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
 
         Returns:
-            The text, its tokens and how they were counted, and the ids of its facts.
+            Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
+            `metadata` of the answer, so that `why_said` can tell what the answer was given.
 
         Raises:
             InputError: `messages` is no list, or one of the last cannot be read.

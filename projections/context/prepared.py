@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import (
     CLOSING,
+    FOUND,
+    GAP,
     OPENING,
     PARTS,
     SECTIONS,
@@ -14,6 +19,12 @@ from backstory.projections.context.fact_lines import (
     heading_line,
     section_line,
 )
+
+if TYPE_CHECKING:
+    from backstory.projections.context.block import Standing
+
+_KEPT = 16
+"""Parts that stand which are kept for one memory: of other budgets, or with other conversations' summaries."""
 
 
 class Line:
@@ -45,7 +56,7 @@ class Line:
 class Prepared:
     """The lines of a memory that are not empty: facts newest first, then by id, and sections.
 
-    `frame` is the number of tokens of the tags around them.
+    `frame` is the number of tokens of the tags around them, `gap` that of the empty line between two parts of a block.
     """
 
     def __init__(
@@ -55,8 +66,19 @@ class Prepared:
         self.counter = counter
         self.facts = facts
         self.sections = sections
-        self.headings = {heading: Line(heading_line(heading), counter) for heading in PARTS}
+        self.headings = {heading: Line(heading_line(heading), counter) for heading in (*PARTS, FOUND)}
         self.frame = counter.count(OPENING) + counter.count(CLOSING)
+        self.gap = counter.count(f"{CLOSING}{GAP}") - counter.count(CLOSING)
+        self._standing: dict[Hashable, Standing] = {}
+
+    def kept(self, key: Hashable, make: Callable[[], Standing]) -> Standing:
+        """Return what stands under a key, made once for this memory."""
+        found = self._standing.get(key)
+        if found is None:
+            if len(self._standing) >= _KEPT:
+                self._standing.clear()
+            found = self._standing[key] = make()
+        return found
 
 
 def prepare(memory: Memory, counter: Counter, before: Prepared | None = None) -> Prepared:

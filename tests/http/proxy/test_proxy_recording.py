@@ -30,8 +30,9 @@ from backstory.ledger.core.scope import Scope
 
 
 def metadata(proxy: Served, thread: str = "thread-1") -> dict[str, object]:
-    """The metadata of the last turn of a thread of ada's."""
-    return proxy.home.memory("ada").transcript(thread)[-1].metadata
+    """The metadata of the last turn of a thread of ada's, but for what its answer was given."""
+    noted = proxy.home.memory("ada").transcript(thread)[-1].metadata
+    return {name: value for name, value in noted.items() if name != "context"}
 
 
 # Question and answer.
