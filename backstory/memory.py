@@ -1102,8 +1102,8 @@ class MemoryHandle:
             turns: Whether turns are read, too.
 
         Returns:
-            The head of the ledger that is read; for an agent that reads its user's memory, or shares sections with it, that of
-            the user's ledger; with `turns`, that of the transcript.
+            The head of the ledger that is read; for an agent that reads its user's memory, or shares sections with it,
+            that of the user's ledger; with `turns`, that of the transcript.
         """
         return self.heads_seen(turns=turns).heads
 

@@ -55,7 +55,8 @@ class Context(msgspec.Struct, frozen=True):
         counter: the name of the token counter.
         standing: the part for the system message: the same text as long as memory is the same.
         found: the part for directly before the newest question: what the question brings besides.
-        facts: the ids of the facts used, in order: those that stand, then those that were found.
+        facts: the ids of the facts used, in order: those that stand, then those that were found. Those of an agent's
+            user begin with `user:`.
         turns: the turns used; there are none yet.
         sections: the names of the sections used.
         summaries: the number of summaries used.

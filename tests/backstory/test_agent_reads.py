@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.context.joined import OwnedFact
 
@@ -57,8 +59,8 @@ def test_facts_of_two_ledgers_may_have_one_id_and_are_told_apart_by_their_owner(
 ) -> None:
     assert ada.facts()[0].id == chef.facts()[0].id == chef.facts()[1].id
     assert {hit.owner for hit in chef.search("Ada")} == {USER, CHEF}
-    assert chef.context().owners == (CHEF, USER)
-    assert ada.context().owners == ()
+    assert sorted(chef.context().facts) == ["fact_2_0", "user:fact_2_0"]
+    assert ada.context().facts == ("fact_2_0",)
 
 
 def test_what_the_user_forgets_or_removes_the_agent_forgets_at_once(ada: MemoryHandle, chef: MemoryHandle) -> None:
@@ -68,7 +70,7 @@ def test_what_the_user_forgets_or_removes_the_agent_forgets_at_once(ada: MemoryH
     assert PEANUTS not in chef.context().text
     assert not chef.search("peanuts")
     ada.add_fact("Ada likes tea")
-    assert [content for content, _ in owned(chef)] == ["Ada cooks with gas", "Ada likes tea"]
+    assert [content for content, _ in owned(chef)] == ["Ada likes tea", "Ada cooks with gas"]
     ada.remove_fact(ada.facts()[0].id)
     assert owned(chef) == [("Ada cooks with gas", CHEF)]
 
@@ -172,3 +174,28 @@ def test_facts_that_a_prompt_shows_count_as_used_where_they_are_kept(tmp_path: P
         chef.context()
         for memory in (ada, chef):
             assert list(bs._services.usage.of(memory.scope)) == [memory.facts(joined=False)[0].id]
+
+
+def test_the_page_shows_what_its_example_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    exec(example, {})  # noqa: S102 the page's own example
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(("reads", "said"), [("both", "beside its own"), ("own", "its own facts only")])
+def test_doctor_says_what_agents_read(tmp_path: Path, chef: MemoryHandle, bs: Backstory, reads: str, said: str) -> None:
+    (found,) = [
+        check for check in doctor(bs.home, config={"agent_reads": reads}, environ={}) if check.check == "agents"
+    ]
+    assert found.ok
+    assert said in found.hint
+
+
+def test_tools_and_tables_show_ids_that_cannot_be_taken_for_the_agents_own(chef: MemoryHandle, bs: Backstory) -> None:
+    shown = {hit.shown_id for hit in chef.search("Ada")}
+    assert shown == {"fact_2_0", "user:fact_2_0"}
+    with pytest.raises(NotFoundError, match="only reads"):
+        chef.remove_fact("user:fact_2_0")

@@ -73,6 +73,7 @@ CHOICES = {
     "fact_eviction_policy": EVICTIONS,
     "dedup_key": DEDUP_KEYS,
     "token_counting": ("tiktoken", "char"),
+    "agent_reads": ("both", "fallback", "own"),
 }
 SWITCHES = [
     "enabled",
@@ -104,6 +105,7 @@ DEFAULTS: dict[str, object] = {
     "event_store": "jsonl:",
     "strict_user_scope": False,
     "shared_summaries": False,
+    "agent_reads": "both",
     "file_lock_timeout_seconds": 10,
     "transcript_retention_days": None,
     "debounce_seconds": 30,
