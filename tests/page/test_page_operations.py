@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock, open_home
-from playwright.sync_api import Locator, Page, Route, expect
 from hosting import Host
+from playwright.sync_api import Locator, Page, Route, expect
 from serving import ThreadServer, token
 
 THREAD = "<img src=x onerror=alert(1)> & plans"
