@@ -36,6 +36,7 @@ from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import concerns
 from backstory.projections.history.replay import memories_when, memory_at
+from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
@@ -560,6 +561,38 @@ def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
         memory.record("t", exchange("rain", n))
         index_of(tmp_path).catch_up()
         assert index_of(tmp_path).differs() == []
+
+
+def test_what_is_said_behind_a_clear_that_came_between_the_two_looks_is_not_cleared(tmp_path, tiny, monkeypatch):
+    memory = Life(tmp_path).memory()
+    memory.record("t", exchange("rain"))
+    index_of(tmp_path).catch_up()
+    memory.record("t", exchange("wind"), mode="append")
+    between = []
+
+    class Between(JsonlStore):
+        """A clear and a new conversation come as soon as the end of the ledger is known."""
+
+        def durable_head(self, stream):
+            head = super().durable_head(stream)
+            if between and stream == ADA.stream(LEDGER):
+                between.clear()
+                memory.clear()
+                memory.record("t", exchange("snow"), mode="append")
+            return head
+
+    run = IndexBuilder.run
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexBuilder, "run", lambda *args: between.append(True) or run(*args))
+        index_of(tmp_path, Between(tmp_path)).catch_up()
+    assert (between, memory.status().seq) == ([], 2)
+    index = index_of(tmp_path)
+    index.catch_up()
+    assert index.differs() == []
+    by_and_by = contents(file_of(tmp_path))
+    file_of(tmp_path).unlink()
+    index.catch_up()
+    assert contents(file_of(tmp_path)) == by_and_by
 
 
 def test_a_narrow_question_reads_few_lines(tmp_path, tiny):

@@ -68,6 +68,15 @@ def test_only_whole_names_are_streams(store: JsonlStore, home: Path) -> None:
     assert list(store.streams()) == ["ledger"]
 
 
+def test_a_linked_folder_and_a_folder_named_like_a_stream_are_no_streams(store: JsonlStore, home: Path) -> None:
+    fill(store, STREAM, chain(1))
+    (home / "users/ada/linked").symlink_to(home / "users/ada", target_is_directory=True)
+    (home / "users/ada/linked.jsonl").symlink_to(home / "users/ada", target_is_directory=True)
+    (home / "users/ada/folder.jsonl").mkdir()
+    for prefix in ("", "users/", "users/ada/", "users/ada/linked"):
+        assert list(store.streams(prefix)) == ([] if prefix.endswith("linked") else [STREAM])
+
+
 def test_a_relative_home_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
