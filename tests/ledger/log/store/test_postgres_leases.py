@@ -257,7 +257,7 @@ def test_a_server_process_that_hangs_holds_up_only_the_thread_that_asks_it(engin
     taken: list[bool] = []
 
     def take(name: str) -> None:
-        # The thread whose statement gets no answer reports it.
+        # The thread whose statement gets no answer reports it, or asks again on another connection.
         with suppress(StoreError), store.lease(STREAM, name) as mine:
             taken.append(mine)
 
@@ -276,4 +276,5 @@ def test_a_server_process_that_hangs_holds_up_only_the_thread_that_asks_it(engin
                 thread.join(PATIENCE)
         finally:
             os.kill(pid, signal.SIGCONT)
-    assert taken == [True] * 7
+    assert all(taken)
+    assert len(taken) >= 7
