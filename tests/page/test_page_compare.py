@@ -269,6 +269,7 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
 def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn, tried: ThreadServer) -> None:
     window = open_on(tried)
     asked = questions(window.page)
+    window.allow("failure shown at .*what-if=nothing")
     page = window.go("#/compare?user=ada&what-if=nothing+3")
     expect(page.get_by_role("alert")).to_have_text("The link names a rule that this server does not know: nothing")
     rule(page, "max_facts").get_by_role("spinbutton").fill("0")

@@ -53,14 +53,20 @@ def test_axe_finds_what_is_serious(open_on: OpenOn, told_story: ThreadServer) ->
     assert problem.startswith("button-name")
 
 
-@pytest.mark.parametrize("name", ["memory", "timeline", "graph", "compare", "operations", "why a fact"])
-def test_a_view_loads_few_scripts(open_on: OpenOn, told_story: ThreadServer, name: str) -> None:
-    window = open_on(told_story)
-    page = window.go(ADDRESSES[name])
-    sizes = page.evaluate(
-        """() => performance.getEntriesByType("resource")
-          .filter(({ name }) => name.endsWith(".js"))
-          .map(({ name, encodedBodySize }) => [new URL(name).pathname, encodedBodySize])"""
-    )
-    assert all(size for _, size in sizes), sizes
-    assert 0 < sum(size for _, size in sizes) <= LIMIT
+SCRIPTS = """() => performance.getEntriesByType("resource")
+  .filter(({ name }) => name.endsWith(".js"))
+  .map(({ name, encodedBodySize }) => [new URL(name).pathname, encodedBodySize])"""
+
+
+def test_a_view_loads_few_scripts(open_on: OpenOn, told_story: ThreadServer) -> None:
+    window = open_on(told_story, kept=False)
+    for name in ("memory", "timeline", "graph", "compare", "operations", "why a fact"):
+        page = window.go(ADDRESSES[name])
+        if name == "memory":
+            # Each script counts, also one that an earlier view had loaded.
+            page.context.new_cdp_session(page).send("Network.setCacheDisabled", {"cacheDisabled": True})
+        page.reload()
+        window.settle()
+        sizes = page.evaluate(SCRIPTS)
+        assert all(size for _, size in sizes), (name, sizes)
+        assert 0 < sum(size for _, size in sizes) <= LIMIT, (name, sizes)
