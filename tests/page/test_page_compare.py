@@ -258,6 +258,7 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
     address = page.url
     page.get_by_role("button", name="Reset all").click()
     expect(page.locator(".rule.is-chosen")).to_have_count(0)
+    window.settle()
     window.close()
     # The link says it all.
     again = open_on(tried)
