@@ -11,7 +11,8 @@ import pytest
 from browsing import OpenOn
 from fakes import open_home
 from playwright.sync_api import Locator, Page, Request, Route, expect
-from serving import ThreadServer, thread_server, token
+from hosting import Host
+from serving import ThreadServer, token
 
 TRUE_FACT = "Ada is severely allergic to peanuts and carries an EpiPen"
 WRONG_FACT = "Ada is no longer allergic to peanuts"
@@ -34,9 +35,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tried(learned: Path) -> Iterator[ThreadServer]:
+def tried(host: Host, learned: Path) -> Iterator[ThreadServer]:
     """A server for tests that write nothing."""
-    with thread_server(learned) as server:
+    with host.serving(learned) as server:
         yield server
 
 
@@ -147,8 +148,8 @@ def test_the_view_in_chinese_on_a_phone(open_on: OpenOn, told_story: ThreadServe
     assert window.too_wide() == []
 
 
-def test_an_empty_memory_is_said_to_be_empty(open_on: OpenOn, tmp_path: Path) -> None:
-    with thread_server(tmp_path) as server:
+def test_an_empty_memory_is_said_to_be_empty(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
+    with host.serving(tmp_path) as server:
         page = open_on(server).go("#/compare")
         expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
 
@@ -276,9 +277,9 @@ def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn
     assert asked == []
 
 
-def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, learned: Path, tmp_path: Path) -> None:
+def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, host: Host, learned: Path, tmp_path: Path) -> None:
     shutil.copytree(learned, tmp_path / "home")
-    with thread_server(tmp_path / "home") as server:
+    with host.serving(tmp_path / "home") as server:
         window = open_on(server)
         before = server.get("/v1/head?user=ada").json()
         page = window.go("#/compare?user=ada&what-if=max_facts+2")
@@ -301,11 +302,11 @@ def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, learned:
         window.settle()
 
 
-def test_who_may_only_read_may_try_and_not_apply(open_on: OpenOn, tmp_path: Path) -> None:
+def test_who_may_only_read_may_try_and_not_apply(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
     with open_home(tmp_path) as bs:
         bs.memory(user_id="ada").add_fact("User has a dog")
     reader = token(tmp_path, "reader", "ada", right="read")["Authorization"].split()[1]
-    with thread_server(tmp_path) as server:
+    with host.serving(tmp_path) as server:
         page = open_on(server, token=reader).go("#/compare?user=ada&what-if=none")
         expect(page.get_by_text("Your token may read only")).to_be_visible()
         expect(page.get_by_role("button", name="Use these rules from now on…")).to_have_count(0)

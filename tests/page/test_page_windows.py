@@ -11,7 +11,7 @@ from serving import ThreadServer
 
 @pytest.fixture
 def unwatched(open_on: OpenOn, told_story: ThreadServer) -> Window:
-    window = open_on(told_story)
+    window = open_on(told_story, kept=False)
     window.go("#/memory?user=ada")
     assert window.problems == []
     return window
@@ -46,7 +46,7 @@ def test_a_window_notices_what_a_page_must_not_do(unwatched: Window) -> None:
 
 
 def test_a_request_to_another_host_is_noticed(open_on: OpenOn, told_story: ThreadServer) -> None:
-    window = open_on(told_story, bypass_csp=True)
+    window = open_on(told_story, kept=False, bypass_csp=True)
     window.go("#/memory?user=ada")
     window.page.evaluate("() => fetch('https://elsewhere.example/').catch(() => 0)")
     assert any("request elsewhere: https://elsewhere.example/" in one for one in window.problems)

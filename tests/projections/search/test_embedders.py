@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 from doubles.misbehaving import (
+    AUTHORITY,
     PATIENCE,
     SILENCE,
     Behaviour,
@@ -54,7 +55,8 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def build() -> Iterator[Callable[..., EndpointEmbedder]]:
+def build(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., EndpointEmbedder]]:
+    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
     made: list[EndpointEmbedder] = []
 
     def make(server: MisbehavingServer, **options) -> EndpointEmbedder:
