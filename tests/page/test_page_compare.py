@@ -277,7 +277,9 @@ def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn
     assert asked == []
 
 
-def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, host: Host, learned: Path, tmp_path: Path) -> None:
+def test_trying_writes_nothing_and_applying_asks_first(
+    open_on: OpenOn, host: Host, learned: Path, tmp_path: Path
+) -> None:
     shutil.copytree(learned, tmp_path / "home")
     with host.serving(tmp_path / "home") as server:
         window = open_on(server)
