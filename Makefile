@@ -50,7 +50,7 @@ lint: $(READY)
 QUICK := tests/ledger tests/projections tests/backstory tests/golden $(wildcard tests/test_*.py)
 
 check: lint  ## lint, types, import contract and the quick tests of the log, its projections and the package
-	$(TESTS) -m 'not slow' --hypothesis-profile=quick $(QUICK)
+	$(TESTS) -m 'not slow and not engine and not browser and not process' --hypothesis-profile=quick $(QUICK)
 
 test: lint  ## all of it
 	$(TESTS)

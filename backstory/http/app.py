@@ -26,9 +26,9 @@ from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.caching.answers import Answers
 from backstory.http.caching.repeating import Repeating
 from backstory.http.deerflow import router as deerflow_router
-from backstory.http.deferred import Deferred, Endpoint
 from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
+from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import Unexpected, answer_errors
@@ -208,7 +208,7 @@ def _report(error: Exception) -> None:
 
 def _mcp_endpoint(bs: Backstory, limits: Limits) -> Endpoint:
     # Here, since the package is an extra of its own, and large.
-    from backstory.http.mcp_endpoint import McpEndpoint
+    from backstory.http.mcp.endpoint import McpEndpoint
 
     return McpEndpoint(bs, max_body_bytes=limits.body_bytes)
 

@@ -18,12 +18,16 @@ from pathlib import Path
 _SECONDS = 10.0
 
 
-def _is_there(process: int) -> bool:
+def _runs(process: int) -> bool:
+    """Whether a process is there and, where the system shows it, does not only wait to be reaped."""
     try:
         os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
     except ProcessLookupError:
         return False
-    return True
+    except FileNotFoundError:
+        return not Path("/proc/self/stat").exists()
+    return state not in ("Z", "X")
 
 
 def take_away(folder: Path) -> None:
@@ -37,7 +41,7 @@ def take_away(folder: Path) -> None:
             # A test may have stopped it.
             os.kill(process, signal.SIGCONT)
     end = time.monotonic() + _SECONDS
-    while any(map(_is_there, processes)) and time.monotonic() < end:
+    while any(map(_runs, processes)) and time.monotonic() < end:
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
 

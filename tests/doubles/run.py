@@ -7,6 +7,7 @@ run was killed.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +93,8 @@ def once(name: str, shape: type[_Made], make: Callable[[], _Made]) -> _Made:
 
 def until_the_end(process: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Have a process ended by a signal when the run ends, and not with this process."""
+    # It runs when the `Popen` that started it goes, at the end of this process.
+    atexit.register(warnings.simplefilter, "ignore", ResourceWarning)
     with alone("keeping"):
         if not (folder() / _KEPT).exists():
             _keep()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commandline import Cli, fact, reply, said
 from fakes import open_home
-from homes import HomesOn
+from homes import ENGINES, HomesOn
 from sizes import LONG
 from typer.testing import CliRunner
 
@@ -98,6 +98,7 @@ def with_files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Sequence[str
         return {words: answered(Cli(home), words) for words in (*ASKED, DOCTOR)}
 
 
+@pytest.mark.parametrize("engine", ENGINES if LONG else ["postgres", "nats"], indirect=True)
 def test_every_question_is_answered_as_with_files(
     cli: Cli, with_files: Mapping[Sequence[str], tuple[int, object]]
 ) -> None:

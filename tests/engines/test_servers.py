@@ -45,6 +45,7 @@ def test_a_server_learns_explains_undoes_and_forgets(engine: HomesOn, tmp_path: 
 
 # Two servers build their schemas at the same time, and what FastAPI silences this one with is not for threads.
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.UnsupportedFieldAttributeWarning")
+@pytest.mark.parametrize("engine", ENGINES if LONG else ["postgres", "nats"], indirect=True)
 def test_two_servers_see_each_others_commits(engine: HomesOn, tmp_path: Path) -> None:
     with (
         thread_server(tmp_path / "one", **engine.settings) as one,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from backstory.http.deferred import Deferred
+from backstory.http.mcp.deferred import Deferred
 
 
 class Endpoint:

@@ -156,7 +156,7 @@ def play(engine: Engine, number: int, folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE * 20 * ROUNDS)
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", ENGINES if LONG else ["postgres"])
 def test_no_turn_is_learned_from_twice_whatever_fails(name: str, tmp_path: Path) -> None:
     with ENGINES[name]() as engine:
         for number in range(ROUNDS):

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from served_home import Server, copied
-from sizes import LONG, PATIENT, sized
+from sizes import PATIENT, sized
 
 from backstory.http.access.tokens import TokenFile
 from backstory.http.app import ServerOptions
@@ -100,7 +100,6 @@ def test_each_answer_is_one_that_the_document_describes(tmp_path: Path, name: st
             suppress_health_check=list(HealthCheck),
             deadline=None,
             database=None,
-            derandomize=not LONG,
             phases=(Phase.generate,),
         )
         def answers(case: Any, known: bool, header: dict[str, str]) -> None:

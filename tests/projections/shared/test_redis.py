@@ -199,7 +199,7 @@ def test_a_full_redis_refuses_values_and_nothing_else(home: Path, own: RedisServ
         client.config_set("maxmemory", "1")
     with opened(home, own) as bs:
         learn(bs)
-        assert values(redis) == {}
+        assert values(own) == {}
         assert len(contents(home, own, tmp_path, "other")[0]) == FEWEST_COMMITS
 
 

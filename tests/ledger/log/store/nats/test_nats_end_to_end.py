@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from doubles.nats_engine import NatsEngine
 from typer.testing import CliRunner, Result
 
@@ -33,6 +34,7 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
+@pytest.mark.torture  # `make test` has tests/engines, and looks into the server's files in test_nats_erasure
 def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(engine: NatsEngine, tmp_path: Path) -> None:
     run = Told(tmp_path / "home", engine.url)
     said = write(
