@@ -185,6 +185,15 @@ def test_what_a_question_finds_is_directly_before_it_and_stands_in_no_history(bs
     ]
 
 
+def test_reasoning_in_an_answer_is_not_recorded(bs):
+    with talk(bs) as session:
+        ask(session, Agent("a", model=model("<think>They ask where.</think>In Bergen.")), "Where do I live?")
+        assert "<think>" in str(asyncio.run(session.get_items()))
+        assert said(bs) == ["user: Where do I live?", "assistant: In Bergen."]
+        asyncio.run(session.pop_item())
+    assert said(bs) == ["user: Where do I live?"]
+
+
 def test_a_filter_of_ones_own_may_call_it(bs):
     bs.memory("ada").add_fact("Ada plays the cello")
     scripted = model("yes")
