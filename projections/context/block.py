@@ -22,7 +22,7 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import CONVERSATION, FACTS, FOUND, GAP, SECTIONS, summary_line
 from backstory.projections.context.given import Given, GivenTurn, given_digest
-from backstory.projections.context.prepared import Line, Prepared
+from backstory.projections.context.prepared import Line, Prepared, Standing
 from backstory.projections.context.sheet import Sheet
 
 
@@ -172,28 +172,6 @@ def fill_whole(
         summaries_left_out=stands.summaries_left_out,
         max_tokens=max_tokens,
     )
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """The part of a block that stands.
-
-    Attributes:
-        text: its text.
-        tokens: its size.
-        taken: the ids of the facts that stand, in ledger order.
-        left: the other facts with their lines, the best first.
-        sections: the names of the sections.
-        summaries: the number of summaries.
-        summaries_left_out: the number of summaries without room.
-    """
-
-    text: str
-    tokens: int
-    taken: tuple[str, ...]
-    left: Sequence[tuple[Fact, Line]]
-    sections: tuple[str, ...]
-    summaries: int
-    summaries_left_out: int
 
 
 def _standing(

@@ -153,6 +153,7 @@ DEFAULTS: dict[str, object] = {
     "similarity_weight": 0.6,
     "confidence_weight": 0.4,
     "max_context_turns": 3,
+    "context_found_share": 0.7,
     "embedding_model": None,
     "embedding_base_url": None,
     "search_min_similarity": 0,
