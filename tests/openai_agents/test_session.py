@@ -467,10 +467,11 @@ def test_a_change_that_is_cancelled_reaches_both_the_history_and_memory(bs, chan
         """Finishes what it has begun, as the sessions of the SDK do, and is cancelled then."""
 
         begun: asyncio.Event
+        ends: asyncio.Event
 
         async def _slowly(self) -> None:
             self.begun.set()
-            await asyncio.sleep(0.05)
+            await self.ends.wait()
 
         async def add_items(self, items):
             await self._slowly()
@@ -482,15 +483,18 @@ def test_a_change_that_is_cancelled_reaches_both_the_history_and_memory(bs, chan
 
     async def cancelled() -> list[object]:
         kept = Slow("t")
-        kept.begun = asyncio.Event()
+        kept.begun, kept.ends = asyncio.Event(), asyncio.Event()
         session = BackstorySession(kept, bs, user_id="ada")
         item = {"role": "user", "content": "hi"}
         if change == "pop":
+            kept.ends.set()
             await session.add_items([item])
             kept.begun.clear()
+            kept.ends.clear()
         task = asyncio.create_task(session.add_items([item]) if change == "add" else session.pop_item())
         await kept.begun.wait()
         task.cancel()
+        kept.ends.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         items = await session.get_items()

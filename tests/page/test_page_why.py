@@ -199,10 +199,21 @@ def test_a_fact_that_never_was_is_not_found(told: Window) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("No fact ever had this id.")
 
 
-HOSTILE = ("<img src=x onerror=alert(1)>", "</mark><script>alert(1)</script>", "x" * 2_500, "\u202eمرحبا بالعالم\u202c")
+HOSTILE = {
+    "image": "<img src=x onerror=alert(1)>",
+    "closing": "</mark><script>alert(1)</script>",
+    "long": "x" * 2_500,
+    "right-to-left": "\u202eمرحبا بالعالم\u202c",
+}
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=["image", "closing", "long", "right-to-left"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=pytest.mark.torture if name == "image" else ())
+        for name, text in HOSTILE.items()
+    ],
+)
 def test_hostile_words_are_shown_as_text(story: ThreadServer, open_on: OpenOn, text: str) -> None:
     thread = text[:200]
     learn(story, thread, text, {"newFacts": [{"content": f"A {text}", "confidence": 0.9, "evidence": ["x1"]}]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from msgspec.structs import asdict
 from starlette.responses import Response
 
@@ -20,6 +20,7 @@ from backstory.http.pages import (
     Refusals,
     offset_of,
 )
+from backstory.http.routes.parameters import versioned
 from backstory.http.routes.progress import streamed, with_progress
 from backstory.http.routes.reading import Cursor, Time
 from backstory.http.schemas import returns
@@ -38,7 +39,7 @@ from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 
-router = APIRouter(prefix="/v1", tags=["Explain"])
+router = versioned("Explain")
 
 Seq = Annotated[int, Path(ge=1, lt=10**18, description="The number of a commit.", examples=[2])]
 Thread = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]

@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
-from conftest import FACT
 from fakes import open_home
-from served import PATIENCE, Served, served
+from served import FACT, PATIENCE, Served, served
 from upstreams import StandIn, chat_stream, completion, delta, events, failure, response_stream
 
 from backstory import Backstory
