@@ -57,6 +57,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_injection_tokens": (100, 8000),
     "guaranteed_token_budget": (50, 2000),
     "similarity_weight": (0, 1),
+    "context_found_share": (0, 1),
     "confidence_weight": (0, 1),
     "max_context_turns": (1, 20),
     "search_min_similarity": (0, 1),
