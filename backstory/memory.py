@@ -42,6 +42,7 @@ from backstory.operations.recording import Intake
 from backstory.operations.search import Within
 from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
@@ -709,6 +710,23 @@ class MemoryHandle:
         with self._services.naming_the_owner(fact_id):
             return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
 
+    def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
+        """Explain what the agent had been given to read when it said something.
+
+        Args:
+            turn: The id of the turn of the answer.
+            thread: The conversation's id, where several have a turn of this id.
+
+        Returns:
+            The turn, and the facts as they were at that time. Where the turn notes nothing, `noted` is false: the host
+            did not keep `Context.note()` with it, or memory was empty.
+
+        Raises:
+            NotFoundError: There is no such turn or thread.
+            UsageError: Several threads have a turn of this id.
+        """
+        return history.said(self._services, turn, thread)
+
     def why_section(self, section: str) -> WhySection:
         """Explain where the text of a section came from, down to the turns of the update that wrote it.
 
@@ -1201,6 +1219,7 @@ class MemoryHandle:
     atimeline = in_thread(timeline)
     ausage = in_thread(usage)
     awhy = in_thread(why)
+    awhy_said = in_thread(why_said)
     awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
     arefusals = in_thread(refusals)

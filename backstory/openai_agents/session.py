@@ -20,6 +20,7 @@ from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import MemoryScope, Scope
+from backstory.ledger.threads.turn_match import Said
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
 
@@ -199,7 +200,7 @@ class BackstorySession:
             turns = self._home.memory_of(self._scope).turns.of(self._thread)
             # Items are taken from the end, so the turn is the newest one, or the item was never recorded.
             newest = turns.get(1)
-            if newest and (newest[0].role, newest[0].content) == (kept[0].role, kept[0].content):
+            if newest and newest[0].role == kept[0].role and newest[0].content in Said.of(kept[0]).forms:
                 turns.delete(newest[0])
 
         self._fail_safe.guarded(self._scope, "withdraw", withdraw, None)

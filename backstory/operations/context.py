@@ -69,10 +69,11 @@ def context(
     for used, newly in ((writer, own), (services.beside(), users)):
         if newly and used is not None:
             services.home.usage.touch(used, newly)
-    head = writer.reader.standing()[1]
-    if head.seq != memory.seq and block.text:
-        head = services.logs(writer).commit(memory.seq).head
-    return block.given_at(head, of_user=writer is not services.own)
+    if not block.text:
+        return block
+    head, beside = services.head_at(writer, memory.seq), services.beside()
+    of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
+    return block.given_at(head, of_user=writer is not services.own, users=of_both)
 
 
 def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:

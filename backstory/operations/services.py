@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import Command
-from backstory.ledger.core.commit import Cause, Commit, Head
+from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
@@ -227,6 +227,13 @@ class ScopeServices(msgspec.Struct, frozen=True):
             return self.home.blocks.joined(self.scope, own, beside.memory())
         moment = read_moment(at)
         return join(own, self.logs(beside).memory_at(own.at if isinstance(moment, int) else moment))
+
+    def head_at(self, writer: Writer, seq: int) -> Head:
+        """Return the head that a scope's ledger had after a commit; 0 is the empty ledger."""
+        newest = writer.reader.standing()[1]
+        if newest.seq == seq:
+            return newest
+        return self.logs(writer).commit(seq).head if seq else EMPTY
 
     @contextlib.contextmanager
     def naming_the_owner(self, fact_id: str) -> Iterator[None]:

@@ -22,7 +22,7 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import CONVERSATION, FACTS, FOUND, GAP, SECTIONS, summary_line
 from backstory.projections.context.given import Given, GivenTurn, given_digest
-from backstory.projections.context.prepared import Line, Prepared
+from backstory.projections.context.prepared import Line, Prepared, Standing
 from backstory.projections.context.sheet import Sheet
 
 
@@ -67,6 +67,7 @@ class Context(msgspec.Struct, frozen=True):
         seq: the commit that memory stood at.
         digest: a digest of that commit and of the ids used; no text can be guessed from it.
         of_user: whether an agent without a memory of its own was given its user's.
+        users_seq: where an agent reads its user's facts beside its own, the commit that the user's memory stood at.
     """
 
     text: str
@@ -85,19 +86,21 @@ class Context(msgspec.Struct, frozen=True):
     seq: int = 0
     digest: str = ""
     of_user: bool = False
+    users_seq: int = 0
 
-    def given_at(self, head: Head, *, of_user: bool = False) -> Context:
-        """Return the block with where memory stood when it was made."""
+    def given_at(self, head: Head, *, of_user: bool = False, users: Head | None = None) -> Context:
+        """Return the block with where memory stood when it was made, and the user's memory where that was read, too."""
         if not self.text:
             return self
-        digest = given_digest(head, self.facts, self.turns)
-        return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user)
+        digest = given_digest((head,) if users is None else (head, users), self.facts, self.turns)
+        users_seq = 0 if users is None else users.seq
+        return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user, users_seq=users_seq)
 
     def note(self) -> dict[str, object]:
         """Return what to keep of the block with the answer, in its `metadata`: ids and a digest, and no text."""
         if not self.text:
             return {}
-        return Given(self.seq, self.digest, self.facts, self.turns, self.of_user).noted()
+        return Given(self.seq, self.digest, self.facts, self.turns, self.of_user, self.users_seq).noted()
 
 
 def fill(
@@ -173,28 +176,6 @@ def fill_whole(
         summaries_left_out=stands.summaries_left_out,
         max_tokens=max_tokens,
     )
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """The part of a block that stands.
-
-    Attributes:
-        text: its text.
-        tokens: its size.
-        taken: the ids of the facts that stand, in ledger order.
-        left: the other facts with their lines, the best first.
-        sections: the names of the sections.
-        summaries: the number of summaries.
-        summaries_left_out: the number of summaries without room.
-    """
-
-    text: str
-    tokens: int
-    taken: tuple[str, ...]
-    left: Sequence[tuple[Fact, Line]]
-    sections: tuple[str, ...]
-    summaries: int
-    summaries_left_out: int
 
 
 def _standing(

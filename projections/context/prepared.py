@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
 
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
@@ -19,9 +20,6 @@ from backstory.projections.context.fact_lines import (
     heading_line,
     section_line,
 )
-
-if TYPE_CHECKING:
-    from backstory.projections.context.block import Standing
 
 _KEPT = 16
 """Parts that stand which are kept for one memory: of other budgets, or with other conversations' summaries."""
@@ -51,6 +49,28 @@ class Line:
         if self._gap is None:
             self._gap = self._counter.count(f"{self.text}\n") - self.tokens
         return self._gap
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The part of a block that stands.
+
+    Attributes:
+        text: its text.
+        tokens: its size.
+        taken: the ids of the facts that stand, in ledger order.
+        left: the other facts with their lines, the best first.
+        sections: the names of the sections.
+        summaries: the number of summaries.
+        summaries_left_out: the number of summaries without room.
+    """
+
+    text: str
+    tokens: int
+    taken: tuple[str, ...]
+    left: Sequence[tuple[Fact, Line]]
+    sections: tuple[str, ...]
+    summaries: int
+    summaries_left_out: int
 
 
 class Prepared:

@@ -199,3 +199,17 @@ def test_tools_and_tables_show_ids_that_cannot_be_taken_for_the_agents_own(chef:
     assert shown == {"fact_2_0", "user:fact_2_0"}
     with pytest.raises(NotFoundError, match="only reads"):
         chef.remove_fact("user:fact_2_0")
+
+
+def test_an_answer_that_was_given_facts_of_both_is_explained(ada: MemoryHandle, bs: Backstory) -> None:
+    chef = bs.memory("ada", "chef")
+    for learned in (0, 1):
+        note = chef.context("What can I cook?").note()
+        answer = {"id": f"a{learned}", "role": "assistant", "content": "No peanuts.", "metadata": note}
+        chef.record("t", [{"id": f"u{learned}", "role": "user", "content": "Dinner?"}, answer], mode="append")
+        chef.add_fact("Ada cooks with gas") if not learned else ada.forget(fact_id=ada.facts()[0].id)
+    first, second = chef.why_said("a0"), chef.why_said("a1")
+    assert (first.noted, first.holds, second.noted, second.holds) == (True, True, True, True)
+    # The user's fact was erased since: its id stays, its text does not.
+    assert [(fact.id, fact.live, fact.content) for fact in first.facts] == [("user:fact_2_0", False, None)]
+    assert {(fact.id, fact.live) for fact in second.facts} == {("user:fact_2_0", False), ("fact_2_0", True)}

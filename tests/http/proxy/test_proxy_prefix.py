@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FACT
 from fakes import open_home
-from served import Served, served
+from served import FACT, Served, served
 from upstreams import Answer, Request, StandIn, completion, failure, response
 
 from backstory import Backstory
