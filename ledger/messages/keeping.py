@@ -23,6 +23,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     name: str | None = None
     at: str | None = None
+    offset: str | None = None
     cause_by: str | None = None
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
@@ -101,6 +102,7 @@ def _kept(message: Message, text: str) -> Kept:
         id=bounded_name(message.id) if message.id else None,
         name=_clipped(message.name),
         at=message.at,
+        offset=message.offset,
         cause_by=_clipped(message.cause_by),
         sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
