@@ -72,19 +72,24 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
     codes = Confirmation()
     budget = answering.budget
 
-    async def plan(seq: int) -> Plan:
+    async def plan(seq: int | str) -> Plan:
         try:
             # Who may not write must not learn here what would change.
             return await answering.work("write", lambda memory: _planned(codes, memory, seq))
         except Failure as failure:
-            return Plan(seq, problem=str(failure))
+            return Plan(0, problem=str(failure))
 
     async def consent(planned: Annotated[Plan, Resolve(plan)]) -> Elicit[Consent] | None:
         return Elicit(_question(planned), Consent) if planned.can_be_done and can_ask() else None
 
     @server.tool(title="Undo a change of memory", annotations=_UNDOES)
     async def memory_revert(
-        seq: Annotated[int, Field(ge=1, description="The number of the change, as memory_history gives it.")],
+        seq: Annotated[  # noqa: ARG001 the SDK gives it to `plan`
+            int | str,
+            Field(
+                description="The number of the change, as memory_history gives it, or HEAD for the last one, HEAD~1."
+            ),
+        ],
         planned: Annotated[Plan, Resolve(plan)],
         asked: Annotated[ElicitationResult[Consent], Resolve(consent)],
         confirm: Annotated[
@@ -107,7 +112,7 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
         if not was_asked and confirm is None:
             told = (
                 "Nothing was undone yet. Show these changes to the person; only if they agree call memory_revert again "
-                f"with seq={seq} and confirm={planned.code}."
+                f"with seq={planned.seq} and confirm={planned.code}."
             )
             return result_of(_reply(budget, planned, "preview", told, confirm=planned.code))
         if not was_asked and not codes.holds(planned.code, confirm or ""):
@@ -115,8 +120,9 @@ def add_revert_tool(server: MCPServer, answering: Answering) -> None:
         return await answering.tool("write", lambda memory: _reverted(budget, codes, memory, planned), agreed=was_asked)
 
 
-def _planned(codes: Confirmation, memory: MemoryHandle, seq: int) -> Plan:
+def _planned(codes: Confirmation, memory: MemoryHandle, named: int | str) -> Plan:
     head = memory.head()
+    seq = memory.seq_of(named)
     undo = memory.revert(seq, dry_run=True)
     events = (*undo.events, *(undo.users.events if undo.users else ()))
     return Plan(
