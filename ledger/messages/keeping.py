@@ -16,7 +16,7 @@ _TAIL = 300
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A message to record, sanitized."""
+    """A message to record, sanitized; `cut` is the number of characters that it was too long by."""
 
     role: str
     content: str
@@ -28,6 +28,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
+    cut: int = 0
 
 
 def keep(messages: Iterable[Message]) -> list[Kept]:
@@ -107,6 +108,7 @@ def _kept(message: Message, text: str) -> Kept:
         sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
+        cut=max(0, len(text) - MAX_CONTENT),
     )
 
 

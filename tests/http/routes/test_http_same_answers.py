@@ -191,7 +191,7 @@ def timeless(value: Json) -> Json:
 def test_a_conversation_is_recorded_extracted_and_explained(client, server: Server) -> None:  # type: ignore[no-untyped-def]
     messages = [{"role": "user", "content": "I row.", "id": "m1"}, {"role": "assistant", "content": "Noted."}]
     recorded = client.post("/v1/record", params=ADA, json={"thread": "t", "messages": messages})
-    assert recorded.json() == {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0}
+    assert recorded.json() == {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0, "cut": 0}
     reply = {"newFacts": [{"content": "Ada rows", "confidence": 0.9, "evidence": ["m1"]}]}
     done = client.post("/v1/extract", params=ADA, json={"replies": [{"thread_id": "t", "reply": reply}]})
     assert done.json() == {"updates": 1, "failed": 0, "commits": [2]}
