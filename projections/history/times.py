@@ -25,7 +25,7 @@ When = str | date
 At = int | When
 """A commit, by its number or by a text, or a time."""
 
-TIMES = "2026-03-12T10:30:00Z, a date, `yesterday` or `3d ago`"
+TIMES = "2026-03-12T10:30:00Z (ISO 8601), a date, `yesterday` or `3d ago`"
 COMMITS = "its number, HEAD, HEAD~1 or the beginning of its hash"
 
 _LONGEST_SEQ = 18
