@@ -42,6 +42,7 @@ from backstory.operations.recording import Intake
 from backstory.operations.search import Within
 from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
@@ -599,20 +600,26 @@ class MemoryHandle:
         thread: str | None = None,
         facts: bool = True,
     ) -> Context:
-        """Return the block of memory to put before a model.
+        """Return the block of memory to put before a model, in two parts.
 
-        The first block of a process is counted by an estimate while the vocabulary loads, unless `Backstory.warm` was
-        waited for.
+        `standing` is for the system message: it depends on memory and policy alone (and, with `thread`, on that
+        conversation's summaries), so it is the same text while memory is the same. `found` is what the question brings
+        besides; it goes directly before the newest question. If all facts fit, all stand and nothing is found.
+        `text` is both.
+
+        The first block of a process waits until the vocabulary is loaded that counts its tokens, unless
+        `Backstory.warm` was waited for.
 
         Args:
-            messages: What the conversation is about, as messages or a text: it ranks the facts. None ranks them by
-                confidence.
+            messages: What the conversation is about, as messages or a text: it finds facts. With None those are found
+                that rank next by themselves.
             max_tokens: The text never has more; `max_injection_tokens` unless given.
             thread: Add the summaries of this conversation.
             facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
 
         Returns:
-            The text, its tokens and how they were counted, and the ids of its facts.
+            Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
+            `metadata` of the answer, so that `why_said` can tell what the answer was given.
 
         Raises:
             InputError: `messages` is no list, or one of the last cannot be read.
@@ -710,6 +717,23 @@ class MemoryHandle:
         """
         reading = self._services.reading()
         return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+
+    def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
+        """Explain what the agent had been given to read when it said something.
+
+        Args:
+            turn: The id of the turn of the answer.
+            thread: The conversation's id, where several have a turn of this id.
+
+        Returns:
+            The turn, and the facts as they were at that time. Where the turn notes nothing, `noted` is false: the host
+            did not keep `Context.note()` with it, or memory was empty.
+
+        Raises:
+            NotFoundError: There is no such turn or thread.
+            UsageError: Several threads have a turn of this id.
+        """
+        return history.said(self._services, turn, thread)
 
     def why_section(self, section: str) -> WhySection:
         """Explain where the text of a section came from, down to the turns of the update that wrote it.
@@ -1219,6 +1243,7 @@ class MemoryHandle:
     atimeline = in_thread(timeline)
     ausage = in_thread(usage)
     awhy = in_thread(why)
+    awhy_said = in_thread(why_said)
     awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
     arefusals = in_thread(refusals)

@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 import pytest
+from doubles import marks, run
 from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
 
@@ -62,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
     _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
     _spare_the_disk()
     _hear_signals()
+    run.begin(config)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by what it uses."""
+    marks.mark(item)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

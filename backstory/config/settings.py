@@ -129,6 +129,7 @@ class Settings(BaseModel):
     similarity_weight: float = Field(default=0.6, ge=0, le=1)
     confidence_weight: float = Field(default=0.4, ge=0, le=1)
     max_context_turns: int = Field(default=3, ge=1, le=20)
+    context_found_share: float = Field(default=0.7, ge=0, le=1)
 
     embedding_model: str | None = None
     embedding_base_url: str | None = None

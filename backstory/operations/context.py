@@ -24,6 +24,7 @@ def blocks_of(settings: Settings, model: str | None) -> Blocks:
             guaranteed_tokens=settings.guaranteed_token_budget,
             similarity_weight=settings.similarity_weight,
             confidence_weight=settings.confidence_weight,
+            found_share=settings.context_found_share,
         ),
         tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
         turns=settings.max_context_turns,
@@ -49,13 +50,14 @@ def context(
     blocks = services.home.blocks
     if not blocks.enabled:
         return blocks.nothing()
-    words = last_words(said, blocks.turns) if facts else ""
+    words = None if said is None else last_words(said, blocks.turns) if facts else ""
     writer = services.reading()
     memory = services.memory()
+    alike = services.home.searches.of(writer).likeness(memory, words) if words else {}
     block = blocks.block(
         writer.scope,
         memory,
-        services.home.searches.of(writer).likeness(memory, words) if words else {},
+        None if words is None else alike,
         summaries=() if thread is None else thread_summaries(memory, thread),
         max_tokens=max_tokens,
         facts=facts,
@@ -63,7 +65,7 @@ def context(
     newly = blocks.newly_used(writer.scope, block.facts, writer.clock.now())
     if newly:
         services.home.usage.touch(writer, newly)
-    if block.text:
-        # Not before: building a vocabulary blocks everything else, and now the agent waits for its model anyway.
-        blocks.tokens.begin()
-    return block
+    head = writer.reader.standing()[1]
+    if head.seq != memory.seq and block.text:
+        head = services.logs(writer).commit(memory.seq).head
+    return block.given_at(head, of_user=writer is services.fallback)

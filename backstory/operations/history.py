@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 from backstory import checks
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
+from backstory.projections.context import Given
+from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
+from backstory.projections.history.audit import Evidence
 from backstory.projections.history.history import LogEntry, diff, entry
 from backstory.projections.history.moment import FactQuery, MemoryMoment, memory_moment
 from backstory.projections.history.section_audit import WhySection, why_section
@@ -122,6 +126,30 @@ def section_origin(services: ScopeServices, name: str) -> WhySection:
         return services.logs(writer) if agent is None else services.home.index(Scope(user, agent))
 
     return why_section(services.commits(writer), writer.memory(), name, logs_of)
+
+
+def said(services: ScopeServices, turn: str, thread: str | None) -> WhySaid:
+    """Explain what an answer had been given; see `MemoryHandle.why_said`."""
+    named = checks.text("turn", turn)
+    if thread is not None:
+        must_know(services.writer, checks.text("thread", thread))
+    turns = services.home.turns(services.writer.scope).standing(thread)
+    found = {one.thread: one for one in turns if one.id == named}
+    if not found:
+        where = "memory" if thread is None else f"thread {thread}"
+        raise NotFoundError(f"there is no turn {named} in this {where}: see `turns`; it may be superseded or erased")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} threads have a turn {named}: say which of them, as {next(iter(found))}")
+    (view,) = found.values()
+    answer = Evidence(view.id, view.thread, view.role, view.content, view.at, view.name)
+    given = Given.within(view.metadata)
+    if given is None:
+        return said_without_note(answer)
+    writer = services.fallback if given.of_user and services.fallback is not None else services.writer
+    logs = services.logs(writer)
+    if not 0 < given.seq <= writer.memory().seq:
+        return why_said(answer, given, None, Memory(), writer.memory())
+    return why_said(answer, given, logs.commit(given.seq), logs.memory_at(given.seq), writer.memory())
 
 
 def what_if(

@@ -10,7 +10,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.background_load import BackgroundLoad
-from backstory.projections.context.block import Context, Shares, fill
+from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.prepared import Prepared, prepare
 
@@ -42,17 +42,35 @@ class Blocks:
         self,
         scope: Scope,
         memory: Memory,
-        similarity: Mapping[str, float],
+        similarity: Mapping[str, float] | None,
         *,
         summaries: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
         facts: bool = True,
     ) -> Context:
         """Return the block of a scope's memory; see `fill`. `max_tokens` overrides the configured budget."""
-        prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
-        self._recent.put(scope, prepared)
         most = self.shares.max_tokens if max_tokens is None else max_tokens
-        return fill(prepared, similarity, summaries, self.shares, most, facts=facts)
+        return fill(self._prepared(scope, memory), similarity, summaries, self.shares, most, facts=facts)
+
+    def whole_block(
+        self,
+        scope: Scope,
+        memory: Memory,
+        similarity: Mapping[str, float],
+        *,
+        summaries: Sequence[ThreadSummaryText] = (),
+        facts: bool = True,
+    ) -> Context:
+        """Return the block of a scope's memory in one part; see `fill_whole`."""
+        prepared = self._prepared(scope, memory)
+        return fill_whole(prepared, similarity, summaries, self.shares, self.shares.max_tokens, facts=facts)
+
+    def _prepared(self, scope: Scope, memory: Memory) -> Prepared:
+        # Tokens are exact from the first block on, so the first one waits for the vocabulary.
+        counter = self.tokens.wait() if memory.facts or memory.sections else self.tokens.value
+        prepared = prepare(memory, counter, self._recent.pop(scope, None))
+        self._recent.put(scope, prepared)
+        return prepared
 
     def nothing(self) -> Context:
         """Return an empty block."""

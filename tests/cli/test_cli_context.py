@@ -17,9 +17,10 @@ def test_json_says_what_the_contract_says_and_more(story: Cli) -> None:
     found = story.json("context")
     assert found["text"] == (
         "<memory>\nUser Context:\n- Work: Writes Rust.\n\n"
-        "Facts:\n- [knowledge | 0.90] User lives in Bergen\n- [knowledge | 0.90] User writes Rust\n</memory>"
+        "Facts:\n- [knowledge | 0.90] User writes Rust\n- [knowledge | 0.90] User lives in Bergen\n</memory>"
     )
-    assert found["facts"] == ["fact_3_0", "fact_2_0"]
+    assert (found["standing"], found["found"], found["turns"]) == (found["text"], "", [])
+    assert found["facts"] == ["fact_2_0", "fact_3_0"]
     assert found["counter"].endswith(":o200k_base")
     assert 20 < found["tokens"] < 60
     assert (found["sections"], found["summaries"], found["left_out"], found["max_tokens"]) == (
@@ -28,7 +29,7 @@ def test_json_says_what_the_contract_says_and_more(story: Cli) -> None:
         0,
         2000,
     )
-    assert story.json("why", found["facts"][1])["evidence"][0]["content"] == "I write Rust in Oslo."
+    assert story.json("why", found["facts"][0])["evidence"][0]["content"] == "I write Rust in Oslo."
 
 
 def test_the_page_is_the_text_itself(story: Cli) -> None:
@@ -37,8 +38,7 @@ def test_the_page_is_the_text_itself(story: Cli) -> None:
     assert result.stderr == ""
 
 
-def test_what_the_talk_is_about_comes_first_and_the_rest_is_told_of(story: Cli) -> None:
-    assert story.json("context", "--for", "Rust")["facts"] == ["fact_2_0", "fact_3_0"]
+def test_what_the_talk_is_about_is_found_and_the_rest_is_told_of(story: Cli) -> None:
     fewer = story.json("context")["tokens"] - 1
     found = story.json("context", "--for", "Rust", "--max-tokens", fewer)
     assert found["facts"] == ["fact_2_0"]
@@ -70,13 +70,19 @@ def test_an_empty_memory_prints_nothing(cli: Cli) -> None:
         "text": "",
         "tokens": 0,
         "counter": "",
+        "standing": "",
+        "found": "",
         "facts": [],
+        "turns": [],
         "sections": [],
         "summaries": 0,
         "left_out": 0,
         "sections_left_out": 0,
         "summaries_left_out": 0,
         "max_tokens": 2000,
+        "seq": 0,
+        "digest": "",
+        "of_user": False,
     }
     assert not cli.home.exists()
 

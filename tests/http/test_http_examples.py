@@ -86,6 +86,7 @@ def test_the_shell_example_learns_explains_and_undoes_also_a_second_time(tmp_pat
             assert answers[-1]["items"][0]["cause"]["kind"] == "revert"
 
 
+@pytest.mark.torture
 def test_the_typescript_example_has_the_right_types_and_remembers(tmp_path: Path) -> None:
     node, compiler = program("node"), package("typescript") / "bin" / "tsc"
     built = tmp_path / "built"

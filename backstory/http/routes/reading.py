@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
 from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
 from backstory.http.exchange import Reading
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
+from backstory.http.routes.parameters import versioned
 from backstory.http.schemas import returns
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -28,7 +29,7 @@ from backstory.projections.search.results import Found
 from backstory.projections.turns import TurnView
 from backstory.results import PolicyResult, Status
 
-router = APIRouter(prefix="/v1", tags=["Read"])
+router = versioned("Read")
 
 MOST_OFFSET = 10**9
 """More facts than any memory holds."""
