@@ -10,9 +10,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
-from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.errors import StoreError, UnavailableError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
@@ -33,7 +34,7 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store import EventStore, MayRefuseErasures
+from backstory.ledger.log.store import EventStore, KeepsFiles, MayRefuseErasures
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +101,13 @@ class Eraser:
         return self._carry_out(request, plan, "configuration")[0]
 
     def _must_be_allowed(self) -> None:
-        """Refuse a login that could commit a redaction, and not carry it out."""
+        """Refuse where a redaction could be committed, and not be carried out."""
         if isinstance(self._store, MayRefuseErasures):
             self._store.must_erase()
+        if isinstance(self._store, KeepsFiles):
+            for path in map(self._store.path, self._streams):
+                _must_be_no_link(path)
+                _must_be_no_link(path.with_suffix(".key"))
 
     def _seal(self, request: Erasure) -> Seal | None:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
@@ -225,6 +230,19 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]]) -> dict[
         if left:
             lines[commit.seq] = erase(record.line, left)
     return lines
+
+
+def _must_be_no_link(path: Path) -> None:
+    """Refuse to erase in a file that is a link: another file would take the link's place, and this one stay.
+
+    Raises:
+        StoreError: it is a link.
+    """
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a link to {path.readlink()}, which would keep what is erased, so nothing was erased: move "
+            "that file to the place of the link, then run this again"
+        )
 
 
 def _redaction(request: Erasure, actor: str | None) -> Cause:

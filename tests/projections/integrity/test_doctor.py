@@ -75,6 +75,7 @@ def test_what_is_in_order_is_listed_too(home: Home) -> None:
             "moved aside",
             "torn pieces",
             "left over",
+            "links",
             "locks",
             "clock",
             "alike",
