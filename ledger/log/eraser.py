@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
-from backstory.ledger.core.errors import StoreError, UnavailableError
+from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
@@ -178,21 +178,34 @@ class Eraser:
         redacted, self._state.redacted = self._state.redacted, []
         self._complete(redacted, wait=True)
 
-    def complete_if_free(self, redacted: Sequence[Redacted]) -> None:
-        """Complete erasures for a reader, which waits for no lock; if one is held, a later read tries again."""
-        self._complete(redacted, wait=False)
+    def complete_if_free(self, redacted: Sequence[Redacted], *, again: bool = False) -> bool:
+        """Complete erasures for a reader, which waits for no lock.
 
-    def _complete(self, redacted: Sequence[Redacted], *, wait: bool) -> None:
+        Args:
+            redacted: what they erase.
+            again: they are known to be incomplete, so the locks come before the logs are read.
+
+        Returns:
+            Whether a lock was held, as by a process that was killed until its lease ends, so that it has to try again.
+        """
+        return self._complete(redacted, wait=False, again=again)
+
+    def _complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
         transcript, ledger = self._streams
         try:
-            if not self._is_finished(redacted):
+            if again or not self._is_finished(redacted):
                 with self._store.locked(transcript, wait=wait), self._store.locked(ledger, wait=wait):
                     # Another process may have completed it meanwhile.
                     if not self._is_finished(redacted):
                         _log.warning("%s: an erasure was interrupted; it is completed now", self._state.scope)
                         self._erase(redacted)
+        except LockTimeoutError as error:
+            if not again:
+                _log.warning("%s: an erasure is not complete, the next read tries again: %s", self._state.scope, error)
+            return True
         except UnavailableError as error:
             _log.warning("%s: an erasure is not complete, the next open tries again: %s", self._state.scope, error)
+        return False
 
     def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
         return not any(unfinished(self._store, self._streams, redacted).values())

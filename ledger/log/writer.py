@@ -643,8 +643,8 @@ class Writer:
     def _complete_erasures(self) -> None:
         self._eraser.complete()
 
-    def _complete_if_free(self, redacted: Sequence[Redacted]) -> None:
-        self._eraser.complete_if_free(redacted)
+    def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
+        return self._eraser.complete_if_free(redacted, again=again)
 
 
 def _may_rank(memory: Memory, command: Command) -> bool:
