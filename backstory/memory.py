@@ -427,11 +427,15 @@ class MemoryHandle:
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self, at: At | None = None) -> tuple[Fact, ...]:
+    def facts(self, at: At | None = None, *, joined: bool = True) -> tuple[Fact, ...]:
         """Return the live facts, now or at an earlier moment.
+
+        An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
+        `owner` says whose it is, and of equal facts the agent's is there.
 
         Args:
             at: A commit or a time, for its end; see docs/times.md. None for now.
+            joined: False for the facts of this ledger alone.
 
         Returns:
             The facts, oldest first.
@@ -440,7 +444,8 @@ class MemoryHandle:
             UsageError: `at` is neither a commit nor a time, or in the future.
             NotFoundError: The ledger has no such commit.
         """
-        return tuple(self._services.memory(at).in_order())
+        both = self._services.joined(at) if joined else None
+        return tuple(self._services.memory(at).in_order() if both is None else both.facts(self.scope))
 
     def moment(
         self,
@@ -531,6 +536,9 @@ class MemoryHandle:
     ) -> Found:
         """Search live facts or standing turns, by words and by meaning.
 
+        An agent finds its user's facts, too, unless `agent_reads` says otherwise: then the `owner` of a hit says whose
+        it is. Turns are its own.
+
         Args:
             query: What to look for.
             top_k: How many hits at most; as configured unless given.
@@ -554,26 +562,8 @@ class MemoryHandle:
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
         first, end = self._services.times().span(since, until)
-        # An agent may still read its user's facts; the turns are always its own.
-        reading = self._services.reading() if within == "facts" else self._services.writer
-        searches = self._services.home.searches
-        found = searches.of(reading).find(
-            query,
-            searches.top_k if most is None else most,
-            within=within,
-            category=category,
-            thread=source,
-            since=first,
-            until=end,
-            min_similarity=floor,
-            explain=explain,
-        )
-        search.count_trouble(self._services, found)
-        if source is not None and not found:
-            search.must_be_a_source(self._services, reading, source, within)
-        if within == "facts" and found:
-            self._services.home.usage.touch(reading, [hit.id for hit in found])
-        return found
+        asked = search.Asked(query, most, within, category, source, first, end, floor, explain)
+        return search.find(self._services, asked)
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
         """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
@@ -716,7 +706,8 @@ class MemoryHandle:
             UsageError: Several ids begin so.
         """
         reading = self._services.reading()
-        return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+        with self._services.naming_the_owner(fact_id):
+            return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
 
     def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
         """Explain what the agent had been given to read when it said something.
@@ -1144,8 +1135,8 @@ class MemoryHandle:
             turns: Whether turns are read, too.
 
         Returns:
-            The head of the ledger; for an agent that reads its user's memory or shares sections with it, that of the
-            user's ledger; with `turns`, that of the transcript.
+            The head of the ledger that is read; for an agent that reads its user's memory, or shares sections with it,
+            that of the user's ledger; with `turns`, that of the transcript.
         """
         return self.heads_seen(turns=turns).heads
 

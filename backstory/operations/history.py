@@ -15,6 +15,7 @@ from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
 from backstory.projections.context import Given
+from backstory.projections.context.joined import join
 from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
 from backstory.projections.history.audit import Evidence
 from backstory.projections.history.history import LogEntry, diff, entry
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
     """Return a live fact by its id or a unique beginning of it; see `MemoryHandle.fact`."""
-    found = begun_fact(services.memory(), fact_id)
+    with services.naming_the_owner(fact_id):
+        found = begun_fact(services.memory(), fact_id)
     if found.id != fact_id:
         with contextlib.suppress(UsageError):
             if services.fact_id(services.reading(), fact_id) == fact_id:
@@ -145,11 +147,19 @@ def said(services: ScopeServices, turn: str, thread: str | None) -> WhySaid:
     given = Given.within(view.metadata)
     if given is None:
         return said_without_note(answer)
-    writer = services.fallback if given.of_user and services.fallback is not None else services.writer
-    logs = services.logs(writer)
-    if not 0 < given.seq <= writer.memory().seq:
-        return why_said(answer, given, None, Memory(), writer.memory())
-    return why_said(answer, given, logs.commit(given.seq), logs.memory_at(given.seq), writer.memory())
+    writer = services.user if given.of_user and services.user is not None else services.writer
+    now = writer.memory()
+    if not given.users_seq or services.user is None:
+        if not 0 < given.seq <= now.seq:
+            return why_said(answer, given, (), Memory(), now)
+        head = services.head_at(writer, given.seq)
+        return why_said(answer, given, (head,), services.logs(writer).memory_at(given.seq), now)
+    users = services.user.memory()
+    if given.seq > now.seq or given.users_seq > users.seq:
+        return why_said(answer, given, (), Memory(), join(now, users).memory)
+    heads = (services.head_at(writer, given.seq), services.head_at(services.user, given.users_seq))
+    then = join(services.logs(writer).memory_at(given.seq), services.logs(services.user).memory_at(given.users_seq))
+    return why_said(answer, given, heads, then.memory, join(now, users).memory)
 
 
 def what_if(

@@ -44,6 +44,12 @@ def got(client: CheckedClient, url: str, scope: dict[str, str], **headers: str):
 
 
 @pytest.fixture
+def server(servers: Callable[..., Server]) -> Server:
+    """A server on which an agent without a memory of its own reads its user's: its tags follow that memory, too."""
+    return servers(agent_reads="fallback")
+
+
+@pytest.fixture
 def other(server: Server) -> Backstory:
     """Another process on the same home."""
     return server.other()

@@ -251,7 +251,7 @@ def test_the_future_and_whole_days_are_refused_where_they_mislead(memory: Memory
 
 
 def test_an_agent_without_a_memory_of_its_own_counts_in_its_user_s(tmp_path: Path, clock: FakeClock) -> None:
-    with open_home(tmp_path / "other", clock=clock) as bs:
+    with open_home(tmp_path / "other", clock=clock, agent_reads="fallback") as bs:
         memory: Backstory = bs
         memory.memory("ada").add_fact("Likes tea")
         assert memory.memory("ada", "coder").seq_of("HEAD") == 2
