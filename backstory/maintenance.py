@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import metadata
@@ -121,7 +122,7 @@ def _memories(
         # Its server looks after its own files.
         checks = [_copies(store, home)]
     found, sound = examine_logs(store, home, folders, clock, differing=differing, all_of=named)
-    checks += found
+    checks += [_alike(folders), *found]
     if reads is not None and any(_AGENTS in f"/{below}" for below in folders):
         checks.append(Check("agents", True, f"{_READS[reads]} (agent_reads: {reads})"))
     if len(folders) > _FOLDERS:
@@ -129,6 +130,20 @@ def _memories(
             Check("more", True, f"only {len(folders)} memories were looked at: name others with --user, --agent")
         )
     return checks, sound
+
+
+def _alike(folders: Iterable[str]) -> Check:
+    """Look for user ids that differ only in their Unicode form, and for agents that differ only in case."""
+    spelled: dict[tuple[str, str], list[str]] = {}
+    for scope in filter(None, map(Scope.in_folder, folders)):
+        alike = unicodedata.normalize("NFC", scope.user or ""), (scope.agent or "").casefold()
+        spelled.setdefault(alike, []).append(scope.folder)
+    twice = [" and ".join(names) for names in spelled.values() if len(names) > 1]
+    hint = (
+        f"{some(twice)}: each is a memory of its own, because names are taken exactly; if both mean the same, let the "
+        "host spell them in one way, and `export` one memory and `import` it into the other"
+    )
+    return Check("alike", not twice, hint if twice else "no two users or agents differ only in Unicode form or case")
 
 
 def _copies(store: EventStore, home: Path) -> Check:

@@ -130,7 +130,7 @@ async def wrong(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     await memory.alog(limt=3)
     await memory.adiff(1)
     await memory.asearch("tea", top_k="three")
-    await memory.awhat_if(until="three")
+    await memory.awhat_if(until=3.5)
     await turns.aget(n=2)
     await bs.aflush(1, 2)
 """

@@ -98,7 +98,7 @@ class Settings(BaseModel):
     max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY, le=_LARGEST_LEDGER)
     fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)
     gate_enabled: bool = True
-    dedup_key: Literal["normalized", "casefold", "exact"] = "normalized"
+    dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
 
     fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
     eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)

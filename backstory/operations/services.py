@@ -26,7 +26,7 @@ from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.commits import read_durable_commits
+from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
 from backstory.ledger.log.store import TellsAtOnce
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
@@ -35,7 +35,7 @@ from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
-from backstory.projections.history.replay import read_moment
+from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import Indexes, ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.search.services import SearchServices
@@ -133,6 +133,22 @@ class HomeServices(msgspec.Struct, frozen=True):
             raise UsageError("this home was closed: open it again with Backstory.open")
 
 
+class _LedgerCommits(msgspec.Struct, frozen=True):
+    """A ledger as the reader of times and commits asks about it."""
+
+    index: ScopeIndex
+    writer: Writer
+
+    def last(self) -> int:
+        return self.index.last()
+
+    def time_of(self, seq: int) -> str:
+        return self.index.commit(seq).at
+
+    def with_hash(self, beginning: str) -> Sequence[int]:
+        return seqs_with_hash(self.writer.store, self.writer.ledger, beginning)
+
+
 class ScopeServices(msgspec.Struct, frozen=True):
     """One scope's writer, the home it belongs to, and who acts on it."""
 
@@ -201,20 +217,25 @@ class ScopeServices(msgspec.Struct, frozen=True):
         """Return the index of a scope's logs, which answers without walking them."""
         return self.home.index(writer.scope)
 
-    def memory(self, at: int | str | None = None) -> Memory:
+    def times(self, writer: Writer | None = None) -> TimeReader:
+        """Return the reader of times and commits of the ledger that is read from."""
+        writer = writer or self.reading()
+        return TimeReader(self.own.clock.now, _LedgerCommits(self.logs(writer), writer))
+
+    def memory(self, at: At | None = None, *, whole_days: bool = True, name: str = "at") -> Memory:
         """Return memory now, or as it was at a commit or a time; an agent that shares shows its user's sections."""
         writer = self.reading()
         if at is None:
             receive_all(self.users or self.own)
             return writer.memory() if self.users is None else self._with_users_sections(writer, self.users)
-        moment = read_moment(at)
+        moment = self.times(writer).cut(name, at, whole_days=whole_days)
         then = self.logs(writer).memory_at(moment)
         if self.users is None:
             return then
         users = self.logs(self.users)
         return then.with_sections_of(users.memory_at(then.at if isinstance(moment, int) else moment))
 
-    def joined(self, at: int | str | None = None) -> Joined | None:
+    def joined(self, at: At | None = None) -> Joined | None:
         """Return memory joined with that of the user, now or at a moment; None where nothing is joined.
 
         At a commit's number the user's memory is the one at the commit's time.
@@ -225,7 +246,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
         own = self.memory(at)
         if at is None:
             return self.home.blocks.joined(self.scope, own, beside.memory())
-        moment = read_moment(at)
+        moment = self.times().cut("at", at)
         return join(own, self.logs(beside).memory_at(own.at if isinstance(moment, int) else moment))
 
     def head_at(self, writer: Writer, seq: int) -> Head:

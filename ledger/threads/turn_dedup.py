@@ -140,6 +140,7 @@ def _turn(message: Kept, n: int, at: str) -> Turn:
         role=message.role,
         content=message.content,
         at=message.at or at,
+        offset=message.offset,
         anonymous=message.id is None,
         name=message.name,
         cause_by=message.cause_by,

@@ -41,7 +41,10 @@ def search(
     within: Annotated[_Within, typer.Option("--in", help="What to search.")] = _Within.FACTS,
     thread: Annotated[str | None, typer.Option(help="Only results from this conversation.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from this time or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from before this time.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only results from before this time, or up to the end of this day."),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each result got its rank.")] = False,
 ) -> None:
     """Search facts or turns by words and by meaning. Exit 1 if nothing is found.

@@ -35,13 +35,26 @@ MOST_OFFSET = 10**9
 """More facts than any memory holds."""
 
 Moment = Annotated[
-    str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
+    str | None,
+    Query(
+        max_length=100,
+        description="A commit (its number, HEAD~1, or the beginning of its hash) or a time (ISO 8601, `yesterday`, "
+        "`3d ago`), for its end; now unless given.",
+        examples=["7"],
+    ),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
 ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
 Category = Annotated[str | None, Query(description="Only facts of this category.")]
-Time = Annotated[str | None, Query(description="A time in ISO 8601.", examples=["2026-03-01T00:00:00Z"])]
+Time = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        description="A time: ISO 8601, a date, `yesterday`, `3d ago`.",
+        examples=["2026-03-01T00:00:00Z"],
+    ),
+]
 
 
 @router.get("/document", responses=returns(Document, cached=True, example=DOCUMENT))

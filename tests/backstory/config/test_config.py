@@ -126,7 +126,7 @@ DEFAULTS: dict[str, object] = {
     "max_facts_limit": 500,
     "fact_confidence_threshold": 0.7,
     "gate_enabled": True,
-    "dedup_key": "normalized",
+    "dedup_key": "visible",
     "fact_eviction_policy": "confidence",
     "eviction_confidence_weight": 0.65,
     "eviction_confirmation_weight": 0.25,
