@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from backstory.config.host_file import host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
+from backstory.deerflow.files.agent_markers import AgentMarkers
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import Document, HostedMemory
@@ -38,6 +39,8 @@ _DEFAULT_AGENT = "__default__"
 """DeerFlow's name for no agent in particular."""
 _LEAD_AGENT = "lead"
 """The actor's name of the agent without a name."""
+_DELETED = "deerflow:agent-deleted"
+"""The actor of the clear that follows the deletion of an agent."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
 
@@ -75,6 +78,7 @@ class Hosting:
             consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
         self._delivered = Delivered()
+        self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
         self._stopping = threading.Event()
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
@@ -101,8 +105,9 @@ class Hosting:
     # Memories.
 
     def memory(self, scope: Scope) -> HostedMemory:
-        """Return a memory, after the import of DeerFlow's own memory."""
+        """Return a memory, after the import of DeerFlow's own memory; that of a deleted agent is cleared first."""
         home = self._reopened()
+        self._settle(scope)
         self._import(scope)
         return HostedMemory.of(home.memory_of(scope))
 
@@ -126,6 +131,13 @@ class Hosting:
             self._fail_safe.guarded(
                 one, "import", functools.partial(import_if_due, self.home, source, one), otherwise=False
             )
+
+    def _settle(self, scope: Scope) -> bool:
+        def clear() -> None:
+            self._delivered.forget()
+            HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear()
+
+        return self._markers.settle(scope, clear)
 
     @contextlib.contextmanager
     def counted(self, scope: Scope, doing: str) -> Iterator[None]:
@@ -156,6 +168,7 @@ class Hosting:
         self._reopened()
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
+        self._fail_safe.guarded(scope, "agent", functools.partial(self._settle, scope), otherwise=False)
         self._import(scope)
         start, delivery = self._delivered.start(scope, thread, messages, self._log_of(scope))
         rest = messages[start:] if start else messages
@@ -263,13 +276,14 @@ class Hosting:
             if self._closed:
                 return
             # Another thread may open the home again as soon as the lock is free, so close the one that was open.
-            home, model, resuming = self.home, self._model, self._resuming
+            home, model, resuming, markers = self.home, self._model, self._resuming, self._markers
             self._stopping.set()
             self._closed = True
 
         def close(until: float) -> bool:
             resuming.join(max(0.0, until - time.monotonic()))
             home.close()
+            markers.close()
             if model is not None:
                 model.close()
             return True
