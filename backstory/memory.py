@@ -187,8 +187,10 @@ class MemoryHandle:
         Args:
             thread: The conversation's id, 1 to 512 characters.
             messages: Dicts, LangChain or OpenAI messages: the whole conversation, or what is new of it.
-            mode: `conversation` finds out what is new; with `append` all messages are new; with `replace` they are the
-                whole conversation as it stands now, and turns that they leave out stand no longer.
+            mode: `conversation` finds out what is new; `branch` does, too, and where messages with ids begin as the
+                thread does and go on with another message, the pending turns behind that stand no longer; with
+                `append` all messages are new; with `replace` they are the whole conversation as it stands now, and
+                turns that they leave out stand no longer.
             immediate: Skip the debounce, for words that the agent is about to lose; a user's last words still wait for
                 their answer.
             keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
@@ -204,7 +206,7 @@ class MemoryHandle:
             UsageError: The thread or the mode cannot be one.
         """
         if mode not in get_args(Mode):
-            raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
+            raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
         sent = checks.messages_in(messages)
         kept = checks.kept_of(sent, keep_hidden, on_unreadable)
         taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)

@@ -175,7 +175,15 @@ class Hosting:
         unjudged: list[Exception] = []
         hook = self._hooks.keep_hidden
         keep_hidden = None if hook is None else _guarded(hook, unjudged.append)
-        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=keep_hidden)
+        # What the agent is about to lose is a part of the conversation, whatever follows it.
+        recorded = self._fail_safe.record(
+            scope,
+            thread,
+            rest,
+            mode="conversation" if immediate else "branch",
+            immediate=immediate,
+            keep_hidden=keep_hidden,
+        )
         if recorded is not None and not unjudged:
             self._delivered.note(scope, thread, delivery)
 

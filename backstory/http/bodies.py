@@ -67,10 +67,10 @@ class Delivery(_Body):
 
     thread: _Thread
     messages: list[Message]
-    mode: Literal["conversation", "append", "replace"] = Field(
+    mode: Literal["conversation", "branch", "append", "replace"] = Field(
         default="conversation",
-        description="`conversation` finds out what is new, with `append` all messages are new, with `replace` they are "
-        "the whole conversation.",
+        description="`conversation` finds out what is new, `branch` also which pending turns a message with another "
+        "id replaces, with `append` all messages are new, with `replace` they are the whole conversation.",
     )
     immediate: bool = Field(default=False, description="Do not wait for the debounce.")
 

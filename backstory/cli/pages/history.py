@@ -52,6 +52,9 @@ def log_row(entry: LogEntry) -> Sequence[str]:
     )
 
 
+_WITHDRAWN = ", withdrawn since"
+
+
 def why_page(page: Page, why: Why) -> None:
     """Print the origin of a fact: its commit, its evidence and its later history."""
     if why.fact is None:
@@ -74,7 +77,8 @@ def why_page(page: Page, why: Why) -> None:
         page.line((_heading(cited=why.cited, merged=bool(sources)), "bold"), ":")
     for words in why.evidence:
         name = f" ({words.name})" if words.name else ""
-        page.line((f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
+        said = f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}"
+        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
         page.quote(words.content, indent=2)
     later = why.history[1:]
     if later:
@@ -106,7 +110,8 @@ def why_section_page(page: Page, why: WhySection) -> None:
     if why.evidence:
         page.line(("The update read these turns", "bold"), ":")
     for words in why.evidence:
-        page.line((f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
+        said = f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}"
+        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
         page.quote(words.content, indent=2)
     page.line(("History", "bold"), ":")
     columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("who"), Column("", folds=True))
