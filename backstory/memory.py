@@ -891,23 +891,27 @@ class MemoryHandle:
 
     # Undoing.
 
-    def revert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
+    def revert(
+        self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False, with_agents: bool = False
+    ) -> UndoResult:
         """Undo what is still in force of one update; what it superseded lives again.
 
         Args:
             seq: The number of a commit, or `HEAD` for the last.
             dry_run: Write nothing.
             force: Undo in spite of conflicts with later work.
+            with_agents: Of a clear of the user and all agents, undo the agents', too. If one of them conflicts, nothing
+                is written.
 
         Returns:
-            The events. Where later work conflicts nothing is written: `commit` is None, and `conflicts` gives the
-            reasons.
+            The events; of such a clear also the `agents` that were cleared. Where later work conflicts nothing is
+            written: `commit` is None, and `conflicts` gives the reasons.
 
         Raises:
             NotFoundError: There is no such commit.
             UsageError: It is the genesis, or no number.
         """
-        return changing.revert(self._services, seq, dry_run=dry_run, force=force)
+        return changing.revert(self._services, seq, dry_run=dry_run, force=force, with_agents=with_agents)
 
     def rollback(self, to: int | str, *, dry_run: bool = False) -> UndoResult:
         """Bring back the facts and sections of an earlier moment, under today's policy.

@@ -148,6 +148,9 @@ class Reverting(_Body):
     seq: _Seq | Literal["HEAD"] = Field(default="HEAD", examples=[3])
     dry_run: _DryRun = False
     force: bool = Field(default=False, description="Undo in spite of conflicts with later work.")
+    with_agents: bool = Field(
+        default=False, description="Of a clear of the user and all agents, undo the agents', too."
+    )
 
 
 class RollingBack(_Body):

@@ -14,7 +14,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
 from backstory.projections.history.audit import HistoryItem, Why, WhyNot
 from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
-from backstory.projections.history.preview import UndoResult
+from backstory.projections.history.preview import ClearedAgent, UndoResult
 from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
@@ -236,7 +236,9 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
             page.line((f"left alone: {_noted(note)}", "dim"))
         if result.users.commit is not None:
             page.line(f"That is commit {result.users.commit} of the user's memory.")
-    if not (result.events or result.superseded or result.conflicts or result.users):
+    for cleared in result.agents:
+        _cleared_agent_lines(page, cleared)
+    if not (result.events or result.superseded or result.conflicts or result.users or result.agents):
         page.line("No difference: memory is so already.")
     if result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
@@ -244,6 +246,21 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
         page.line(("Nothing was written: this was a dry run.", "bold"))
     else:
         page.line(("Nothing was written", "bold red"), ": use --force to undo it in spite of the conflicts.")
+
+
+def _cleared_agent_lines(page: Page, cleared: ClearedAgent) -> None:
+    lost = f"agent {cleared.agent}, cleared at the same time: {counted(cleared.facts, 'fact')} (commit {cleared.seq})"
+    undo = cleared.undo
+    if undo is None:
+        page.line(f"{lost}. --with-agents brings them back.")
+        return
+    page.line(f"In the memory of {lost}:")
+    for event in undo.events:
+        _event_line(page, event)
+    for note in undo.superseded:
+        page.line((f"left alone: {_noted(note)}", "dim"))
+    for note in undo.conflicts:
+        page.line((f"conflict: {_noted(note)}", "red"))
 
 
 def _event_line(page: Page, event: Event) -> None:
