@@ -22,7 +22,7 @@ from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, StoreError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
@@ -32,6 +32,7 @@ from backstory.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ _LEAD_AGENT = "lead"
 """The actor's name of the agent without a name."""
 _DELETED = "deerflow:agent-deleted"
 """The actor of the clear that follows the deletion of an agent."""
+_TAKING_UP_SECONDS = 60.0
+"""How often it looks for turns that other processes recorded, and that stay pending where such a process has died."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
 
@@ -79,7 +82,8 @@ class Hosting:
         self._fail_safe = FailSafeMemory(self.home)
         self._delivered = Delivered()
         self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
-        self._stopping = threading.Event()
+        self._stopping, self._resumed = threading.Event(), threading.Event()
+        self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, scan=False)
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
 
@@ -240,13 +244,35 @@ class Hosting:
 
     def resumed(self) -> bool:
         """Wait until every memory with pending turns from an earlier process is scheduled again."""
-        self._resuming.join()
+        self._resumed.wait()
         return True
 
     def _resume(self) -> None:
+        """Schedule pending turns of processes that have ended: at the start, and from then on."""
+        worker, stopping, resumed = self._worker, self._stopping, self._resumed
+        try:
+            if self._model is None or self._configured.settings.mode != "middleware":
+                return
+            # What is recorded from here on is a change.
+            self._take_up(worker.look)
+            self._open_all()
+        finally:
+            resumed.set()
+        while not stopping.is_set() and self._take_up(worker.run):
+            stopping.wait(_TAKING_UP_SECONDS)
+
+    def _take_up(self, work: Callable[[], None]) -> bool:
+        """Look for turns that other processes recorded; return whether that can be tried again."""
+        try:
+            work()
+        except NoModelError:
+            return False
+        except (BackstoryError, OSError) as error:
+            _log.warning("turns of other processes stay pending until their memory is used: %s", error)
+        return True
+
+    def _open_all(self) -> None:
         """Open each memory, so that pending turns from an earlier process are scheduled."""
-        if self._model is None or self._configured.settings.mode != "middleware":
-            return
         home, stopping = self.home, self._stopping
         try:
             owners = home.owners()
@@ -271,7 +297,7 @@ class Hosting:
         def left() -> float:
             return max(0.0, until - time.monotonic())
 
-        self._resuming.join(left() / 2)
+        self._resumed.wait(left() / 2)
         delivered = self._fail_safe.flush(left() / 2)
         # The process ends, and no person asks: words that may still be answered are left to the next one.
         # What failed is parked, and what no model extracts waits for one: neither would end with more time.
@@ -286,6 +312,7 @@ class Hosting:
             # Another thread may open the home again as soon as the lock is free, so close the one that was open.
             home, model, resuming, markers = self.home, self._model, self._resuming, self._markers
             self._stopping.set()
+            self._worker.stop()
             self._closed = True
 
         def close(until: float) -> bool:
