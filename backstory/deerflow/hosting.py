@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from backstory.config.host_file import host_file_of, write_host_file
+from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.files.agent_markers import AgentMarkers
@@ -92,7 +92,7 @@ class Hosting:
         configured = self._configured
         try:
             model = describe_model(configured, self._model)
-            content = host_file_of("DeerFlow", configured.settings, configured.origin, model)
+            content = host_file_of(DEERFLOW, configured.settings, configured.origin, model)
             write_host_file(configured.home, content)
         except Exception:  # noqa: BLE001 a description that fails must not stop the host
             _log.warning("the configuration cannot be left in %s for the command line", configured.home, exc_info=True)
