@@ -189,8 +189,10 @@ class MemoryHandle:
         Args:
             thread: The conversation's id, 1 to 512 characters.
             messages: Dicts, LangChain or OpenAI messages: the whole conversation, or what is new of it.
-            mode: `conversation` finds out what is new; with `append` all messages are new; with `replace` they are the
-                whole conversation as it stands now, and turns that they leave out stand no longer.
+            mode: `conversation` finds out what is new; `branch` does, too, and where messages with ids begin as the
+                thread does and go on with another message, the pending turns behind that stand no longer; with
+                `append` all messages are new; with `replace` they are the whole conversation as it stands now, and
+                turns that they leave out stand no longer.
             immediate: Skip the debounce, for words that the agent is about to lose; a user's last words still wait for
                 their answer.
             keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
@@ -206,7 +208,7 @@ class MemoryHandle:
             UsageError: The thread or the mode cannot be one.
         """
         if mode not in get_args(Mode):
-            raise UsageError(f"mode must be conversation, append or replace, got {mode!r}")
+            raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
         sent = checks.messages_in(messages)
         kept = checks.kept_of(sent, keep_hidden, on_unreadable)
         taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
@@ -919,23 +921,27 @@ class MemoryHandle:
 
     # Undoing.
 
-    def revert(self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False) -> UndoResult:
+    def revert(
+        self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False, with_agents: bool = False
+    ) -> UndoResult:
         """Undo what is still in force of one update; what it superseded lives again.
 
         Args:
             seq: A commit, by its number, `HEAD` for the last, `HEAD~1`, or the beginning of its hash.
             dry_run: Write nothing.
             force: Undo in spite of conflicts with later work.
+            with_agents: Of a clear of the user and all agents, undo the agents', too. If one of them conflicts, nothing
+                is written.
 
         Returns:
-            The events. Where later work conflicts nothing is written: `commit` is None, and `conflicts` gives the
-            reasons.
+            The events; of such a clear also the `agents` that were cleared. Where later work conflicts nothing is
+            written: `commit` is None, and `conflicts` gives the reasons.
 
         Raises:
             NotFoundError: There is no such commit.
             UsageError: It is the genesis, or no commit.
         """
-        return changing.revert(self._services, seq, dry_run=dry_run, force=force)
+        return changing.revert(self._services, seq, dry_run=dry_run, force=force, with_agents=with_agents)
 
     def rollback(self, to: At, *, dry_run: bool = False) -> UndoResult:
         """Bring back the facts and sections of an earlier moment, under today's policy.

@@ -68,10 +68,10 @@ class Delivery(_Body):
 
     thread: _Thread
     messages: list[Message]
-    mode: Literal["conversation", "append", "replace"] = Field(
+    mode: Literal["conversation", "branch", "append", "replace"] = Field(
         default="conversation",
-        description="`conversation` finds out what is new, with `append` all messages are new, with `replace` they are "
-        "the whole conversation.",
+        description="`conversation` finds out what is new, `branch` also which pending turns a message with another "
+        "id replaces, with `append` all messages are new, with `replace` they are the whole conversation.",
     )
     immediate: bool = Field(default=False, description="Do not wait for the debounce.")
 
@@ -153,6 +153,9 @@ class Reverting(_Body):
     )
     dry_run: _DryRun = False
     force: bool = Field(default=False, description="Undo in spite of conflicts with later work.")
+    with_agents: bool = Field(
+        default=False, description="Of a clear of the user and all agents, undo the agents', too."
+    )
 
 
 class RollingBack(_Body):

@@ -115,6 +115,7 @@ class PromptBuilder:
         thread: the name of the thread.
         at: the moment of asking, which decides what facts are up for review.
         folder: templates that override the packaged ones.
+        agent: the agent, for which the folder may hold templates of its own.
         max_tokens: the limit of the prompt, as `estimate_tokens` counts.
 
     Raises:
@@ -122,9 +123,16 @@ class PromptBuilder:
     """
 
     def __init__(
-        self, memory: Memory, thread: str, *, at: str, folder: Path | None = None, max_tokens: int = MAX_TOKENS
+        self,
+        memory: Memory,
+        thread: str,
+        *,
+        at: str,
+        folder: Path | None = None,
+        agent: str | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> None:
-        self._templates = load_templates(folder)
+        self._templates = load_templates(folder, agent)
         self._policy = memory.policy
         self._thread = on_one_line(thread)
         fixed = self._templates.size + line_size(self._thread) + _SMALL_VALUES

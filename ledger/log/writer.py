@@ -515,7 +515,8 @@ class Writer:
             WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
         """
-        cause = Cause(kind="record", thread=thread, action="replace" if mode == "replace" else None, key=key)
+        action = mode if mode in ("branch", "replace") else None
+        cause = Cause(kind="record", thread=thread, action=action, key=key)
 
         def queue_turns() -> list[PendingCommit]:
             # The ledger too: an erasure by another process names turns that must stay out.
@@ -529,7 +530,16 @@ class Writer:
             highest = self._state.coverage.highest(thread)
             secret = self.store.key(self.transcript_stream, create=False) if known.traces else None
             seal = None if secret is None else sealing(secret)
-            arrival = align(known, messages, at, mode=mode, highest=highest, seal=seal, sent_before=sent_before)
+            arrival = align(
+                known,
+                messages,
+                at,
+                mode=mode,
+                highest=highest,
+                seal=seal,
+                sent_before=sent_before,
+                is_covered=lambda n: self._state.coverage.covers(known, TurnRange(n, n)),
+            )
             # Part of a conversation is recognised when it is sent again; part of an append is not.
             whole = mode == "append" and any(message.id is None for message in arrival.fresh)
             at_most = len(arrival.fresh) if whole else TURNS_PER_COMMIT
