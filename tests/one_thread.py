@@ -8,6 +8,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.messages import Kept
+from backstory.ledger.threads.told import Told
 from backstory.ledger.threads.transcript import Thread, Transcript
 from backstory.ledger.threads.turn_dedup import Mode, align
 
@@ -37,7 +38,7 @@ class Conversation:
         return self.transcript.threads.get("t", Thread("t"))
 
     def send(
-        self, *messages: Kept, mode: Mode = "conversation", at_most: int = 200, crash_after: int | None = None
+        self, *messages: Kept, mode: Mode | Told = "conversation", at_most: int = 200, crash_after: int | None = None
     ) -> int:
         """Deliver; returns how many turns were recorded. `crash_after` so many commits the rest is lost."""
         arrival = align(self.thread, messages, AT, mode=mode, seal=self.seal)

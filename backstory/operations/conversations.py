@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.continuing import continued, holds
+from backstory.ledger.threads.told import Place
+from backstory.ledger.threads.transcript import Thread, Threads
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
@@ -41,6 +44,23 @@ def threads(writer: Writer) -> tuple[ThreadSummary, ...]:
 
 def find_threads(writer: Writer, messages: Sequence[Kept], turn_id: str | None) -> tuple[str, ...]:
     """Return the threads that a conversation may continue; see `MemoryHandle.find_threads`."""
+    if turn_id is None:
+        return tuple(name for name, _ in places(writer, messages))
+    with writer.reader.state() as state:
+        return tuple(thread.name for thread in _newest(state.transcript.threads) if holds(thread, turn_id))
+
+
+def places(
+    writer: Writer, messages: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
+) -> list[tuple[str, Place]]:
+    """Return the threads that a conversation may continue, the likeliest first, each with its place there.
+
+    Args:
+        writer: The writer of the scope.
+        messages: The whole conversation up to now.
+        first: Threads that are looked at before the newest ones.
+        only: The only thread to look at.
+    """
 
     def seal() -> Seal | None:
         key = writer.store.key(writer.transcript_stream)
@@ -48,10 +68,14 @@ def find_threads(writer: Writer, messages: Sequence[Kept], turn_id: str | None) 
 
     with writer.reader.state() as state:
         threads = state.transcript.threads
-        newest = map(threads.__getitem__, islice(reversed(list(threads)), _NEWEST))
-        if turn_id is not None:
-            return tuple(thread.name for thread in newest if holds(thread, turn_id))
-        return tuple(continued(newest, messages, seal))
+        looked_at = _newest(threads, first) if only is None else (threads[name] for name in (only,) if name in threads)
+        return continued(looked_at, messages, seal, spell_moment(writer.clock.now()))
+
+
+def _newest(threads: Threads, first: Iterable[str] = ()) -> Iterator[Thread]:
+    known = [name for name in first if name in threads]
+    for name in dict.fromkeys([*known, *islice(reversed(list(threads)), _NEWEST)]):
+        yield threads[name]
 
 
 def transcript(writer: Writer, thread: str) -> tuple[TurnView, ...]:

@@ -10,6 +10,8 @@ import msgspec
 
 from backstory.checks import Unreadable, kept_of
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.told import Told
+from backstory.ledger.threads.turn_dedup import Mode
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
@@ -23,7 +25,13 @@ class Intake(Protocol):
     """Takes in messages that were read before; see `MemoryHandle.intake`."""
 
     def take_in(
-        self, thread: str, kept: Sequence[Kept], *, immediate: bool = False, sent_before: bool = False
+        self,
+        thread: str,
+        kept: Sequence[Kept],
+        *,
+        mode: Mode | Told = "conversation",
+        immediate: bool = False,
+        sent_before: bool = False,
     ) -> RecordResult:
         """Record what is new of them."""
 
@@ -62,6 +70,8 @@ class OutboxEntry:
         keep_hidden: Decides which hidden messages are kept.
         on_unreadable: Called once with the error of each message that cannot be read.
         sent_before: Whether the messages may have been recorded already.
+        kept: The messages, read and filtered already; `messages` do not count then.
+        mode: What the delivery holds.
 
     Attributes:
         size: Bytes of the packed messages; 0 before.
@@ -80,6 +90,8 @@ class OutboxEntry:
         keep_hidden: KeepHidden | None,
         on_unreadable: Callable[[Exception], None],
         sent_before: bool = False,
+        kept: Sequence[Kept] | None = None,
+        mode: Mode | Told = "conversation",
     ) -> None:
         self.scope = scope
         self.thread = thread
@@ -88,11 +100,12 @@ class OutboxEntry:
         self._sent_before = sent_before
         self._memory = memory
         self._messages = messages
-        self._sent = len(messages)
+        self._mode = mode
+        self._sent = len(messages) if kept is None else len(kept)
         self._keep_hidden = keep_hidden
         self._unreadable = on_unreadable
         self._left_out: set[int] = set()
-        self._kept: list[Kept] | None = None
+        self._kept: list[Kept] | None = None if kept is None else list(kept)
 
     @property
     def is_empty(self) -> bool:
@@ -128,7 +141,7 @@ class OutboxEntry:
             )
         self.pack()
         kept = self._kept or []
-        taken = memory.intake.take_in(self.thread, kept, immediate=self.immediate, sent_before=tried)
+        taken = memory.intake.take_in(self.thread, kept, mode=self._mode, immediate=self.immediate, sent_before=tried)
         return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:
@@ -140,11 +153,15 @@ class OutboxEntry:
                 self._unreadable(error)
                 self._kept = []
             self._messages = ()
+        if not self.size:
             self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self._kept)
 
     def goes_on_from(self, other: OutboxEntry) -> bool:
-        """Whether it begins with all messages of another packed entry of the same thread."""
+        """Whether it holds all that another packed entry of the same thread says, at its beginning."""
         mine, earlier = self._kept or [], other._kept or []
+        if isinstance(other._mode, Told) and other._mode.answered:
+            # A client that tells an answer again does not prove it.
+            return False
         return mine[: len(earlier)] == earlier
 
     def _leave_out(self, index: int, error: Exception) -> None:
