@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.continuing import continued, holds
-from backstory.ledger.threads.told import Place
+from backstory.ledger.threads.told import SKIPPED, Place
 from backstory.ledger.threads.transcript import Thread, Threads
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
-from backstory.results import Restored, ThreadSummary
+from backstory.results import Restored, SkippedText, ThreadSummary
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -99,6 +99,17 @@ def superseded(writer: Writer, thread: str) -> tuple[SupersededTurn, ...]:
     """Return the turns of a thread that no longer stand and can be restored."""
     must_know(writer, thread)
     return superseded_turns(read_durable_commits(writer.store, writer.transcript_stream), thread)
+
+
+def skipped(writer: Writer, thread: str) -> tuple[SkippedText, ...]:
+    """Return the scaffolding around the turns of a thread."""
+    noted = ((turn, turn.metadata.get(SKIPPED)) for turn in transcript(writer, thread))
+    return tuple(
+        SkippedText(thread, turn.id, turn.at, wrapper, size)
+        for turn, sizes in noted
+        if isinstance(sizes, Mapping)
+        for wrapper, size in sizes.items()
+    )
 
 
 def restore(services: ScopeServices, thread: str, turns: Sequence[str | int] | None) -> Restored:

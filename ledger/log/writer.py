@@ -507,7 +507,8 @@ class Writer:
             WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
         """
-        cause = Cause(kind="record", thread=thread, action="replace" if mode == "replace" else None, key=key)
+        action = "told" if isinstance(mode, Told) else "replace" if mode == "replace" else None
+        cause = Cause(kind="record", thread=thread, action=action, key=key)
 
         def queue_turns() -> list[PendingCommit]:
             # The ledger too: an erasure by another process names turns that must stay out.

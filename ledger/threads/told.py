@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 HINT = "hint"
 """The key of a turn's metadata for the conversation that its client named."""
+SKIPPED = "skipped"
+"""The key of a turn's metadata for the scaffolding around it: characters by the name of the wrapper."""
 WEAK_HINTS = ("prompt_cache_key=",)
 """What several conversations of a client may share: it decides between threads, and proves nothing."""
 

@@ -21,11 +21,8 @@ from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
-from backstory.ledger.threads.told import HINT, Place, Told, begin_of_question, unseen
+from backstory.ledger.threads.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
 from backstory.outbox.fail_safe import FailSafeMemory
-
-SKIPPED = "skipped"
-"""The key of a turn's metadata for the scaffolding around it: characters by the name of the wrapper."""
 
 History = Literal["newest", "all"]
 

@@ -73,6 +73,7 @@ CHOICES = {
     "fact_eviction_policy": EVICTIONS,
     "dedup_key": DEDUP_KEYS,
     "token_counting": ("tiktoken", "char"),
+    "proxy_history": ("newest", "all"),
 }
 SWITCHES = [
     "enabled",
@@ -161,6 +162,7 @@ DEFAULTS: dict[str, object] = {
     "redis_ttl_seconds": 1800,
     "witness": None,
     "proxy_upstream": None,
+    "proxy_history": "newest",
 }
 
 
