@@ -1,4 +1,4 @@
-"""Histories that clients tell and rewrite: each question and answer is recorded once, and nothing that is told again."""
+"""Histories that clients tell and rewrite: each question and answer is recorded once."""
 
 from __future__ import annotations
 
