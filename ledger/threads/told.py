@@ -46,6 +46,8 @@ _AGAIN = timedelta(minutes=10)
 """How long a first question may be asked again, so that another answer takes the place of the first."""
 _MOST_MATCHED = 64
 _MOST_PASSED = 256
+_MOST_ASKED = 16
+"""Messages of a question of which some may be recorded."""
 _MOST_MISSED = 8
 """Messages of the user that a thread may have missed, since they passed the proxy by."""
 _LAST_EXCHANGE = 8
@@ -255,7 +257,8 @@ class _Search:
         """Return the likeliest place."""
         count = len(self._said)
         history = count - self._asked
-        found = [place for end in range(history, count + 1) if (place := self._ending(end)) is not None]
+        ends = range(max(history, count - _MOST_ASKED), count + 1)
+        found = [place for end in ends if (place := self._ending(end)) is not None]
         if found:
             # To record a question twice is better than to lose it, unless it waits for its answer.
             waits = [place for place in found if place.again and not place.answered]
@@ -281,7 +284,11 @@ class _Search:
         else:
             holds = evident > 0
         if said.asked and pairs[-1][0].asked:
-            holds = self._is_asked_again(count, pairs, hint, exhausted=exhausted)
+            # Without a history; or the client does not tell answers that call tools.
+            if count < len(self._said):
+                holds = holds and (telling > 0 or not question.answered)
+            elif not any(one.answered for _, one in pairs[1:]):
+                holds = self._is_asked_again(pairs, hint, exhausted=exhausted)
         if not holds:
             return None
         return Place(
@@ -356,24 +363,20 @@ class _Search:
         known = question.piece.metadata.get(HINT) if isinstance(question.piece, Turn) else None
         return 1 if mine is None or known is None else 0 if mine == known else 2
 
-    def _is_asked_again(
-        self, count: int, pairs: Sequence[tuple[_Said, _Question]], hint: int, *, exhausted: bool
-    ) -> bool:
+    def _is_asked_again(self, pairs: Sequence[tuple[_Said, _Question]], hint: int, *, exhausted: bool) -> bool:
         """Whether a thread that holds a first question alone is the one in which it is asked again."""
         if not exhausted or hint > 1:
             return False
         question = pairs[0][1]
         if not question.answered:
             return True
-        telling = any(has_substance(said.words) for said, _ in pairs)
-        if count < len(self._said):
-            return telling
         if len(self._questions) != len(pairs):
             return False
         mine = self._messages[self._said[-1].place].metadata.get(HINT)
         if hint == 0 and not str(mine).startswith(WEAK_HINTS):
             return True
         then, now = parse_moment(self._thread.recorded_at[-1]), parse_moment(self._now) if self._now else None
+        telling = any(has_substance(said.words) for said, _ in pairs)
         return telling and then is not None and now is not None and now - then <= _AGAIN
 
     def _rephrased(self) -> Place | None:
