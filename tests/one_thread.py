@@ -31,6 +31,7 @@ class Conversation:
 
     def __init__(self, key: bytes | None = b"k" * 32) -> None:
         self.transcript = Transcript()
+        self.at = AT
         self.seal = None if key is None else sealing(key)
 
     @property
@@ -41,14 +42,14 @@ class Conversation:
         self, *messages: Kept, mode: Mode | Told = "conversation", at_most: int = 200, crash_after: int | None = None
     ) -> int:
         """Deliver; returns how many turns were recorded. `crash_after` so many commits the rest is lost."""
-        arrival = align(self.thread, messages, AT, mode=mode, seal=self.seal)
+        arrival = align(self.thread, messages, self.at, mode=mode, seal=self.seal)
         done = 0
         for number, (turns, events) in enumerate(arrival.commits(at_most)):
             if number == crash_after:
                 break
             seq = self.transcript.head.seq + 1
             self.transcript.apply(
-                Commit(seq, AT, Cause(kind="record", thread="t", turns=turns), tuple(events), "", f"{seq}")
+                Commit(seq, self.at, Cause(kind="record", thread="t", turns=turns), tuple(events), "", f"{seq}")
             )
             done += 0 if turns is None else turns.last - turns.first + 1
         return done

@@ -166,17 +166,17 @@ def align_told(
     known = {*range(begin), *(n for n in range(begin, len(asked)) if asked[n].role != "user")}
     if place is None:
         return Alignment(frozenset(known))
-    answers = list(_answers(thread, place.turn))
+    answers = list(_behind(thread, place.turn))
     behind = list(takewhile(lambda n: asked[n].role != "user", range(place.end, len(asked))))
     if not answers:
         # The client has heard an answer that was not recorded.
         known.difference_update(behind)
     superseded = place.replaced
     if told.answered and place.again:
-        if any(turn.content == messages[-1].content for turn in answers):
+        if any(_is_answer(piece, messages[-1], seal) for piece in answers):
             known.add(len(asked))
         elif not behind:
-            superseded = tuple(turn.n for turn in answers)
+            superseded = tuple(piece.n for piece in answers if thread.stands(piece.n))
     return Alignment(frozenset(known), superseded)
 
 
@@ -200,6 +200,21 @@ def _answers(thread: Thread, n: int) -> Iterator[Turn]:
         if turn.role == "user":
             return
         yield turn
+
+
+def _behind(thread: Thread, n: int) -> Iterator[Piece]:
+    """Yield what is behind a turn, up to the next words of the user: also what was erased or taken back."""
+    for ordinal in range(n + 1, len(thread.turns) + 1):
+        piece = thread.remembered(ordinal)
+        if isinstance(piece, Turn) and piece.role == "user":
+            return
+        if piece is not None:
+            yield piece
+
+
+def _is_answer(piece: Piece, answer: Kept, seal: Seal | None) -> bool:
+    recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
+    return recognised and matches(piece, (answer.role, answer.content), seal)
 
 
 def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -> Place | None:
@@ -262,7 +277,8 @@ class _Search:
         if found:
             # To record a question twice is better than to lose it, unless it waits for its answer.
             waits = [place for place in found if place.again and not place.answered]
-            return next(iter(waits or [place for place in found if place.whole] or found))
+            whole = [place for place in reversed(found) if place.whole]
+            return next(iter(waits or whole or found))
         return self._rephrased()
 
     def _ending(self, count: int) -> Place | None:
