@@ -70,7 +70,8 @@ class Place(msgspec.Struct, frozen=True):
 
     `end` is the index behind the last message of the user that the thread holds as its turn `turn`. `again`: the user
     says nothing new. `answered`: the turn has an answer. `replaced` are turns whose question is rephrased. `certain`:
-    the words are no coincidence. `whole`: nothing else was said on either side. `agrees`: the answer is the same, too.
+    the words are no coincidence. `whole`: nothing else was said on either side. `agrees`: the answer is the same, too;
+    None where there is none to compare.
     """
 
     end: int
@@ -79,7 +80,7 @@ class Place(msgspec.Struct, frozen=True):
     answered: bool
     whole: bool
     certain: bool
-    agrees: bool
+    agrees: bool | None
     matched: int
     hint: int
     replaced: tuple[int, ...] = ()
@@ -236,7 +237,7 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
         return None
     last = max(n for n, message in enumerate(asked) if message.role == "user")
     return Place(
-        last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=False,
+        last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=None,
         matched=len(said), hint=1,
     )  # fmt: skip
 
@@ -277,8 +278,9 @@ class _Search:
         if found:
             # To record a question twice is better than to lose it, unless it waits for its answer.
             waits = [place for place in found if place.again and not place.answered]
-            whole = [place for place in reversed(found) if place.whole]
-            return next(iter(waits or whole or found))
+            alike = [place for place in found if place.agrees is not False] or found
+            whole = [place for place in reversed(alike) if place.whole]
+            return next(iter(waits or whole or alike))
         return self._rephrased()
 
     def _ending(self, count: int) -> Place | None:
@@ -288,9 +290,11 @@ class _Search:
             return None
         said, question = pairs[0]
         telling = sum(has_substance(one.words) for one, _ in pairs)
-        agrees, told = self._agrees(said, question)
+        again = count == len(self._said)
+        # Behind the newest question no answer is told.
+        agrees, told = self._agrees(*pairs[1 if again and said.asked and len(pairs) > 1 else 0])
         hint = self._hint(question)
-        evident = telling + (agrees and has_substance(told))
+        evident = telling + (agrees is True and has_substance(told))
         whole = exhausted and not left and not missed
         if missed or (left and not exhausted):
             # A first message that does not match may be a summary.
@@ -301,16 +305,19 @@ class _Search:
             holds = evident > 0
         if said.asked and pairs[-1][0].asked:
             # Without a history; or the client does not tell answers that call tools.
-            if count < len(self._said):
+            if not again:
                 holds = holds and (telling > 0 or not question.answered)
             elif not any(one.answered for _, one in pairs[1:]):
                 holds = self._is_asked_again(pairs, hint, exhausted=exhausted)
+        elif again and said.asked and question.answered:
+            # An answer loses its standing by it.
+            holds = holds and evident > 0 and not missed
         if not holds:
             return None
         return Place(
             said.place + 1,
             question.piece.n,
-            again=count == len(self._said),
+            again=again,
             answered=question.answered,
             whole=whole,
             certain=evident > 0,
@@ -361,15 +368,17 @@ class _Search:
 
     def _is(self, question: _Question, said: _Said) -> bool:
         if isinstance(question.piece, Trace):
-            return matches(question.piece, ("user", said.content), self._seal)
+            # A length alone proves no question.
+            sealed = question.piece.digest is not None and self._seal is not None
+            return (sealed or not said.asked) and matches(question.piece, ("user", said.content), self._seal)
         return question.words == said.words if said.asked else may_be_same(question.words, said.words)
 
-    def _agrees(self, said: _Said, question: _Question) -> tuple[bool, str]:
-        """Whether the client tells the recorded answer behind a question; and that answer."""
+    def _agrees(self, said: _Said, question: _Question) -> tuple[bool | None, str]:
+        """Whether the client tells the recorded answer behind a question, None without one; and that answer."""
         told = next(iter(self._messages[said.place + 1 : said.place + 2]), None)
         turn = next(_answers(self._thread, question.piece.n), None)
         if told is None or turn is None or told.role == "user":
-            return False, ""
+            return None, ""
         words = plain_words(turn.content)
         return may_be_same(words, plain_words(told.content)), words
 

@@ -83,16 +83,19 @@ def openai_agents(talk: Talk, question: str) -> Asks:
 def smolagents(talk: Talk, question: str) -> Asks:
     """Calls and their results are texts; messages of one role in a row are one."""
     messages = [_said("system", "You are an expert assistant.")]
+    observed = ""
     for asked, answer in talk:
-        messages.append(_said("user", f"New task:\n{asked}"))
+        messages.append(_said("user", f"{observed}New task:\n{asked}"))
         messages.append(_said("assistant", f"Calling tools:\n[{{'id': 'call_1', 'answer': {answer!r}}}]"))
-        messages.append(_said("user", f"Observation:\n{answer}"))
-    return Asks({"model": "m", "user": "ada", "messages": _parts([*messages, _said("user", f"New task:\n{question}")])})
+        observed = f"Observation:\n{answer}\n"
+    messages.append(_said("user", f"{observed}New task:\n{question}"))
+    return Asks({"model": "m", "user": "ada", "messages": _parts(messages)})
 
 
 def litellm(talk: Talk, question: str) -> Asks:
     metadata = {"session_id": "s-1"}
-    return Asks({"model": "m", "user": "ada", "metadata": metadata, "messages": _chat(talk, question)})
+    body = {"model": "m", "metadata": metadata, "messages": _chat(talk, question)}
+    return Asks(body, {"X-Backstory-User": "ada"})
 
 
 def aider(talk: Talk, question: str) -> Asks:

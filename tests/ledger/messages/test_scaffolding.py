@@ -32,6 +32,7 @@ def cut(text: str, answer: str = "", known: Scaffolding = KNOWN) -> tuple[str, l
         ("# Context from my IDE setup:\n\n## My request for Codex:\nMend it", "", ("Mend it", ["ide-context"])),
         ("New task:\nWhere do I live?", "", ("Where do I live?", ["new-task"])),
         ("Observation: 12 degrees", "Thought: look\nAction: weather[Bergen]", ("", ["observation"])),
+        ("Observation:\nIt is 0.\nNew task:\nSince when?", "Calling tools:\n[…]", ("Since when?", ["observation"])),
         ("<examples>\nQ: 1? A: 2.\n</examples>\nQ: 3?", "", ("Q: 3?", ["examples"])),
         (f"{DOCUMENTS}\nWhy?", "", ("Why?", ["documents"])),
     ],
