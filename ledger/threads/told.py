@@ -82,6 +82,7 @@ class Place(msgspec.Struct, frozen=True):
     certain: bool
     agrees: bool | None
     matched: int
+    passed: int
     hint: int
     replaced: tuple[int, ...] = ()
 
@@ -238,12 +239,12 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
     last = max(n for n, message in enumerate(asked) if message.role == "user")
     return Place(
         last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=None,
-        matched=len(said), hint=1,
+        matched=len(said), passed=0, hint=1,
     )  # fmt: skip
 
 
 class _Pairs(NamedTuple):
-    """What matches, the last first, and how many messages are left before or were missed between.
+    """What matches, the last first, how many messages are left before or were missed between, and turns passed over.
 
     `exhausted`: the thread has no more turns.
     """
@@ -251,6 +252,7 @@ class _Pairs(NamedTuple):
     pairs: list[tuple[_Said, _Question]]
     left: int
     missed: int
+    passed: int
     exhausted: bool
 
 
@@ -275,17 +277,11 @@ class _Search:
         history = count - self._asked
         ends = range(max(history, count - _MOST_ASKED), count + 1)
         found = [place for end in ends if (place := self._ending(end)) is not None]
-        if found:
-            # To record a question twice is better than to lose it, unless it waits for its answer.
-            waits = [place for place in found if place.again and not place.answered]
-            alike = [place for place in found if place.agrees is not False] or found
-            whole = [place for place in reversed(alike) if place.whole]
-            return next(iter(waits or whole or alike))
-        return self._rephrased()
+        return _likeliest(found) if found else self._rephrased()
 
     def _ending(self, count: int) -> Place | None:
         """Match so many messages of the user with the end of the thread."""
-        pairs, left, missed, exhausted = self._pairs(count)
+        pairs, left, missed, passed, exhausted = self._pairs(count)
         if not pairs:
             return None
         said, question = pairs[0]
@@ -310,8 +306,9 @@ class _Search:
             elif not any(one.answered for _, one in pairs[1:]):
                 holds = self._is_asked_again(pairs, hint, exhausted=exhausted)
         elif again and said.asked and question.answered:
-            # An answer loses its standing by it.
-            holds = holds and evident > 0 and not missed
+            # An answer loses its standing by it, so it must not be the one that is told before the question.
+            before, _ = self._agrees(pairs[1][0], question) if len(pairs) > 1 else (False, "")
+            holds = holds and evident > 0 and not missed and (agrees is not False or not before)
         if not holds:
             return None
         return Place(
@@ -323,6 +320,7 @@ class _Search:
             certain=evident > 0,
             agrees=agrees,
             matched=len(pairs),
+            passed=passed,
             hint=hint,
         )
 
@@ -332,17 +330,17 @@ class _Search:
         left, missed, passed = count, 0, 0
         for question in self._back(skip):
             if len(pairs) == _MOST_MATCHED:
-                return _Pairs(pairs, 0, missed, exhausted=False)
+                return _Pairs(pairs, 0, missed, passed, exhausted=False)
             n = self._sought(question, left, _MOST_MISSED - missed)
             if n is not None:
                 missed += left - 1 - n
                 left = n
                 pairs.append((self._said[n], question))
             elif question.stands and question.answered:
-                return _Pairs(pairs, left, missed, exhausted=False)
+                return _Pairs(pairs, left, missed, passed, exhausted=False)
             elif (passed := passed + 1) > _MOST_PASSED:
-                return _Pairs([], left, missed, exhausted=False)
-        return _Pairs(pairs, left, missed, exhausted=True)
+                return _Pairs([], left, missed, passed, exhausted=False)
+        return _Pairs(pairs, left, missed, passed, exhausted=True)
 
     def _sought(self, question: _Question, left: int, most: int) -> int | None:
         """Return which of the messages up to one is a turn; only one of substance is looked for before others."""
@@ -410,7 +408,7 @@ class _Search:
         last = next(self._back(0), None)
         if last is None or self._asked != 1 or not history or not isinstance(last.piece, Turn):
             return None
-        pairs, left, missed, exhausted = self._pairs(history, skip=1)
+        pairs, left, missed, passed, exhausted = self._pairs(history, skip=1)
         replaced = [turn.n for turn in self._thread.walk(last.piece.n)]
         telling = any(has_substance(said.words) for said, _ in pairs)
         if left or missed or not exhausted or not telling or not last.stands or len(replaced) > _LAST_EXCHANGE:
@@ -419,11 +417,27 @@ class _Search:
             return None
         said, question = pairs[0]
         agrees, _ = self._agrees(said, question)
+        if not agrees:
+            return None
         hint = self._hint(question)
         return Place(
             said.place + 1, question.piece.n, again=False, answered=question.answered, whole=False, certain=True,
-            agrees=agrees, matched=len(pairs), hint=hint, replaced=tuple(replaced),
+            agrees=agrees, matched=len(pairs), passed=passed, hint=hint, replaced=tuple(replaced),
         )  # fmt: skip
+
+
+def _likeliest(found: Sequence[Place]) -> Place:
+    """Return the likeliest of several places, of which those where more is new come first."""
+    for place in found:
+        if place.again and not place.answered:
+            return place
+    # To record a question twice is better than to lose its first answer.
+    fewest = min(place.passed for place in found)
+    likely = [place for place in found if place.passed == fewest]
+    goes_on = any(not place.again for place in likely)
+    likely = [place for place in likely if not place.again or place.agrees or not goes_on]
+    likely = [place for place in likely if place.agrees is not False] or likely
+    return next((place for place in reversed(likely) if place.whole), likely[0])
 
 
 def _questions(thread: Thread) -> Iterator[_Question]:
