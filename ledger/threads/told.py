@@ -71,7 +71,8 @@ class Place(msgspec.Struct, frozen=True):
     `end` is the index behind the last message of the user that the thread holds as its turn `turn`. `again`: the user
     says nothing new. `answered`: the turn has an answer. `replaced` are turns whose question is rephrased. `certain`:
     the words are no coincidence. `whole`: nothing else was said on either side. `agrees`: the answer is the same, too;
-    None where there is none to compare.
+    None where there is none to compare. `passed` turns of the user were passed over; `behind` of them follow the last
+    that matches.
     """
 
     end: int
@@ -83,6 +84,7 @@ class Place(msgspec.Struct, frozen=True):
     agrees: bool | None
     matched: int
     passed: int
+    behind: int
     hint: int
     replaced: tuple[int, ...] = ()
 
@@ -109,6 +111,8 @@ class _Question(NamedTuple):
     words: str
     answered: bool
     stands: bool
+    behind: int
+    """How many follow it."""
 
 
 def begin_of_question(messages: Sequence[Kept]) -> int:
@@ -239,7 +243,7 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
     last = max(n for n, message in enumerate(asked) if message.role == "user")
     return Place(
         last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=None,
-        matched=len(said), passed=0, hint=1,
+        matched=len(said), passed=0, behind=0, hint=1,
     )  # fmt: skip
 
 
@@ -321,6 +325,7 @@ class _Search:
             agrees=agrees,
             matched=len(pairs),
             passed=passed,
+            behind=question.behind,
             hint=hint,
         )
 
@@ -422,7 +427,7 @@ class _Search:
         hint = self._hint(question)
         return Place(
             said.place + 1, question.piece.n, again=False, answered=question.answered, whole=False, certain=True,
-            agrees=agrees, matched=len(pairs), passed=passed, hint=hint, replaced=tuple(replaced),
+            agrees=agrees, matched=len(pairs), passed=passed, behind=0, hint=hint, replaced=tuple(replaced),
         )  # fmt: skip
 
 
@@ -432,17 +437,20 @@ def _likeliest(found: Sequence[Place]) -> Place:
         if place.again and not place.answered:
             return place
     # To record a question twice is better than to lose its first answer.
-    fewest = min(place.passed for place in found)
-    likely = [place for place in found if place.passed == fewest]
+    nearest = min(place.behind for place in found)
+    likely = [place for place in found if place.behind == nearest]
     goes_on = any(not place.again for place in likely)
     likely = [place for place in likely if not place.again or place.agrees or not goes_on]
     likely = [place for place in likely if place.agrees is not False] or likely
+    fewest = min(place.passed for place in likely)
+    likely = [place for place in likely if place.passed == fewest]
     return next((place for place in reversed(likely) if place.whole), likely[0])
 
 
 def _questions(thread: Thread) -> Iterator[_Question]:
     """Yield the turns of the user, and what is left of others, the last first."""
     answered = False
+    behind = 0
     for n in range(len(thread.turns), 0, -1):
         piece = thread.remembered(n)
         if piece is None:
@@ -451,6 +459,7 @@ def _questions(thread: Thread) -> Iterator[_Question]:
             answered = True
             continue
         turn = piece if isinstance(piece, Turn) else None
-        yield _Question(piece, "" if turn is None else plain_words(turn.content), answered, thread.stands(n))
+        yield _Question(piece, "" if turn is None else plain_words(turn.content), answered, thread.stands(n), behind)
+        behind += 1
         # What was erased may have been an answer.
         answered = turn is None
