@@ -66,16 +66,20 @@ def places(
         key = writer.store.key(writer.transcript_stream)
         return None if key is None else sealing(key)
 
+    now = spell_moment(writer.clock.now())
     with writer.reader.state() as state:
         threads = state.transcript.threads
-        looked_at = _newest(threads, first) if only is None else (threads[name] for name in (only,) if name in threads)
-        return continued(looked_at, messages, seal, spell_moment(writer.clock.now()))
+        named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
+        found = continued(named, messages, seal, now)
+        # What a process has just heard need not be looked for.
+        if only is not None or (found and found[0][1].is_sure):
+            return found
+        return continued([*named, *_newest(threads, named)], messages, seal, now)
 
 
-def _newest(threads: Threads, first: Iterable[str] = ()) -> Iterator[Thread]:
-    known = [name for name in first if name in threads]
-    for name in dict.fromkeys([*known, *islice(reversed(list(threads)), _NEWEST)]):
-        yield threads[name]
+def _newest(threads: Threads, named: Sequence[Thread] = ()) -> Iterator[Thread]:
+    known = {thread.name for thread in named}
+    return (threads[name] for name in islice(reversed(list(threads)), _NEWEST) if name not in known)
 
 
 def transcript(writer: Writer, thread: str) -> tuple[TurnView, ...]:

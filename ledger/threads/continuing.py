@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.told import Place, begin_of_question, place_of
+from backstory.ledger.threads.told import Place, TellingOf, begin_of_question
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def continued(
         now: the time, for a first question that is asked again; empty if that is no proof.
     """
     found = []
-    for thread in threads:
-        place = place_of(thread, messages, seal=seal() if thread.traces else None, now=now)
+    telling = TellingOf(messages)
+    for thread in threads if telling.said else ():
+        place = telling.place_in(thread, seal=seal() if thread.traces else None, now=now)
         if place is not None:
             found.append((thread.name, place))
     return sorted(found, key=lambda one: one[1].rank)

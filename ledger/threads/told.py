@@ -89,6 +89,11 @@ class Place(msgspec.Struct, frozen=True):
     replaced: tuple[int, ...] = ()
 
     @property
+    def is_sure(self) -> bool:
+        """Whether no other thread can be likelier: it holds the same words and answers, and nothing else."""
+        return self.whole and self.certain and self.agrees is True and not self.again and self.hint < _TWO
+
+    @property
     def rank(self) -> tuple[int, ...]:
         """Sorts places in several threads, the likeliest first."""
         kind = 0 if self.again and not self.answered else 1 if self.whole and not self.again else 2 if self.again else 3
@@ -135,13 +140,26 @@ def place_of(thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = No
         seal: The keyed digest by which erased turns are recognised; None where the scope has no key.
         now: The time, for a first question that is asked again; empty if that is no proof.
     """
-    begin = begin_of_question(messages)
-    said = [
-        _Said(index, plain_words(message.content), message.content, index >= begin)
-        for index, message in enumerate(messages)
-        if message.role == "user"
-    ]
-    return _Search(thread, messages, said, seal, now).place() if said and len(thread.turns) else None
+    return TellingOf(messages).place_in(thread, seal=seal, now=now)
+
+
+class TellingOf:
+    """A conversation as a client tells it, without the new answer, to look for in threads."""
+
+    def __init__(self, messages: Sequence[Kept]) -> None:
+        begin = begin_of_question(messages)
+        self.messages = messages
+        self.said = [
+            _Said(index, plain_words(message.content), message.content, index >= begin)
+            for index, message in enumerate(messages)
+            if message.role == "user"
+        ]
+        self.asked = sum(one.asked for one in self.said)
+        self.words = {one.words for one in self.said}
+
+    def place_in(self, thread: Thread, *, seal: Seal | None = None, now: str = "") -> Place | None:
+        """See `place_of`."""
+        return _Search(thread, self, seal, now).place() if self.said and len(thread.turns) else None
 
 
 def align_told(
@@ -263,15 +281,14 @@ class _Pairs(NamedTuple):
 class _Search:
     """One conversation against the end of one thread."""
 
-    def __init__(
-        self, thread: Thread, messages: Sequence[Kept], said: Sequence[_Said], seal: Seal | None, now: str
-    ) -> None:
+    def __init__(self, thread: Thread, telling: TellingOf, seal: Seal | None, now: str) -> None:
         self._thread = thread
-        self._messages = messages
-        self._said = said
+        self._telling = telling
+        self._messages = telling.messages
+        self._said = telling.said
+        self._asked = telling.asked
         self._seal = seal
         self._now = now
-        self._asked = sum(one.asked for one in said)
         self._walked = _questions(thread)
         self._questions: list[_Question] = []
 
@@ -348,15 +365,13 @@ class _Search:
         return _Pairs(pairs, left, missed, passed, exhausted=True)
 
     def _sought(self, question: _Question, left: int, most: int) -> int | None:
-        """Return which of the messages up to one is a turn; only one of substance is looked for before others."""
-        telling = False
-        for n in range(left - 1, max(-1, left - 2 - most), -1):
-            if self._is(question, self._said[n]):
-                return n
-            telling = telling or has_substance(question.words)
-            if not telling or self._said[n].asked:
-                return None
-        return None
+        """Return which of so many messages is a turn; one before others only where it is told word for word."""
+        if not left or self._is(question, self._said[left - 1]):
+            return left - 1 if left else None
+        if question.words not in self._telling.words or self._said[left - 1].asked or not has_substance(question.words):
+            return None
+        before = range(left - 2, max(-1, left - 2 - most), -1)
+        return next((n for n in before if self._said[n].words == question.words), None)
 
     def _back(self, skip: int) -> Iterator[_Question]:
         n = skip
