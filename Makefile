@@ -6,9 +6,10 @@ CORE := $(VENV)/.core
 SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
 TESTS := $(BIN)/pytest -n auto --dist=worksteal
+TIMES := .pytest_cache/durations.xml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve check test torture planted lint docs screenshots bench clean
+.PHONY: help demo serve check test durations torture planted lint docs screenshots bench clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -45,16 +46,23 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## lint, types, import contract and the quick tests
-	$(TESTS) -m 'not slow' --hypothesis-profile=quick
+# The doors (servers, the page, other people's frameworks) are for `make test`: making their apps is what costs.
+QUICK := tests/ledger tests/projections tests/backstory tests/golden $(wildcard tests/test_*.py)
+
+check: lint  ## lint, types, import contract and the quick tests of the log, its projections and the package
+	$(TESTS) -m 'not slow and not engine and not browser and not process' --hypothesis-profile=quick $(QUICK)
 
 test: lint  ## all of it
 	$(TESTS)
 
+durations: $(READY)  ## run the tests and say how long those of each folder take
+	$(TESTS) --junitxml=$(TIMES) || true
+	$(BIN)/python -m benchmarks.durations $(TIMES)
+
 torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples of each property, 100,000 replies: hours
 	TORTURE=1 $(TESTS)
 
-planted: $(READY)  ## put small bugs into a copy, one at a time, and see that the tests notice each
+planted: $(READY)  ## put small bugs into copies of the project, one at a time in each, and see that the tests notice
 	$(BIN)/python -m benchmarks.planted
 
 docs: $(READY)  ## write docs/reference.md from the docstrings

@@ -42,6 +42,7 @@ from backstory.operations.recording import Intake
 from backstory.operations.search import Within
 from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
@@ -440,11 +441,15 @@ class MemoryHandle:
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self, at: int | str | None = None) -> tuple[Fact, ...]:
+    def facts(self, at: int | str | None = None, *, joined: bool = True) -> tuple[Fact, ...]:
         """Return the live facts, now or at an earlier moment.
+
+        An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
+        `owner` says whose it is, and of equal facts the agent's is there.
 
         Args:
             at: The number of a commit, or a time in ISO 8601; None for now.
+            joined: False for the facts of this ledger alone.
 
         Returns:
             The facts, oldest first.
@@ -453,7 +458,8 @@ class MemoryHandle:
             UsageError: `at` is neither a commit's number nor a time.
             NotFoundError: The ledger has no such commit.
         """
-        return tuple(self._services.memory(at).in_order())
+        both = self._services.joined(at) if joined else None
+        return tuple(self._services.memory(at).in_order() if both is None else both.facts(self.scope))
 
     def moment(
         self,
@@ -544,6 +550,9 @@ class MemoryHandle:
     ) -> Found:
         """Search live facts or standing turns, by words and by meaning.
 
+        An agent finds its user's facts, too, unless `agent_reads` says otherwise: then the `owner` of a hit says whose
+        it is. Turns are its own.
+
         Args:
             query: What to look for.
             top_k: How many hits at most; as configured unless given.
@@ -567,26 +576,8 @@ class MemoryHandle:
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
         first, end = checks.span(since, until)
-        # An agent may still read its user's facts; the turns are always its own.
-        reading = self._services.reading() if within == "facts" else self._services.writer
-        searches = self._services.home.searches
-        found = searches.of(reading).find(
-            query,
-            searches.top_k if most is None else most,
-            within=within,
-            category=category,
-            thread=source,
-            since=first,
-            until=end,
-            min_similarity=floor,
-            explain=explain,
-        )
-        search.count_trouble(self._services, found)
-        if source is not None and not found:
-            search.must_be_a_source(self._services, reading, source, within)
-        if within == "facts" and found:
-            self._services.home.usage.touch(reading, [hit.id for hit in found])
-        return found
+        asked = search.Asked(query, most, within, category, source, first, end, floor, explain)
+        return search.find(self._services, asked)
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
         """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
@@ -613,20 +604,26 @@ class MemoryHandle:
         thread: str | None = None,
         facts: bool = True,
     ) -> Context:
-        """Return the block of memory to put before a model.
+        """Return the block of memory to put before a model, in two parts.
 
-        The first block of a process is counted by an estimate while the vocabulary loads, unless `Backstory.warm` was
-        waited for.
+        `standing` is for the system message: it depends on memory and policy alone (and, with `thread`, on that
+        conversation's summaries), so it is the same text while memory is the same. `found` is what the question brings
+        besides; it goes directly before the newest question. If all facts fit, all stand and nothing is found.
+        `text` is both.
+
+        The first block of a process waits until the vocabulary is loaded that counts its tokens, unless
+        `Backstory.warm` was waited for.
 
         Args:
-            messages: What the conversation is about, as messages or a text: it ranks the facts. None ranks them by
-                confidence.
+            messages: What the conversation is about, as messages or a text: it finds facts. With None those are found
+                that rank next by themselves.
             max_tokens: The text never has more; `max_injection_tokens` unless given.
             thread: Add the summaries of this conversation.
             facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
 
         Returns:
-            The text, its tokens and how they were counted, and the ids of its facts.
+            Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
+            `metadata` of the answer, so that `why_said` can tell what the answer was given.
 
         Raises:
             InputError: `messages` is no list, or one of the last cannot be read.
@@ -725,7 +722,25 @@ class MemoryHandle:
             UsageError: Several ids begin so.
         """
         reading = self._services.reading()
-        return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+        with self._services.naming_the_owner(fact_id):
+            return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+
+    def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
+        """Explain what the agent had been given to read when it said something.
+
+        Args:
+            turn: The id of the turn of the answer.
+            thread: The conversation's id, where several have a turn of this id.
+
+        Returns:
+            The turn, and the facts as they were at that time. Where the turn notes nothing, `noted` is false: the host
+            did not keep `Context.note()` with it, or memory was empty.
+
+        Raises:
+            NotFoundError: There is no such turn or thread.
+            UsageError: Several threads have a turn of this id.
+        """
+        return history.said(self._services, turn, thread)
 
     def why_section(self, section: str) -> WhySection:
         """Explain where the text of a section came from, down to the turns of the update that wrote it.
@@ -1120,8 +1135,8 @@ class MemoryHandle:
             turns: Whether turns are read, too.
 
         Returns:
-            The head of the ledger; for an agent that reads its user's memory or shares sections with it, that of the
-            user's ledger; with `turns`, that of the transcript.
+            The head of the ledger that is read; for an agent that reads its user's memory, or shares sections with it,
+            that of the user's ledger; with `turns`, that of the transcript.
         """
         return self.heads_seen(turns=turns).heads
 
@@ -1220,6 +1235,7 @@ class MemoryHandle:
     atimeline = in_thread(timeline)
     ausage = in_thread(usage)
     awhy = in_thread(why)
+    awhy_said = in_thread(why_said)
     awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
     arefusals = in_thread(refusals)

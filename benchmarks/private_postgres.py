@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-__all__ = ["NotInstalledError", "Pooler", "Server", "program"]
+__all__ = ["NotInstalledError", "Pooler", "Reached", "Server", "make_data", "program"]
 
 _WAIT_SECONDS = 60.0
 _PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
@@ -55,47 +55,84 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-class Server:
+def _owned_by_server(path: Path) -> None:
+    if not os.geteuid():
+        user = pwd.getpwnam("postgres")
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _make(maker: str, data: Path, *options: str) -> None:
+    subprocess.run(
+        [program(maker), "--pgdata", str(data), *options], **_as_server(), check=True, capture_output=True, cwd="/",
+    )  # fmt: skip
+
+
+def make_data(data: Path) -> None:
+    """Make the data of a server that was never started; a server can begin with a copy of it."""
+    data.mkdir(mode=0o700)
+    _owned_by_server(data)
+    _make("initdb", data, "--username", "owner", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale",
+          "C.UTF-8", "--wal-segsize", "1")  # fmt: skip
+
+
+class Reached:
+    """A server that runs, on a port, with its files in a folder."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.port = port
+        self.data = folder / "data"
+
+    def url(self, database: str = "postgres", user: str = "owner", port: int | None = None) -> str:
+        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
+
+    def create(self, database: str) -> str:
+        """Make a database, and return its address."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+        return self.url(database)
+
+
+class Server(Reached):
     """A server in a new folder, on a free port; `settings` are lines of its configuration.
 
-    Unless `durable`, it syncs nothing. `within` is where its folder is made. With a `primary` it is a standby of that
-    server, with the same settings.
+    Unless `durable`, it syncs nothing. `within` is where its folder is made. It begins with a copy of the `template`
+    that `make_data` has made; with a `primary` it is a standby of that server, with the same settings. It ends with
+    this process, unless it `stays`.
     """
 
     def __init__(
-        self, *, durable: bool = False, within: Path | None = None, primary: Server | None = None, **settings: str
+        self,
+        *,
+        durable: bool = False,
+        within: Path | None = None,
+        template: Path | None = None,
+        primary: Server | None = None,
+        stays: bool = False,
+        **settings: str,
     ) -> None:
         program("initdb")
         memory = Path("/dev/shm")
         if within is None and not durable and os.access(memory, os.W_OK):
             within = memory
-        self.folder = Path(tempfile.mkdtemp(prefix="backstory-postgres-", dir=within))
-        self.port = _free_port()
-        if not os.geteuid():
-            user = pwd.getpwnam("postgres")
-            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        super().__init__(Path(tempfile.mkdtemp(prefix="backstory-postgres-", dir=within)), _free_port())
+        _owned_by_server(self.folder)
         self._process: subprocess.Popen[bytes] | None = None
-        atexit.register(self.remove, os.getpid())
-        self.data = self.folder / "data"
-        if primary is None:
-            self._make("initdb", "--username", "owner", "--auth", "trust", "--no-sync", "--encoding", "UTF8",
-                       "--locale", "C.UTF-8")  # fmt: skip
-            stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
-        else:
-            self._make("pg_basebackup", "--dbname", primary.url(), "--write-recovery-conf", "--checkpoint", "fast")
+        if not stays:
+            atexit.register(self.remove, os.getpid())
+        stated = {"max_connections": "200", **({} if durable else _QUICK), **settings}
+        if primary is not None:
+            _make(
+                "pg_basebackup", self.data, "--dbname", primary.url(), "--write-recovery-conf", "--checkpoint", "fast"
+            )
             stated = settings
+        elif template is not None:
+            subprocess.run(["cp", "-a", template, self.data], check=True)
+        else:
+            make_data(self.data)
         with (self.data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{key} = '{value}'\n" for key, value in stated.items())
         self.start()
-
-    def _make(self, maker: str, *options: str) -> None:
-        subprocess.run(
-            [program(maker), "--pgdata", str(self.data), *options], **_as_server(),
-            check=True, capture_output=True, cwd="/",
-        )  # fmt: skip
-
-    def url(self, database: str = "postgres", user: str = "owner", port: int | None = None) -> str:
-        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -120,12 +157,6 @@ class Server:
         """The process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
-
-    def create(self, database: str) -> str:
-        """Make a database, and return its address."""
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-        return self.url(database)
 
     @property
     def pids(self) -> list[int]:
@@ -178,9 +209,9 @@ class Server:
 
 
 class Pooler:
-    """A PgBouncer before a server that lends connections by the transaction."""
+    """A PgBouncer before a server that lends connections by the transaction. Unless it `stays`, it ends with us."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Reached, *, stays: bool = False) -> None:
         bouncer = program("pgbouncer")
         self.port = _free_port()
         folder = server.folder / "pooler"
@@ -194,16 +225,19 @@ class Pooler:
             "pool_mode = transaction\ndefault_pool_size = 40\nmax_client_conn = 500\nquery_wait_timeout = 10\n",
             encoding="utf-8",
         )
-        if not os.geteuid():
-            user = pwd.getpwnam("postgres")
-            for path in (folder, users, settings):
-                os.chown(path, user.pw_uid, user.pw_gid)
+        for path in (folder, users, settings):
+            _owned_by_server(path)
         with (server.folder / "pooler.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [bouncer, str(settings)], **_as_server(), stdout=log, stderr=log, cwd="/", start_new_session=True
             )
-        atexit.register(self.stop, os.getpid())
+        if not stays:
+            atexit.register(self.stop, os.getpid())
         _until_it_answers(server.url(port=self.port), self._process, server.folder / "pooler.log")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def stop(self, process: int | None = None) -> None:
         if process in (None, os.getpid()) and self._process.poll() is None:

@@ -1,4 +1,4 @@
-"""What HTTP costs: the document against a bare route, recording against the Python API, and a minute of everything.
+"""What HTTP costs: an app, the document against a bare route, recording against the Python API, a minute of everything.
 
 The server, the bare one and the load generator are processes of their own. Two of them that are compared answer in
 turn, in short rounds, with the same generator; a figure is the median of the rounds' ratios.
@@ -6,6 +6,7 @@ turn, in short rounds, with the same generator; a figure is the median of the ro
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import statistics
@@ -21,12 +22,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 from backstory import Backstory
+from backstory.http.app import create_app
 from benchmarks.injecting import FACTS, remembering
 from benchmarks.loading import Load, Loader, Served, loading, request
 from benchmarks.mixing import Mixed, mixing
-from benchmarks.rows import Row, times
+from benchmarks.rows import Row, in_turn, ms, times
 
 __all__ = ["served", "serving"]
 
@@ -73,6 +77,7 @@ def _bare(body: Path) -> Iterator[int]:
 def serving(scale: int = 1) -> Iterator[Row]:
     """Measure the server; `scale` divides the rounds and the minute."""
     rounds = max(2, _ROUNDS // scale)
+    yield from _making(rounds)
     with loading() as loader:
         yield from _document(loader, rounds)
         yield from _recording(loader, rounds)
@@ -80,6 +85,27 @@ def serving(scale: int = 1) -> Iterator[Row]:
 
 
 # The document.
+
+
+def _making(rounds: int) -> Iterator[Row]:
+    """Measure an app on an empty home, without a socket, in a process that has made one before."""
+    with tempfile.TemporaryDirectory() as folder:
+        homes = itertools.count()
+
+        def app() -> FastAPI:
+            return create_app(functools.partial(Backstory.open, Path(folder) / str(next(homes))), environ={})
+
+        def make() -> None:
+            app().state.home.close()
+
+        def ask() -> None:
+            with TestClient(app(), "http://127.0.0.1") as client:
+                assert client.get("/v1/facts").is_success
+
+        ask()
+        made, asked = in_turn(make, ask, rounds=rounds, clock=time.process_time)
+    yield Row("making an app of the server, in processor time", ms(made), "≤ 20 ms")
+    yield Row("the same with its start, its first answer and its end", ms(asked))
 
 
 def _document(loader: Loader, rounds: int) -> Iterator[Row]:

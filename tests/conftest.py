@@ -12,11 +12,13 @@ import unittest
 from pathlib import Path
 
 import pytest
+from doubles import marks, run
 from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
 
-settings.register_profile("quick", max_examples=10, stateful_step_count=15, deadline=None)
-settings.register_profile("full", max_examples=200, stateful_step_count=30, deadline=None)
+# The same examples in every run, so that a change is judged by itself; `make torture` draws new ones.
+settings.register_profile("quick", max_examples=10, stateful_step_count=15, deadline=None, derandomize=True)
+settings.register_profile("full", max_examples=100, stateful_step_count=30, deadline=None, derandomize=True)
 settings.register_profile("torture", max_examples=250, stateful_step_count=60, deadline=None)
 settings.load_profile("torture" if LONG else "full")
 # `benchmarks.planted` asks whether a bug is found, not for its smallest example.
@@ -61,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
     _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
     _spare_the_disk()
     _hear_signals()
+    run.begin(config)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by what it uses."""
+    marks.mark(item)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -61,11 +61,46 @@ policies = st.builds(
 waits = st.sampled_from([0, 0, 2, 2, 100])
 """Days until the next thing happens: often so many that facts are up for review."""
 
+# What is drawn in every step of a history is built here, once: `st.builds` reads the type hints of its class each time.
 _LABELS = {
     "scope": st.sampled_from([*[None] * 6, "user", " User ", "task"]),
     "durability": st.sampled_from([*[None] * 6, "durable", "DURABLE", "session"]),
     "authority": st.sampled_from([*[None] * 6, "descriptive", "prescriptive"]),
 }
+_labels = st.fixed_dictionaries(_LABELS)
+_reasons = st.sampled_from([None, "moved"])
+_few = {most: st.integers(0, most) for most in range(6)}
+_sections = st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2)
+_broken = st.booleans()
+_new_facts = st.builds(
+    NewFact,
+    place=st.just(""),
+    content=contents,
+    category=categories,
+    confidence=confidences,
+    evidence=st.lists(st.sampled_from(["t1", "t2", "nowhere"]), max_size=2).map(tuple),
+    expected_valid_days=st.none() | st.integers(1, 4000),
+    source_error=st.none() | contents,
+    **_LABELS,
+)
+_days = st.integers(1, 5000)
+_categories, _confidences, _replacements = (
+    st.none() | categories,
+    st.none() | confidences,
+    st.none() | st.integers(0, 5),
+)
+_uses = st.floats(0, 20)
+_stated = st.fixed_dictionaries(
+    {
+        "at": st.sampled_from([None, "2025-01-01T00:00:00.000000Z"]),
+        "source": st.sampled_from([None, "t9", "manual"]),
+        "by_hand": st.booleans(),
+        "confirmations": st.sampled_from([0, 0, 3]),
+        "confirmed_at": st.sampled_from([None, "2025-06-01T00:00:00.000000Z"]),
+        "consolidated_from": st.sampled_from([(), (), ("fact_x", "fact_y")]),
+    }
+)
+_section_times = st.sampled_from([None, "2030-01-01T00:00:00.000000Z"])
 
 
 def many_facts() -> st.SearchStrategy[tuple[NewFact, ...]]:
@@ -80,17 +115,7 @@ def many_facts() -> st.SearchStrategy[tuple[NewFact, ...]]:
 
 
 def new_facts(place: str) -> st.SearchStrategy[NewFact]:
-    return st.builds(
-        NewFact,
-        place=st.just(place),
-        content=contents,
-        category=categories,
-        confidence=confidences,
-        evidence=st.lists(st.sampled_from(["t1", "t2", "nowhere"]), max_size=2).map(tuple),
-        expected_valid_days=st.none() | st.integers(1, 4000),
-        source_error=st.none() | contents,
-        **_LABELS,
-    )
+    return _new_facts.map(lambda fact: msgspec.structs.replace(fact, place=place))
 
 
 @st.composite
@@ -102,32 +127,29 @@ def proposals(draw: st.DrawFn, memory: Memory, now: str = "") -> tuple[Candidate
     ids = st.sampled_from([*memory.facts] * 4 + ["fact_0_0"])
     stale = [fact.id for fact in stale_facts(memory, now)] if now else []
     due = st.sampled_from([*stale * 8, *memory.facts, "fact_0_0"])
-    reasons = st.sampled_from([None, "moved"])
-    facts = [draw(new_facts(f"newFacts/{i}")) for i in range(draw(st.integers(0, 5)))]
+    facts = [draw(new_facts(f"newFacts/{i}")) for i in range(draw(_few[5]))]
 
     def listed(name: str, most: int, kind: type, **fields: st.SearchStrategy[object]) -> list[Candidate]:
-        built = st.builds(kind, **{"place": st.just(""), **fields, **_LABELS})
-        return [msgspec.structs.replace(draw(built), place=f"{name}/{i}") for i in range(draw(st.integers(0, most)))]
+        return [
+            kind(place=f"{name}/{i}", **{field: draw(what) for field, what in fields.items()}, **draw(_labels))
+            for i in range(draw(_few[most]))
+        ]
 
-    removals = listed("factsToRemove", 3, Removal, id=ids, reason=reasons, replacement=st.none() | st.integers(0, 5))
+    removals = listed("factsToRemove", 3, Removal, id=ids, reason=_reasons, replacement=_replacements)
     confirmed = listed("factsToReinforce", 2, Reinforcement, id=ids)
-    reviewed = listed("staleFactsToRemove", 3, Removal, id=due, reason=reasons)
-    longer = listed("staleFactsToExtend", 3, Extension, id=due, days=st.integers(1, 5000), reason=reasons)
+    reviewed = listed("staleFactsToRemove", 3, Removal, id=due, reason=_reasons)
+    longer = listed("staleFactsToExtend", 3, Extension, id=due, days=_days, reason=_reasons)
     merged = listed(
         "factsToConsolidate",
         3,
         Consolidation,
         sources=sources_in(memory),
         content=contents,
-        category=st.none() | categories,
-        confidence=st.none() | confidences,
+        category=_categories,
+        confidence=_confidences,
     )
-    places = st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2)
-    sections = [
-        msgspec.structs.replace(draw(st.builds(NewSummary, place=st.just(""), summary=contents, **_LABELS)), place=name)
-        for name in draw(places)
-    ]
-    broken = [Unread(place=f"newFacts/{len(facts)}", text="7", detail="no object")] if draw(st.booleans()) else []
+    sections = [NewSummary(place=name, summary=draw(contents), **draw(_labels)) for name in draw(_sections)]
+    broken = [Unread(place=f"newFacts/{len(facts)}", text="7", detail="no object")] if draw(_broken) else []
     return (*sections, *facts, *broken, *removals, *confirmed, *reviewed, *longer, *merged)
 
 
@@ -144,8 +166,9 @@ def heats(memory: Memory) -> st.SearchStrategy[dict[str, Access]]:
     """What was used of late, as it is told where it counts."""
     if memory.policy.fact_eviction_policy != "hybrid" or not memory.facts:
         return st.just({})
-    uses = st.builds(Access, st.floats(0, 20), st.just(memory.at))
-    return st.dictionaries(st.sampled_from(sorted(memory.facts)), uses, max_size=3)
+    return st.dictionaries(
+        st.sampled_from(sorted(memory.facts)), _uses.map(lambda heat: Access(heat, memory.at)), max_size=3
+    )
 
 
 def _stated_ids(memory: Memory) -> list[str]:
@@ -159,26 +182,19 @@ def _stated_ids(memory: Memory) -> list[str]:
 def documents(draw: st.DrawFn, memory: Memory) -> tuple[Candidate, ...]:
     """A document to import: some of it is what is there, some of it says where it came from."""
     facts = []
-    for i in range(draw(st.integers(0, 5))):
-        fact = draw(new_facts(f"facts/{i}"))
+    ids = st.none() | st.sampled_from(_stated_ids(memory))
+    for i in range(draw(_few[5])):
+        fact = draw(_new_facts)
         facts.append(
             NewFact(
-                place=fact.place,
+                place=f"facts/{i}",
                 content=fact.content,
                 category=fact.category,
                 confidence=fact.confidence,
                 expected_valid_days=fact.expected_valid_days,
-                id=draw(st.none() | st.sampled_from(_stated_ids(memory))),
-                at=draw(st.sampled_from([None, "2025-01-01T00:00:00.000000Z"])),
-                source=draw(st.sampled_from([None, "t9", "manual"])),
-                by_hand=draw(st.booleans()),
-                confirmations=draw(st.sampled_from([0, 0, 3])),
-                confirmed_at=draw(st.sampled_from([None, "2025-06-01T00:00:00.000000Z"])),
-                consolidated_from=draw(st.sampled_from([(), (), ("fact_x", "fact_y")])),
+                id=draw(ids),
+                **draw(_stated),
             )
         )
-    sections = [
-        NewSummary(place=name, summary=draw(contents), at=draw(st.sampled_from([None, "2030-01-01T00:00:00.000000Z"])))
-        for name in draw(st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2))
-    ]
+    sections = [NewSummary(place=name, summary=draw(contents), at=draw(_section_times)) for name in draw(_sections)]
     return (*sections, *facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -13,8 +14,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import msgspec
-from fastapi import Depends, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
@@ -24,16 +25,16 @@ from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.caching.answers import Answers
 from backstory.http.caching.repeating import Repeating
-from backstory.http.deerflow import deerflow_routes
+from backstory.http.deerflow import router as deerflow_router
 from backstory.http.docs_page import add_docs
 from backstory.http.limits import Limiter, Limits
+from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import ANSWER_HEADERS, Proxy
 from backstory.http.proxy import PATH as PROXY_PATH
 from backstory.http.routes import changing, events, explaining, home, reading, recording
-from backstory.http.routes.parameters import refuse_unknown
 from backstory.http.schemas import add_refusals, components
 from backstory.integrations.threads import run_in_thread
 from backstory.page.serving import add_page
@@ -48,6 +49,7 @@ _LONG_THREADS = 64
 OpensHome = Callable[..., Backstory]
 """Opens the home; gets `listeners` and `callbacks`, as `Backstory.open` does."""
 
+_TITLE = "Backstory"
 _DESCRIPTION = """\
 Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.
 
@@ -122,37 +124,28 @@ def create_app(
         await run_in_thread(bs.close)
 
     app = FastAPI(
-        title="Backstory",
+        title=_TITLE,
         version=__version__,
-        description=_DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation_id,
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.home, app.state.metrics, app.state.news, app.state.tokens = bs, metrics, news, tokens
     app.state.parts, app.state.removing = [], threading.Lock()
     app.state.answers = answers
     app.state.parts.append(answers.swept())
-    # The most frequent one first; `why` before the fact itself, whose id may hold a slash.
-    for router in (recording.router, explaining.router, events.router, reading.router, changing.router, home.router):
-        app.include_router(router, dependencies=[Depends(refuse_unknown)])
-    app.include_router(home.unversioned)
-    app.include_router(deerflow_routes(bs))
+    app.router.routes.extend(_ROUTES)
     proxy = Proxy(bs, note=metrics.proxy)
     app.mount(PROXY_PATH, proxy)
     app.state.parts.append(contextlib.aclosing(proxy))
     if find_spec("mcp") is not None:
-        # Here, since the package is an extra of its own.
-        from backstory.http.mcp_endpoint import McpEndpoint
-
-        endpoint = McpEndpoint(bs, max_body_bytes=chosen.limits.body_bytes)
+        endpoint = Deferred(lambda: _mcp_endpoint(bs, chosen.limits))
         app.router.routes.append(Route("/mcp", endpoint=endpoint))
         app.state.parts.append(endpoint.running())
     add_docs(app)
     add_page(app)
-    _describe(app)
+    app.openapi = _document  # type: ignore[method-assign]
     answer_errors(app)
     # The last one is the outermost.
     app.add_middleware(Repeating, answers=answers)
@@ -173,6 +166,23 @@ def create_app(
     app.add_middleware(Timed, metrics=metrics)
     return app
 
+
+# The most frequent one first; `why` before the fact itself, whose id may hold a slash. They are the routers' own: to
+# include a router is to examine each of its functions again, for each app and at its first request.
+_ROUTES = tuple(
+    route
+    for router in (
+        recording.router,
+        explaining.router,
+        events.router,
+        reading.router,
+        changing.router,
+        home.router,
+        home.unversioned,
+        deerflow_router,
+    )
+    for route in router.routes
+)
 
 _OPEN = frozenset(
     {"/healthz", "/readyz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"}
@@ -196,23 +206,20 @@ def _report(error: Exception) -> None:
     _log.error("%s; the tokens that were read before still count", error)
 
 
-def _operation_id(route: APIRoute) -> str:
-    return f"deerflow_{route.name}" if "deerflow" in route.tags else route.name
+def _mcp_endpoint(bs: Backstory, limits: Limits) -> Endpoint:
+    # Here, since the package is an extra of its own, and large.
+    from backstory.http.mcp.endpoint import McpEndpoint
+
+    return McpEndpoint(bs, max_body_bytes=limits.body_bytes)
 
 
-def _describe(app: FastAPI) -> None:
-    """Complete the OpenAPI document: schemas of the answers, and how a token is sent."""
-    made = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = made()
-            parts = document.setdefault("components", {})
-            parts["schemas"] = {**components(), **parts.get("schemas", {})}
-            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            add_refusals(document)
-            document["security"] = [{}, {"token": []}]
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+@functools.cache
+def _document() -> dict[str, Any]:
+    """Return the OpenAPI document, with schemas of the answers, and how a token is sent; all apps have the same."""
+    document = get_openapi(title=_TITLE, version=__version__, description=_DESCRIPTION, routes=_ROUTES)
+    parts = document.setdefault("components", {})
+    parts["schemas"] = {**components(), **parts.get("schemas", {})}
+    parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    add_refusals(document)
+    document["security"] = [{}, {"token": []}]
+    return document

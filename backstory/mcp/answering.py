@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent
@@ -13,8 +14,12 @@ from backstory.home import Backstory
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
 from backstory.mcp.budget import Budget, Reply
-from backstory.mcp.opening import Need, Opens, open_memory
+from backstory.mcp.opening import Need, Opens, note_request, open_memory
+from backstory.mcp.tools.confirming import Confirmation
 from backstory.memory import MemoryHandle
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -33,6 +38,10 @@ class Failure(Exception):  # noqa: N818 it is what a client is told, whatever we
 class Answering:
     """Opens the memory of the request that is answered, and works on it.
 
+    Attributes:
+        budget: How long its answers may be.
+        codes: Makes the codes that confirm an undo.
+
     Args:
         home: The home, which counts tokens and faults.
         opens: Opens the memory of a request.
@@ -42,6 +51,15 @@ class Answering:
         self._home = home
         self._opens = opens
         self.budget = Budget(home.count_tokens, home.config.settings.max_injection_tokens)
+        self.codes = Confirmation()
+
+    async def during(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Answer a request; what it calls finds this with `current`. A middleware of the SDK."""
+        token = _current.set(self)
+        try:
+            return await note_request(ctx, call_next)
+        finally:
+            _current.reset(token)
 
     async def tool(self, need: Need, work: Callable[[MemoryHandle], Reply], *, agreed: bool = False) -> CallToolResult:
         """Return the result of a tool; an error is a result, too.
@@ -100,6 +118,14 @@ class Answering:
             raise Failure(_UNEXPECTED, by_client=False) from None
         self._home.faults.recovered(memory.scope, "tool")
         return result
+
+
+_current: ContextVar[Answering] = ContextVar("backstory_mcp_answering")
+
+
+def current() -> Answering:
+    """Return what answers this request, for tools: they are made once a process, and serve all homes."""
+    return _current.get()
 
 
 def _place(error: BaseException) -> str:

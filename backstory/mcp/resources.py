@@ -32,7 +32,7 @@ class _MemoryResource(Resource):
 
 
 def add_resources(server: MCPServer, answering: Answering) -> None:
-    """Add `memory://document`, `memory://log` and the templates for one fact and one commit."""
+    """Add `memory://document`, `memory://context`, `memory://log` and the templates for one fact and one commit."""
     budget = answering.budget
     server.add_resource(
         _MemoryResource(
@@ -43,6 +43,17 @@ def add_resources(server: MCPServer, answering: Answering) -> None:
             mime_type=_JSON,
             answering=answering,
             show=lambda memory: msgspec.json.format(msgspec.json.encode(memory.document()), indent=2),
+        )
+    )
+    server.add_resource(
+        _MemoryResource(
+            uri="memory://context",
+            name="context",
+            title="Memory for a system message",
+            description="The part of the context block that stands: the same text while memory is the same.",
+            mime_type="text/plain",
+            answering=answering,
+            show=lambda memory: memory.context("").standing.encode(),
         )
     )
     server.add_resource(

@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
+from mcp.server.mcpserver.tools import Tool
 
 from backstory.home import Backstory
 from backstory.mcp.answering import Answering
-from backstory.mcp.opening import Opens, note_request
+from backstory.mcp.opening import Opens
 from backstory.mcp.prompts import add_prompt
 from backstory.mcp.resources import add_resources
-from backstory.mcp.tools.changing import add_changing_tools
-from backstory.mcp.tools.history import add_history_tools
-from backstory.mcp.tools.reading import add_reading_tools
-from backstory.mcp.tools.revert import add_revert_tool
+from backstory.mcp.tools.changing import changing_tools
+from backstory.mcp.tools.history import history_tools
+from backstory.mcp.tools.reading import reading_tools
+from backstory.mcp.tools.revert import revert_tool
 from backstory.version import __version__
 
 _DAY = 24 * 60 * 60.0
@@ -40,6 +42,7 @@ def memory_server(home: Backstory, opens: Opens) -> MCPServer:
     Returns:
         The server, for any transport.
     """
+    answering = Answering(home, opens)
     with _logging_left_alone():
         server = MCPServer(
             "backstory",
@@ -50,18 +53,20 @@ def memory_server(home: Backstory, opens: Opens) -> MCPServer:
             log_level="WARNING",
             # Over HTTP a subscriber would learn that the memory of somebody else has changed.
             subscriptions=False,
-            middleware=[note_request],
+            middleware=[answering.during],
+            tools=list(_tools()),
             # A question waits for a person. What it asks names the head of the memory, so it cannot be outdated.
             request_state_security=RequestStateSecurity.ephemeral(ttl=_DAY),
         )
-    answering = Answering(home, opens)
-    add_reading_tools(server, answering)
-    add_history_tools(server, answering)
-    add_changing_tools(server, answering)
-    add_revert_tool(server, answering)
     add_resources(server, answering)
     add_prompt(server, answering)
     return server
+
+
+@cache
+def _tools() -> tuple[Tool, ...]:
+    """Make the tools, with the schemas of their arguments and results; once a process, since that takes long."""
+    return (*reading_tools(), *history_tools(), *changing_tools(), revert_tool())
 
 
 @contextmanager

@@ -192,7 +192,8 @@ def _must_be_live(services: ScopeServices, fact_id: str) -> None:
         WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
     """
     try:
-        live_fact(services.writer.memory(durable=False), fact_id)
+        with services.naming_the_owner(fact_id):
+            live_fact(services.writer.memory(durable=False), fact_id)
     except NotFoundError:
         services.must_stand()
         raise

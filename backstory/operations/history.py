@@ -11,9 +11,14 @@ from backstory import checks
 from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
+from backstory.projections.context import Given
+from backstory.projections.context.joined import join
+from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
+from backstory.projections.history.audit import Evidence
 from backstory.projections.history.history import LogEntry, diff, entry
 from backstory.projections.history.moment import FactQuery, MemoryMoment, memory_moment
 from backstory.projections.history.replay import read_moment
@@ -31,7 +36,8 @@ if TYPE_CHECKING:
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
     """Return a live fact by its id or a unique beginning of it; see `MemoryHandle.fact`."""
-    found = begun_fact(services.memory(), fact_id)
+    with services.naming_the_owner(fact_id):
+        found = begun_fact(services.memory(), fact_id)
     if found.id != fact_id:
         with contextlib.suppress(UsageError):
             if services.fact_id(services.reading(), fact_id) == fact_id:
@@ -121,6 +127,38 @@ def section_origin(services: ScopeServices, name: str) -> WhySection:
         return services.logs(writer) if agent is None else services.home.index(Scope(user, agent))
 
     return why_section(services.commits(writer), writer.memory(), name, logs_of)
+
+
+def said(services: ScopeServices, turn: str, thread: str | None) -> WhySaid:
+    """Explain what an answer had been given; see `MemoryHandle.why_said`."""
+    named = checks.text("turn", turn)
+    if thread is not None:
+        must_know(services.writer, checks.text("thread", thread))
+    turns = services.home.turns(services.writer.scope).standing(thread)
+    found = {one.thread: one for one in turns if one.id == named}
+    if not found:
+        where = "memory" if thread is None else f"thread {thread}"
+        raise NotFoundError(f"there is no turn {named} in this {where}: see `turns`; it may be superseded or erased")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} threads have a turn {named}: say which of them, as {next(iter(found))}")
+    (view,) = found.values()
+    answer = Evidence(view.id, view.thread, view.role, view.content, view.at, view.name)
+    given = Given.within(view.metadata)
+    if given is None:
+        return said_without_note(answer)
+    writer = services.user if given.of_user and services.user is not None else services.writer
+    now = writer.memory()
+    if not given.users_seq or services.user is None:
+        if not 0 < given.seq <= now.seq:
+            return why_said(answer, given, (), Memory(), now)
+        head = services.head_at(writer, given.seq)
+        return why_said(answer, given, (head,), services.logs(writer).memory_at(given.seq), now)
+    users = services.user.memory()
+    if given.seq > now.seq or given.users_seq > users.seq:
+        return why_said(answer, given, (), Memory(), join(now, users).memory)
+    heads = (services.head_at(writer, given.seq), services.head_at(services.user, given.users_seq))
+    then = join(services.logs(writer).memory_at(given.seq), services.logs(services.user).memory_at(given.users_seq))
+    return why_said(answer, given, heads, then.memory, join(now, users).memory)
 
 
 def what_if(

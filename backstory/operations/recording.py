@@ -16,6 +16,7 @@ from backstory.ledger.core.sanitize import MAX_NAME, safe_text
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.threads.told import Place, Told
 from backstory.ledger.threads.turn_dedup import Mode
+from backstory.ledger.threads.turn_match import Said, spoken_in
 from backstory.operations import conversations
 from backstory.operations.services import NO_MODEL_HERE, ScopeServices
 from backstory.projections.index.keyed_commits import delivered
@@ -146,7 +147,7 @@ def _is_whole(newest: Commit, kept: Sequence[Kept]) -> bool:
     turns = [event.turn for event in newest.events if isinstance(event, TurnRecorded)]
     if len(turns) < TURNS_PER_COMMIT:
         return True
-    return bool(kept) and (turns[-1].role, turns[-1].content) == (kept[-1].role, kept[-1].content)
+    return bool(kept) and Said.of(kept[-1]).is_in(turns[-1])
 
 
 def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) -> None:
@@ -156,7 +157,9 @@ def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) 
         KeyReusedError: The key was used for another delivery.
     """
     sent = Counter((message.role, message.content) for message in kept)
-    if Counter((turn.role, turn.content) for turn in turns) - sent:
+    # Turns of an older version may hold reasoning.
+    recorded = [(turn.role, said) for turn in turns if (said := spoken_in(turn)).strip()]
+    if Counter(recorded) - sent:
         raise KeyReusedError(
             f"this key was used for other messages of thread {thread}: take a new key for each delivery"
         )

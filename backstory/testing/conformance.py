@@ -209,9 +209,10 @@ class EventStoreConformance:
             assert [record.line for record in records] == lines[after:]
             assert [record.byte for record in records] == told[after:]
 
+    @pytest.mark.parametrize("after", [0, 3])
     @pytest.mark.parametrize("byte", ["another line", "inside a line", "behind everything", "the end"])
     def test_a_place_that_does_not_hold_any_more_is_passed_over(
-        self, engine: Engine, store: EventStore, byte: str
+        self, engine: Engine, store: EventStore, byte: str, after: int
     ) -> None:
         lines = chain(6)
         fill(store, STREAM, lines)
@@ -220,7 +221,9 @@ class EventStoreConformance:
         wrong = {"another line": told[1], "inside a line": told[3] + 5, "behind everything": end + 9, "the end": end}
         for reader in (store, engine.open()):
             for _ in range(2):
-                assert [record.line for record in reader.read(STREAM, 3, byte=wrong[byte])] == lines[3:]
+                records = list(reader.read(STREAM, after, byte=wrong[byte]))
+                assert [record.line for record in records] == lines[after:]
+                assert [record.byte for record in records] == told[after:]
             assert lines_of(reader) == lines
 
     # What cannot be taken back.

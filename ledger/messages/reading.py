@@ -49,6 +49,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether this is a call or its output as a separate message, so that the agent's answer is still to come."""
     is_chunk: bool = False
     """Whether this is a streamed message, whole or one of several chunks with the same id."""
+    answer: str | None = None
+    """The content without blocks of an agent's reasoning that has no end; None where there are none."""
 
 
 def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends: int | None = None) -> Message:
@@ -108,6 +110,7 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         ),
         is_call_item=role == "tool" and is_call(kind),
         is_chunk=isinstance(kind, str) and kind.endswith("MessageChunk"),
+        answer=content.answer if role == "assistant" else None,
     )
 
 

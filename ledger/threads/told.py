@@ -29,7 +29,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.threads.resend import NOTHING_KNOWN, Alignment, resemble
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.ledger.threads.turn_match import Piece, matches
+from backstory.ledger.threads.turn_match import Piece, Said, matches
 from backstory.ledger.threads.words import has_substance, may_be_same, plain_words
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _behind(thread: Thread, n: int) -> Iterator[Piece]:
 
 def _is_answer(piece: Piece, answer: Kept, seal: Seal | None) -> bool:
     recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
-    return recognised and matches(piece, (answer.role, answer.content), seal)
+    return recognised and matches(piece, Said.of(answer), seal)
 
 
 def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -> Place | None:
@@ -388,7 +388,7 @@ class _Search:
         if isinstance(question.piece, Trace):
             # A length alone proves no question.
             sealed = question.piece.digest is not None and self._seal is not None
-            return (sealed or not said.asked) and matches(question.piece, ("user", said.content), self._seal)
+            return (sealed or not said.asked) and matches(question.piece, Said("user", said.content), self._seal)
         return question.words == said.words if said.asked else may_be_same(question.words, said.words)
 
     def _agrees(self, said: _Said, question: _Question) -> tuple[bool | None, str]:

@@ -225,7 +225,7 @@ class StreamCheck:
             self._late.append(line.seq)
             self._loose.append(line)
             return
-        if line.seq == self.head.seq + 1 and not self.unread:
+        if line.seq == self.head.seq + 1:
             self._check_link(line, self.head.hash)
         else:
             self._loose.append(line)

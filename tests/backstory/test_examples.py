@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +25,13 @@ from backstory.ledger.core.events import FactAdded, FactRemoved
 ROOT = Path(__file__).parents[2]
 LOOP, AGENT, NODES, SESSION = "openai_loop", "langchain_agent", "langgraph_nodes", "openai_agents_session"
 EACH = pytest.mark.parametrize("example", [LOOP, AGENT, NODES, SESSION])
+THEIRS = ("story", "standin", AGENT)
+"""Modules that the examples import from beside them; the tests have a `story` of their own."""
 TRUTH, ERROR = "User lives in Bergen", "User lives in Lisbon"
 
 
-def run(example: str, *options: object, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run an example with an environment that names no key, and hurries the calls of the model."""
+def run_alone(example: str, *options: object, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run an example as a user does, in an environment that names no key and hurries the calls of the model."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "BACKSTORY_"))}
     return subprocess.run(
         [sys.executable, f"examples/{example}.py", *map(str, options)],
@@ -37,6 +43,31 @@ def run(example: str, *options: object, **env: str) -> subprocess.CompletedProce
         timeout=90,
         check=False,
     )
+
+
+def run(example: str, *options: object, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run an example like `run_alone`, in this process: it need not load its libraries again."""
+    out, err, code = io.StringIO(), io.StringIO(), None
+    given = {"BACKSTORY_MIN_SECONDS_BETWEEN_CALLS": "0", **env}
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.chdir(ROOT)
+        patch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+        patch.setattr(sys, "argv", [f"examples/{example}.py", *map(str, options)])
+        for name in THEIRS:
+            patch.delitem(sys.modules, name, raising=False)
+        for name, value in given.items():
+            patch.setenv(name, value)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                runpy.run_path(f"examples/{example}.py", run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        finally:
+            for name in THEIRS:
+                sys.modules.pop(name, None)
+    assert code is None or isinstance(code, int)
+    return subprocess.CompletedProcess([example], code or 0, out.getvalue(), err.getvalue())
 
 
 def standin_answer() -> Callable[[list[dict[str, str]]], str]:
@@ -77,7 +108,7 @@ def answers(memory: MemoryHandle) -> dict[str, str]:
 @pytest.mark.slow
 @EACH
 def test_an_example_learns_uses_what_it_knows_is_misled_and_is_put_right(example, tmp_path):
-    told = run(example, "--home", tmp_path / "home")
+    told = run_alone(example, "--home", tmp_path / "home")
     assert (told.returncode, told.stderr) == (0, "")
     with Backstory.open(tmp_path / "home", background=False) as bs:
         assert [scope.user for scope in bs.scopes()] == ["ada"]
@@ -140,7 +171,7 @@ def the_error_was_traced_to_its_words_and_taken_back(memory: MemoryHandle, told:
 
 @pytest.mark.slow
 def test_an_example_leaves_no_home_behind_unless_asked_to(tmp_path):
-    told = run(LOOP, HOME=str(tmp_path), TMPDIR=str(tmp_path), BACKSTORY_HOME=str(tmp_path / "mine"))
+    told = run_alone(LOOP, HOME=str(tmp_path), TMPDIR=str(tmp_path), BACKSTORY_HOME=str(tmp_path / "mine"))
     assert told.returncode == 0
     assert "The truth is back; the hash chain holds." in told.stdout
     assert "Look around" not in told.stdout

@@ -49,7 +49,7 @@ def learn(memory, thread, *facts, **more):
     return memory.extract([RecordedReply(thread, reply(*facts, **more))])
 
 
-@pytest.mark.parametrize(("engine", "questions"), [({}, 3), ({"storage_class": "store.other_engine:OtherEngine"}, 1)])
+@pytest.mark.parametrize(("engine", "questions"), [({}, 3), ({"storage_class": "doubles.other_engine:OtherEngine"}, 1)])
 def test_an_engine_that_does_not_answer_is_asked_once_what_waits(tmp_path, monkeypatch, engine, questions):
     asked = []
 

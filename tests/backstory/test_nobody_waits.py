@@ -71,6 +71,7 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "verify": lambda memory: (memory.verify().ok, memory.verify().commits),
     "what_if": lambda memory: memory.what_if(max_facts=10),
     "why": lambda memory: memory.why(memory.facts()[0].id),
+    "why_said": lambda memory: memory.why_said(memory.transcript("t")[0].id, "t"),
     "why_section": lambda memory: memory.why_section("user.workContext"),
     "why_not": lambda memory: memory.why_not("tea"),
 }

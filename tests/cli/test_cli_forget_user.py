@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 import pytest
 from commandline import Cli, said
@@ -88,9 +87,9 @@ def test_what_the_witness_has_is_said(home: Cli, monkeypatch: pytest.MonkeyPatch
 def test_log_follow_ends_where_the_user_is_removed(home: Cli) -> None:
     with home.running("--user", "ada", "log", "--follow", "--limit", "5") as following:
         assert following.stdout is not None
-        following.stdout.readline()
-        # Until it has read the log that is removed.
-        time.sleep(0.5)
+        home.run("--user", "ada", "fact", "add", "Likes rain")
+        # What it shows now it has read from the log that is removed.
+        assert any(line.startswith("3  ") for line in iter(following.stdout.readline, ""))
         home.run("--user", "ada", "forget", "--whole-user", "--yes")
         assert following.wait(30) == 0
         assert following.stderr is not None

@@ -17,18 +17,14 @@ def engine() -> Iterator[PostgresEngine]:
 
 
 def test_a_new_database_is_migrated_and_then_keeps_memory(cli: Cli, engine: PostgresEngine) -> None:
-    with engine.admin() as admin:
-        admin.execute("CREATE DATABASE cli")
-        try:
-            store = ("--store", engine.server.url("cli"))
-            assert "run `backstory migrate`" in cli.error(*store, "show", code=3)
-            assert cli.json(*store, "migrate") == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
-            assert cli.run(*store, "migrate").stdout == "nothing to do: the tables are those of this version\n"
-            cli.run(*store, "fact", "add", "User sails")
-            assert [fact["content"] for fact in cli.json(*store, "fact", "list")] == ["User sails"]
-            assert not list(cli.home.rglob("*.jsonl"))
-        finally:
-            admin.execute("DROP DATABASE cli WITH (FORCE)")
+    with engine.another_database() as name:
+        store = ("--store", engine.server.url(name))
+        assert "run `backstory migrate`" in cli.error(*store, "show", code=3)
+        assert cli.json(*store, "migrate") == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
+        assert cli.run(*store, "migrate").stdout == "nothing to do: the tables are those of this version\n"
+        cli.run(*store, "fact", "add", "User sails")
+        assert [fact["content"] for fact in cli.json(*store, "fact", "list")] == ["User sails"]
+        assert not list(cli.home.rglob("*.jsonl"))
 
 
 def test_files_are_not_migrated(cli: Cli) -> None:

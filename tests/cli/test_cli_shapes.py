@@ -133,6 +133,23 @@ def test_why_a_live_fact_and_one_that_is_gone(story: Cli) -> None:
     assert [e["turn"] for e in gone["evidence"]] == ["a1", "a2"]
 
 
+def test_why_said(story: Cli) -> None:
+    given = story.json("context")
+    note = {name: given[name] for name in ("seq", "digest", "facts", "turns")}
+    turns = [
+        {"role": "user", "content": "Where do I live?", "id": "q9"},
+        {"role": "assistant", "content": "In Bergen.", "id": "a9", "metadata": {"context": note}},
+    ]
+    story.run("record", "-", "--thread", "friday", piped=json.dumps(turns))
+    found = story.json("why-said", "a9")
+    assert (found["thread"], found["noted"], found["holds"], found["seq"]) == ("friday", True, True, given["seq"])
+    assert [fact["id"] for fact in found["facts"]] == given["facts"]
+    page = story.run("why-said", "a9", "--thread", "friday").stdout
+    assert "In Bergen." in page
+    assert "User writes Rust" in page
+    assert story.json("why-said", "q9", code=1)["noted"] is False
+
+
 def test_why_not(story: Cli) -> None:
     found = story.json("why-not", "User may like tea")
     assert (found[0]["content"], found[0]["seq"], found[0]["rule"]) == ("User may like tea", 2, "threshold")

@@ -98,7 +98,7 @@ def test_an_empty_home_knows_nobody(cli: Cli) -> None:
 
 def test_on_another_engine_than_files_the_engine_is_named(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(json.dumps({"memory": {"storage_class": "store.other_engine:OtherEngine"}}))
+    config.write_text(json.dumps({"memory": {"storage_class": "doubles.other_engine:OtherEngine"}}))
     engine = f"other:{cli.home.name}"
     elsewhere = ("--config", config, "--user", "ada")
     assert notes(cli, *elsewhere, "show") == [f"backstory: no user 'ada' is known in {engine}"]

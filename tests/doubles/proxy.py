@@ -33,6 +33,8 @@ class Proxy:
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listening.getsockname()[1]
         self.deaf = threading.Event()
+        self.unheard = threading.Event()
+        """Set once something that the server said was thrown away."""
         self._flowing = threading.Event()
         self._flowing.set()
         self._guard = threading.Lock()
@@ -95,7 +97,9 @@ class Proxy:
                 if answers and pair.halves.is_set():
                     target.sendall(data[: len(data) // 2])
                     break
-                if not (answers and self.deaf.is_set()):
+                if answers and self.deaf.is_set():
+                    self.unheard.set()
+                else:
                     target.sendall(data)
         self._end(pair)
 

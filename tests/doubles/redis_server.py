@@ -1,4 +1,4 @@
-"""A private Redis on a free port, which ends with the test."""
+"""Redis for tests: one server for the run, in which each worker has a database, and private ones that may be lost."""
 
 from __future__ import annotations
 
@@ -11,21 +11,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 from fakes import PATIENCE
 from sizes import cannot
+
+from doubles import run
+
+_DATABASES = 64
+
+_kept: list[RedisServer] = []
+"""What this process has started for the run; it outlives this process."""
+
+
+class RedisPlace(msgspec.Struct, frozen=True):
+    """Where a database of Redis is."""
+
+    port: int
+    database: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/{self.database}"
 
 
 class RedisServer:
     """A `redis-server` that keeps nothing on disk."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.url = f"redis://127.0.0.1:{port}/0"
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = RedisPlace(self.port).url
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         words = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-        self.process = subprocess.Popen(["redis-server", *words], stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            ["redis-server", *words, "--databases", str(_DATABASES)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -53,13 +77,36 @@ class RedisServer:
         self.process.send_signal(signal.SIGCONT)
 
 
-@contextmanager
-def redis_server() -> Iterator[RedisServer]:
+def _must_be_there() -> None:
     if shutil.which("redis-server") is None:
         cannot("redis-server is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        server = RedisServer(free.getsockname()[1])
+
+
+def _start() -> RedisPlace:
+    server = RedisServer()
+    server.start()
+    _kept.append(server)
+    assert server.process is not None
+    run.until_the_end(server.process.pid)
+    return RedisPlace(server.port)
+
+
+def empty_redis() -> RedisPlace:
+    """Return this worker's database on the run's server, emptied."""
+    from redis import Redis
+
+    _must_be_there()
+    place = RedisPlace(run.once("redis", RedisPlace, _start).port, run.worker() % _DATABASES)
+    with Redis.from_url(place.url) as client:
+        client.flushdb()
+    return place
+
+
+@contextmanager
+def own_redis() -> Iterator[RedisServer]:
+    """Start a server of a test's own, which may take it away."""
+    _must_be_there()
+    server = RedisServer()
     server.start()
     try:
         yield server

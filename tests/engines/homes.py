@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+ENGINES = ("elsewhere", "postgres", "nats")
+"""One for tests that keeps nothing in the home, and those with servers."""
+
 
 class HomesOn(msgspec.Struct, frozen=True):
     """An engine, by the settings that choose it; all homes of a test on it share its streams."""

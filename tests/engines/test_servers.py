@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from assistants import call
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
-from homes import HomesOn
+from homes import ENGINES, HomesOn
 from hosts import ChatModel, Host, learned, learning, talk
 from scripted_agents import Scripted, agent, ask, said
 from serving import Stream, app_client, process_server, thread_server
+from sizes import LONG
 
 from backstory.ledger.log.store import Seal
 from backstory.mcp.opening import Opened
@@ -44,6 +45,7 @@ def test_a_server_learns_explains_undoes_and_forgets(engine: HomesOn, tmp_path: 
 
 # Two servers build their schemas at the same time, and what FastAPI silences this one with is not for threads.
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.UnsupportedFieldAttributeWarning")
+@pytest.mark.parametrize("engine", ENGINES if LONG else ["postgres", "nats"], indirect=True)
 def test_two_servers_see_each_others_commits(engine: HomesOn, tmp_path: Path) -> None:
     with (
         thread_server(tmp_path / "one", **engine.settings) as one,
@@ -60,6 +62,7 @@ def test_two_servers_see_each_others_commits(engine: HomesOn, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES if LONG else ["postgres"], indirect=True)
 def test_a_server_needs_nothing_but_the_setting(engine: HomesOn, tmp_path: Path) -> None:
     with process_server(tmp_path / "home", environ=engine.environ) as server:
         assert server.post("/v1/facts", {"content": "User drinks tea"}, params=ADA).status_code == 201

@@ -183,14 +183,12 @@ def dying(last: int) -> None:
         setattr(os, name, stand_in(getattr(os, name)))
 
 
-def forget(home: str, text: str, step: str = "") -> None:
-    """Erase a text for good when the parent says so; with a step, die at that one."""
+def forget(home: str, text: str) -> None:
+    """Erase a text for good when the parent says so."""
     with Backstory.open(home, background=False, **SETTINGS) as backstory:
         memory = backstory.memory(USER)
         tell("ready")
         ordered()
-        if step:
-            dying(int(step))
         memory.forget(matching=text)
         os.write(1, b'["forgotten"]\n')
     tell("closed")

@@ -70,13 +70,6 @@ class Child:
         self._process.wait(PATIENCE)
         self._ear.join(PATIENCE)
 
-    def gone(self) -> None:
-        """Wait until it has ended, in whatever way; a child that has done its work ends with its orders."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(LONGEST)
-        self._ear.join(PATIENCE)
-
     def end(self) -> None:
         """Give no more orders, and wait until it has ended well."""
         assert self._process.stdin is not None

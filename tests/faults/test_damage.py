@@ -128,7 +128,12 @@ def places_to_cut(data: bytes) -> list[int]:
     """Every byte of the last three commits; in the short form all near a line's ends, and some between."""
     _, starts = last_three(data)
     every = range(starts[-4], len(data))
-    edges = {at + step for at in starts[-4:] for step in range(-3, 4) if starts[-4] <= at + step < len(data)}
+    edges = {
+        at + step
+        for at in starts[-4:]
+        for step in range(-sized(1, 3), sized(2, 4))
+        if starts[-4] <= at + step < len(data)
+    }
     few = chance(3).sample(every, sized(4, len(every)))
     return sorted(edges | set(few))
 

@@ -6,20 +6,18 @@ itself; each turn is covered once; `verify` finds nothing but a torn tail; memor
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fakes import open_home
 from faults.logs import Scope
 from faults.processes import Child, child
 from sizes import PATIENT, chance, sized
 
 pytestmark = [pytest.mark.slow, PATIENT]
 
-KILLS_PER_HOME = sized(4, 10)
+KILLS_PER_HOME = sized(2, 10)
 
 
 def acknowledged(children: list[Child], word: str) -> list[str]:
@@ -27,16 +25,10 @@ def acknowledged(children: list[Child], word: str) -> list[str]:
 
 
 def verified(home: Path) -> list[str]:
-    """What `verify` of another process finds; a torn tail alone leaves the answer yes."""
-    done = subprocess.run(
-        [sys.executable, "-m", "backstory.cli", "--home", home, "--user", "ada", "--json", "verify"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    found = json.loads(done.stdout)
-    assert found["ok"] is (done.returncode == 0), done
-    return [problem["kind"] for problem in found["problems"]]
+    """What `verify` finds in a home that was opened anew; a torn tail alone leaves the answer yes."""
+    with open_home(home) as bs:
+        found = bs.memory("ada").verify()
+    return [problem.kind for problem in found.problems]
 
 
 def check_nothing_lost(folder: Path, children: list[Child]) -> Scope:
@@ -86,7 +78,7 @@ def test_kill_writers_one_after_another(tmp_path: Path, number: int) -> None:
     assert scope.document() == list(scope.added())
 
 
-@pytest.mark.parametrize("number", range(sized(2, 20)))
+@pytest.mark.parametrize("number", range(sized(1, 20)))
 def test_kill_all_writers_at_once_and_the_next_goes_on_where_they_were(tmp_path: Path, number: int) -> None:
     random = chance(1000 + number)
     with child("write", tmp_path, "left", 3, 0) as left, child("write", tmp_path, "right", 3, 0) as right:

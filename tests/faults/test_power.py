@@ -141,7 +141,7 @@ def go_on(memory: MemoryHandle) -> None:
 
 
 @pytest.mark.parametrize("lucky", [False, True], ids=["all unsynced is gone", "some of it is left"])
-@pytest.mark.parametrize("number", range(sized(2, 40)))
+@pytest.mark.parametrize("number", range(sized(1, 40)))
 def test_the_power_goes_at_random_moments(
     root: Path, tmp_path: Path, power: Power, number: int, *, lucky: bool
 ) -> None:
@@ -159,10 +159,10 @@ def test_the_power_goes_at_random_moments(
             found.append((place / "outer" / "home", told))
 
     power.moment = moment
-    for _ in range(sized(60, 150)):
+    for _ in range(sized(40, 150)):
         work.step()
     power.moment = lambda: None
-    assert len(found) > 10
+    assert len(found) > sized(5, 10)
     for home, known in found:
         check_found(home, known)
         shutil.rmtree(home.parents[1])

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from cli.commandline import Cli
 from doubles.disk import Disk
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 from faults.logs import Scope
-from sizes import cannot
+from sizes import LONG, cannot
 
 from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError
 from backstory.ledger.extraction.model import Prompt
@@ -95,9 +96,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
+def fill_up(file: Path) -> None:
+    with file.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+
+
 def test_a_small_disk_fills_up_and_is_freed(small_disk: Path) -> None:
     home = small_disk / "home"
-    ballast = small_disk / "ballast"
+    ballast, rest = small_disk / "ballast", small_disk / "rest"
     ballast.write_bytes(b"x" * (64 << 10))
     turns: list[str] = []
     facts: list[str] = []
@@ -107,6 +114,9 @@ def test_a_small_disk_fills_up_and_is_freed(small_disk: Path) -> None:
         check_told(refused, home)
         assert "No space left on device; free some space" in str(refused)
         assert [fact.content for fact in memory.facts()] == facts
+        # What a document that was being written has given back is taken as well.
+        memory.flush()
+        fill_up(rest)
         for door in (lambda: memory.add_fact("z" * 4000), lambda: memory.record("u", exchange("z" * 90_000))):
             with pytest.raises(StoreError, match="free some space"):
                 door()
@@ -117,6 +127,7 @@ def test_a_small_disk_fills_up_and_is_freed(small_disk: Path) -> None:
         assert len(memory.transcript("t")) == len(turns)
         assert memory.verify().ok or [p.kind for p in memory.verify().problems] == ["document_differs"]
     ballast.unlink()
+    rest.unlink()
     check_after(home, turns, facts)
 
 
@@ -143,7 +154,7 @@ backstory.close()
 """
 
 
-@pytest.mark.parametrize("most", [9_000, 10_007, 12_345])
+@pytest.mark.parametrize("most", [10_007] if not LONG else [9_000, 10_007, 12_345])
 def test_a_file_may_grow_no_further(tmp_path: Path, most: int) -> None:
     """A disk that is full in the middle of a line, for whoever may not mount one."""
     done = subprocess.run(

@@ -9,12 +9,13 @@ from fakes import open_home
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from sizes import sized
 
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 
-FACTS, IMPORTS = 10_000, 20
+FACTS, IMPORTS = sized(4_000, 10_000), 20
 IMPORTED = 2 + IMPORTS
 """The last of the commits that import facts."""
 
@@ -45,7 +46,7 @@ def server(large):
         ("memory_search", {"query": "Ada said tea and tea and", "limit": 3}),
         ("memory_context", {"about": "tea"}),
         ("memory_context", {"max_tokens": 100_000}),
-        ("memory_why", {"fact_id": "fact_3_250"}),
+        ("memory_why", {"fact_id": "fact_3_150"}),
         ("memory_history", {"limit": 100}),
         ("memory_diff", {"a": 1, "limit": 100}),
         ("memory_revert", {"seq": 3}),

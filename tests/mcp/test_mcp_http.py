@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from backstory import Backstory
 from backstory.http.access.callers import LOCAL, Caller, Right
-from backstory.http.mcp_endpoint import McpEndpoint
+from backstory.http.mcp.endpoint import McpEndpoint
 
 T = TypeVar("T")
 

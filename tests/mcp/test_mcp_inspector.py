@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sizes import cannot
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.torture  # the client of another, for which npm fetches some hundred packages
 
 PATIENCE = 90
 

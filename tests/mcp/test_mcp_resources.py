@@ -44,7 +44,7 @@ def test_they_are_listed_with_titles_and_descriptions(server, era):
         return resources, templates, prompts
 
     resources, templates, prompts = using(server, work, era=era)
-    assert [one.uri for one in resources] == ["memory://document", "memory://log"]
+    assert [one.uri for one in resources] == ["memory://document", "memory://context", "memory://log"]
     assert [one.uri_template for one in templates] == ["memory://fact/{fact_id}", "memory://log/{seq}"]
     assert [one.name for one in prompts] == ["what_do_you_remember"]
     assert all(one.title and one.description for one in (*resources, *templates, *prompts))
@@ -127,3 +127,11 @@ def test_the_prompt_can_be_about_a_topic(server, learned):
 
 def test_the_prompt_of_an_empty_memory_says_so(server, memory):
     assert "(nothing is remembered yet)" in prompt(server)
+
+
+def test_the_context_is_the_part_of_the_block_that_stands(server, learned):
+    async def text(client):
+        return (await client.read_resource("memory://context")).contents[0].text
+
+    assert using(server, text) == learned.context("anything").standing
+    assert "Ada writes Rust" in using(server, text)

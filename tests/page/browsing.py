@@ -11,7 +11,7 @@ from typing import TypeAlias
 from fakes import PATIENCE
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, Request
 
-__all__ = ["ADDRESSES", "ARGUMENTS", "ROOT", "WEB", "OpenOn", "Window", "open_window", "problems_of"]
+__all__ = ["ADDRESSES", "ARGUMENTS", "ROOT", "WEB", "Kept", "OpenOn", "Window", "open_window", "problems_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "backstory/page/web"
@@ -38,7 +38,7 @@ ADDRESSES = {
     "timeline at a moment": "#/timeline?user=ada&at=2",
     "graph": "#/graph?user=ada",
     "compare": "#/compare?user=ada&a=2&b=3",
-    "what if": "#/compare?user=ada&what-if=max_facts%3D2",
+    "what if": "#/compare?user=ada&what-if=max_facts+2",
     "operations": "#/operations?user=ada",
     "why a fact": "#/why?user=ada&fact=fact_3_0",
     "why a fact that is gone": "#/why?user=ada&fact=fact_2_0",
@@ -52,6 +52,35 @@ _SETTLED = """
 () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(
   !document.querySelector(".busy, [aria-busy='true']") && document.querySelector("main") !== null
 ))))
+"""
+_FAILURES = """
+() => [...document.querySelectorAll(".failure")].filter((one) => one.checkVisibility()).map((one) => one.innerText)
+"""
+_WAKE = """
+async ([address, language, token, tokenKey]) => {
+  const { refused } = await import("/page/lib/api.js");
+  const { setLanguage } = await import("/page/lib/words.js");
+  setLanguage(language);
+  localStorage.clear();
+  if (token !== null) sessionStorage.setItem(tokenKey, token);
+  history.replaceState(null, "", address || "#/");
+  // Twice, so that no test sees the address of the one before it as the one it came from.
+  dispatchEvent(new Event("hashchange"));
+  dispatchEvent(new Event("hashchange"));
+  refused.set(null);
+}
+"""
+_REST = """
+async () => {
+  const { made, Problem, refused } = await import("/page/lib/api.js");
+  sessionStorage.clear();
+  localStorage.clear();
+  delete document.documentElement.dataset.theme;
+  made.set([]);
+  refused.set(new Problem(401, "at rest", ""));
+  while (document.querySelector("main.sign-in") === null) await new Promise((resolve) => setTimeout(resolve));
+  scrollTo(0, 0);
+}
 """
 _TOO_WIDE = """
 () => {
@@ -72,24 +101,40 @@ _TOO_WIDE = """
 
 
 class Window:
-    """A page in a browser of its own profile, on the server at `url`.
+    """A page of a browser, on the server at `url`.
 
-    `problems` is everything that a page must not do; `allow` takes out what a test brings about.
+    `problems` is everything that a page must not do, and every address that shows a failure; `allow` takes out what a
+    test brings about.
+
+    Args:
+        page: The page.
+        url: Address of the server, without a slash at its end.
+        wake: Shows the first address, where the page is loaded already.
+        close: What is to be done at the end.
     """
 
-    def __init__(self, page: Page, url: str) -> None:
+    def __init__(
+        self, page: Page, url: str, *, wake: Callable[[str], None] | None = None, close: Callable[[], None]
+    ) -> None:
         self.page = page
         self.url = url
         self.requests: list[str] = []
+        self._wake = wake
+        self._close = close
         self._problems: list[str] = []
         self._allowed: list[re.Pattern[str]] = []
         self._pending: set[Request] = set()
-        page.on("console", self._on_console)
-        page.on("pageerror", self._on_error)
-        page.on("request", self._on_request)
-        page.on("requestfinished", self._on_finished)
-        page.on("requestfailed", self._on_failed)
-        page.on("dialog", self._on_dialog)
+        self.closed = False
+        self._heard = {
+            "console": self._on_console,
+            "pageerror": self._on_error,
+            "request": self._on_request,
+            "requestfinished": self._on_finished,
+            "requestfailed": self._on_failed,
+            "dialog": self._on_dialog,
+        }
+        for event, hear in self._heard.items():
+            page.on(event, hear)  # type: ignore[call-overload]
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning", "assert"}:
@@ -128,13 +173,25 @@ class Window:
 
     def go(self, address: str = "") -> Page:
         """Open an address of the page, such as `#/memory?user=ada`, and wait until it is settled."""
-        to = f"{self.url}/{address}"
-        if address.startswith("#") and self.page.url.startswith(f"{self.url}/"):
+        if self._wake is not None:
+            self._wake(address)
+            self._wake = None
+        elif address.startswith("#") and self.page.url.startswith(f"{self.url}/"):
             self.page.evaluate("(hash) => { location.hash = hash }", address)
         else:
-            self.page.goto(to)
+            self.page.goto(f"{self.url}/{address}")
         self.settle()
+        self._problems += [f"failure shown at {address}: {text}" for text in self.page.evaluate(_FAILURES)]
         return self.page
+
+    def close(self) -> None:
+        """Hear nothing more of the page, and let go of it."""
+        if self.closed:
+            return
+        self.closed = True
+        for event, hear in self._heard.items():
+            self.page.remove_listener(event, hear)
+        self._close()
 
     def settle(self) -> None:
         """Wait until nothing is loading any more and what was loaded is painted."""
@@ -201,7 +258,8 @@ def open_window(
         beside: A window of the same profile, as a second tab is.
     """
     if beside is not None:
-        return Window(beside.page.context.new_page(), url)
+        tab = beside.page.context.new_page()
+        return Window(tab, url, close=tab.close)
     context: BrowserContext = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if dark else "light",
@@ -213,7 +271,67 @@ def open_window(
     context.set_default_timeout(1000 * PATIENCE / 2)
     if token is not None:
         context.add_init_script(f"sessionStorage.setItem({TOKEN!r}, {token!r})")
-    return Window(context.new_page(), url)
+    return Window(context.new_page(), url, close=context.close)
+
+
+class Kept:
+    """A page that stays loaded from one test to the next.
+
+    Between tests it rests as the page does that asks for a token: no view is there, nothing is asked for, and all is
+    made anew when the next test wakes it. What a test does to the document or to the browser's own functions would
+    stay: such a test opens a window that is not kept.
+    """
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self._browser = browser
+        self._url = url
+        self._page: Page | None = None
+        self._free = True
+
+    def is_free(self) -> bool:
+        """Whether no window has the page now."""
+        return self._free
+
+    def open(
+        self,
+        *,
+        size: tuple[int, int] = (1280, 800),
+        dark: bool = False,
+        language: str = "en-GB",
+        token: str | None = None,
+    ) -> Window:
+        """Return a window with the page, as `open_window` does; its language is chosen in the page."""
+        page = self._page or self._load()
+        self._page, self._free = page, False
+
+        def wake(address: str) -> None:
+            page.evaluate(_WAKE, [address, language.partition("-")[0], token, TOKEN])
+
+        if page.viewport_size != {"width": size[0], "height": size[1]}:
+            page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        return Window(page, self._url, wake=wake, close=self._rest)
+
+    def _load(self) -> Page:
+        page = open_window(self._browser, self._url).page
+        # Without a memory that is named it asks for nothing but whose there are.
+        page.goto(f"{self._url}/")
+        page.evaluate(_REST)
+        return page
+
+    def _rest(self) -> None:
+        self._free = True
+        page = self._page
+        if page is None:
+            return
+        try:
+            page.unroute_all()
+            page.mouse.move(0, 0)
+            page.evaluate(_REST)
+        except Error:
+            # It was closed, or shows something else.
+            self._page = None
+            page.context.close()
 
 
 def problems_of(windows: Iterable[Window]) -> list[str]:
@@ -222,4 +340,4 @@ def problems_of(windows: Iterable[Window]) -> list[str]:
 
 
 OpenOn: TypeAlias = Callable[..., Window]
-"""Opens a window: `open_on(server, **options)`, with the options of `open_window`."""
+"""Opens a window: `open_on(server, **options)`, with the options of `open_window`; `kept=False` loads a page anew."""

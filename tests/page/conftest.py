@@ -1,4 +1,4 @@
-"""Fixtures of the page's tests: one browser for each process, windows that fail a test, servers on the demo's story."""
+"""Fixtures of the page's tests: one browser and one address for each process, windows that fail a test, servers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from backstory.cli.app import app
 for folder in (".", "../http"):
     sys.path.insert(0, str((Path(__file__).parent / folder).resolve()))
 
-from browsing import ARGUMENTS, OpenOn, Window, open_window, problems_of  # noqa: E402
-from serving import ThreadServer, thread_server  # noqa: E402
+from browsing import ARGUMENTS, Kept, OpenOn, Window, open_window, problems_of  # noqa: E402
+from hosting import Host, Hosted, hosting  # noqa: E402
+from serving import ThreadServer  # noqa: E402
 
 expect.set_options(timeout=1000 * PATIENCE / 4)
 
@@ -66,24 +67,38 @@ def _chromium() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
         asyncio._set_running_loop(None)
 
 
+@pytest.fixture(scope="session")
+def host() -> Iterator[Host]:
+    """The address of all servers that need none of their own."""
+    with hosting() as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def _kept(host: Host, _chromium: tuple[Browser, asyncio.AbstractEventLoop]) -> Kept:
+    return Kept(_chromium[0], host.url)
+
+
 @pytest.fixture
 def browser(_chromium: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
     """The browser of this process."""
     found, loop = _chromium
     with _running(loop):
         yield found
-        for context in found.contexts:
-            context.close()
 
 
 @pytest.fixture
-def open_on(browser: Browser, request: pytest.FixtureRequest) -> OpenOn:
+def open_on(browser: Browser, host: Host, _kept: Kept, request: pytest.FixtureRequest) -> OpenOn:
     """Open windows on servers: `open_on(server, **options)`; the test fails when something goes wrong in one."""
     opened: list[Window] = []
 
-    def open_on_server(server: ThreadServer | str, **options: object) -> Window:
-        url = server if isinstance(server, str) else server.url
-        window = open_window(browser, url, **options)  # type: ignore[arg-type]
+    def open_on_server(server: ThreadServer, *, kept: bool = True, **options: object) -> Window:
+        if isinstance(server, Hosted):
+            host.show(server)
+        if kept and isinstance(server, Hosted) and "beside" not in options and _kept.is_free():
+            window = _kept.open(**options)  # type: ignore[arg-type]
+        else:
+            window = open_window(browser, server.url, **options)  # type: ignore[arg-type]
         opened.append(window)
         return window
 
@@ -99,10 +114,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     finally:
         opened = item.stash.get(_OPENED, [])
         for window in opened:
-            if not window.page.is_closed():
+            if not window.closed and not window.page.is_closed():
                 # What was said last is heard, too.
                 window.page.evaluate("() => 0")
         problems = problems_of(opened)
+        for window in reversed(opened):
+            window.close()
         assert not problems, "\n".join(problems)
 
 
@@ -116,20 +133,23 @@ def story_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def story(story_home: Path, tmp_path: Path) -> Iterator[ThreadServer]:
+def story(host: Host, story_home: Path, tmp_path: Path) -> Iterator[ThreadServer]:
     """A server on a copy of the story, for tests that change it."""
     shutil.copytree(story_home, tmp_path / "home")
-    with thread_server(tmp_path / "home", clock=FakeClock(NOW)) as server:
+    with host.serving(tmp_path / "home", clock=FakeClock(NOW)) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
-def told_story(story_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
-    """A server on the story, for the tests of a module that only read it."""
+@pytest.fixture(scope="session")
+def told_story(host: Host, story_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
+    """A server on the story, for the tests that only read it."""
     home = tmp_path_factory.mktemp("told") / "home"
     shutil.copytree(story_home, home)
-    with thread_server(home, clock=FakeClock(NOW)) as server:
+    log = home / "users/ada/ledger.jsonl"
+    before = log.read_bytes()
+    with host.serving(home, clock=FakeClock(NOW)) as server:
         yield server
+    assert log.read_bytes() == before, "a test changed the story that others read"
 
 
 @pytest.fixture

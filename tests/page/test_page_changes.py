@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from browsing import ADDRESSES, OpenOn, Window
 from fakes import FakeClock
+from hosting import Host
 from playwright.sync_api import expect
 from serving import ThreadServer, thread_server, token
 
@@ -108,9 +109,9 @@ def guarded(story_home: Path, tmp_path: Path) -> tuple[Path, str, str]:
     return tmp_path / "home", all_, reader
 
 
-def test_a_person_signs_in_and_out(open_on: OpenOn, guarded: tuple[Path, str, str]) -> None:
+def test_a_person_signs_in_and_out(open_on: OpenOn, host: Host, guarded: tuple[Path, str, str]) -> None:
     home, right, _ = guarded
-    with thread_server(home, clock=FakeClock()) as server:
+    with host.serving(home, clock=FakeClock()) as server:
         window = open_on(server)
         window.allow("401")
         page = window.go()
@@ -133,21 +134,21 @@ def test_a_person_signs_in_and_out(open_on: OpenOn, guarded: tuple[Path, str, st
         expect(field).to_be_visible()
         expect(page.locator(".fact")).to_have_count(0)
         assert page.evaluate("() => sessionStorage.length") == 0
-        page.close()
+        window.close()
 
 
 def test_a_token_that_may_read_sees_nothing_that_changes_memory(
-    open_on: OpenOn, guarded: tuple[Path, str, str]
+    open_on: OpenOn, host: Host, guarded: tuple[Path, str, str]
 ) -> None:
     home, right, reader = guarded
-    with thread_server(home, clock=FakeClock()) as server:
+    with host.serving(home, clock=FakeClock()) as server:
         seen = {}
         for held in (right, reader):
             window = open_on(server, token=held)
-            for name, address in ADDRESSES.items():
-                window.go(address)
+            for name in ADDRESSES if held == reader else ("memory", "why a fact"):
+                window.go(ADDRESSES[name])
                 seen[name, held] = window.page.locator("main button").all_inner_texts()
-            window.page.close()
+            window.close()
     changing = re.compile(
         r"undo|add a fact|edit|remove|forget|go back to this|discard|retry|adopt|use these", re.IGNORECASE
     )

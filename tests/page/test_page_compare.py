@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn
 from fakes import open_home
+from hosting import Host
 from playwright.sync_api import Locator, Page, Request, Route, expect
-from serving import ThreadServer, thread_server, token
+from serving import ThreadServer, token
 
 TRUE_FACT = "Ada is severely allergic to peanuts and carries an EpiPen"
 WRONG_FACT = "Ada is no longer allergic to peanuts"
@@ -34,9 +35,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tried(learned: Path) -> Iterator[ThreadServer]:
+def tried(host: Host, learned: Path) -> Iterator[ThreadServer]:
     """A server for tests that write nothing."""
-    with thread_server(learned) as server:
+    with host.serving(learned) as server:
         yield server
 
 
@@ -147,8 +148,8 @@ def test_the_view_in_chinese_on_a_phone(open_on: OpenOn, told_story: ThreadServe
     assert window.too_wide() == []
 
 
-def test_an_empty_memory_is_said_to_be_empty(open_on: OpenOn, tmp_path: Path) -> None:
-    with thread_server(tmp_path) as server:
+def test_an_empty_memory_is_said_to_be_empty(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
+    with host.serving(tmp_path) as server:
         page = open_on(server).go("#/compare")
         expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
 
@@ -257,6 +258,8 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
     address = page.url
     page.get_by_role("button", name="Reset all").click()
     expect(page.locator(".rule.is-chosen")).to_have_count(0)
+    window.settle()
+    window.close()
     # The link says it all.
     again = open_on(tried)
     asked = questions(again.page)
@@ -268,6 +271,7 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
 def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn, tried: ThreadServer) -> None:
     window = open_on(tried)
     asked = questions(window.page)
+    window.allow("failure shown at .*what-if=nothing")
     page = window.go("#/compare?user=ada&what-if=nothing+3")
     expect(page.get_by_role("alert")).to_have_text("The link names a rule that this server does not know: nothing")
     rule(page, "max_facts").get_by_role("spinbutton").fill("0")
@@ -276,9 +280,11 @@ def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn
     assert asked == []
 
 
-def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, learned: Path, tmp_path: Path) -> None:
+def test_trying_writes_nothing_and_applying_asks_first(
+    open_on: OpenOn, host: Host, learned: Path, tmp_path: Path
+) -> None:
     shutil.copytree(learned, tmp_path / "home")
-    with thread_server(tmp_path / "home") as server:
+    with host.serving(tmp_path / "home") as server:
         window = open_on(server)
         before = server.get("/v1/head?user=ada").json()
         page = window.go("#/compare?user=ada&what-if=max_facts+2")
@@ -301,11 +307,11 @@ def test_trying_writes_nothing_and_applying_asks_first(open_on: OpenOn, learned:
         window.settle()
 
 
-def test_who_may_only_read_may_try_and_not_apply(open_on: OpenOn, tmp_path: Path) -> None:
+def test_who_may_only_read_may_try_and_not_apply(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
     with open_home(tmp_path) as bs:
         bs.memory(user_id="ada").add_fact("User has a dog")
     reader = token(tmp_path, "reader", "ada", right="read")["Authorization"].split()[1]
-    with thread_server(tmp_path) as server:
+    with host.serving(tmp_path) as server:
         page = open_on(server, token=reader).go("#/compare?user=ada&what-if=none")
         expect(page.get_by_text("Your token may read only")).to_be_visible()
         expect(page.get_by_role("button", name="Use these rules from now on…")).to_have_count(0)
@@ -319,7 +325,7 @@ def test_facts_glide_between_the_sides_unless_less_motion_is_wanted(open_on: Ope
         page.evaluate(
             """() => {
               window.moved = 0;
-              const animate = Element.prototype.animate;
+              const animate = (window.animateAsEver = Element.prototype.animate);
               Element.prototype.animate = function (...given) { window.moved += 1; return animate.apply(this, given) };
             }"""
         )
@@ -329,3 +335,5 @@ def test_facts_glide_between_the_sides_unless_less_motion_is_wanted(open_on: Ope
         assert (page.evaluate("window.moved") > 0) is (motion == "no-preference")
         # What moved comes to rest, and nothing of it stays behind.
         expect(page.locator(".board [inert]")).to_have_count(0)
+        page.evaluate("() => { Element.prototype.animate = window.animateAsEver }")
+        window.close()

@@ -5,26 +5,29 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock
+from hosting import Host
 from playwright.sync_api import expect
-from serving import ThreadServer, thread_server, token
+from serving import ThreadServer, token
 
 SHOW = """seen => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => !seen });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
-MORE_THAN_A_BROWSER_CONNECTS = 8
+MORE_THAN_A_BROWSER_CONNECTS = 7
 
 
 def live(window: Window) -> str:
     return window.say("app", "live-live")
 
 
+@pytest.mark.torture
 def test_tabs_that_are_not_seen_leave_their_connections_to_others(open_on: OpenOn, told_story: ThreadServer) -> None:
     windows: list[Window] = []
     for _ in range(MORE_THAN_A_BROWSER_CONNECTS):
-        window = open_on(told_story, beside=windows[0]) if windows else open_on(told_story)
+        window = open_on(told_story, beside=windows[0]) if windows else open_on(told_story, kept=False)
         window.go("#/memory?user=ada")
         expect(window.page.locator(".fact-list .fact").first).to_be_visible()
         expect(window.page.locator(".live")).to_have_text(live(window))
@@ -33,10 +36,12 @@ def test_tabs_that_are_not_seen_leave_their_connections_to_others(open_on: OpenO
 
 
 def test_a_tab_that_is_seen_again_tells_what_it_missed(open_on: OpenOn, story: ThreadServer) -> None:
-    window = open_on(story)
+    window = open_on(story, kept=False)
     window.go("#/memory?user=ada")
     expect(window.page.locator(".live")).to_have_text(live(window))
-    window.page.evaluate(SHOW, False)
+    with window.page.expect_event("requestfailed", lambda asked: "/v1/events" in asked.url):
+        # Its connection is free for other tabs.
+        window.page.evaluate(SHOW, False)
     story.post("/v1/facts?user=ada", {"content": "Ada likes tea"})
     window.page.evaluate(SHOW, True)
     expect(window.page.locator(".fact-list .fact").filter(has_text="Ada likes tea")).to_be_visible()
@@ -63,11 +68,13 @@ def test_a_connection_that_carries_nothing_counts_as_lost(open_on: OpenOn, told_
     assert ended == "true Problem 0"
 
 
-def test_what_can_be_no_token_is_said_to_be_wrong(open_on: OpenOn, story_home: Path, tmp_path: Path) -> None:
+def test_what_can_be_no_token_is_said_to_be_wrong(
+    open_on: OpenOn, host: Host, story_home: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     shutil.copytree(story_home, home)
     token(home, "reader", "ada", right="read")
-    with thread_server(home, clock=FakeClock()) as server:
+    with host.serving(home, clock=FakeClock()) as server:
         window = open_on(server)
         window.allow("401")
         page = window.go()
@@ -76,21 +83,20 @@ def test_what_can_be_no_token_is_said_to_be_wrong(open_on: OpenOn, story_home: P
         page.get_by_role("button", name=window.say("app", "signIn")).click()
         expect(page.get_by_role("alert")).to_contain_text(window.say("app", "tokenWrong"))
         expect(field).to_be_visible()
-        window.page.close()
+        window.close()
 
 
 def test_an_address_with_an_inherited_name_shows_memory(open_on: OpenOn, told_story: ThreadServer) -> None:
+    window = open_on(told_story)
     for name in ("constructor", "toString", "__proto__"):
-        window = open_on(told_story)
         page = window.go(f"#/{name}?user=ada")
         expect(page.locator(".fact-list .fact").first).to_be_visible()
 
 
 def test_the_page_works_where_the_browser_keeps_nothing(open_on: OpenOn, told_story: ThreadServer) -> None:
-    window = open_on(told_story)
+    window = open_on(told_story, kept=False)
     window.page.add_init_script(
         'Object.defineProperty(window, "localStorage", { get() { throw new DOMException("no", "SecurityError"); } })'
     )
     page = window.go("#/memory?user=ada")
-    page.reload()
     expect(page.locator(".fact-list .fact").first).to_be_visible()

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock
-from serving import ThreadServer, thread_server
+from hosting import Host
+from serving import ThreadServer
 
 IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(1)</script>"
@@ -33,10 +34,10 @@ def learn(server: ThreadServer, scope: dict[str, str], thread: str, said: str, r
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
+def hostile(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
     """A server on memories in which each name and text is hostile."""
     home = tmp_path_factory.mktemp("hostile")
-    with thread_server(home, clock=FakeClock()) as server:
+    with host.serving(home, clock=FakeClock()) as server:
         for user in (IMAGE, RIGHT_TO_LEFT, LONG[:400]):
             scope = {"user": user}
             for number, text in enumerate(TEXTS):
@@ -64,7 +65,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "graph": {},
     "graph ": {"thread": RIGHT_TO_LEFT},
     "compare": {"a": "2", "b": "5"},
-    "compare ": {"what-if": "fact_confidence_threshold=0"},
+    "compare ": {"what-if": "fact_confidence_threshold 0"},
     "operations": {},
     "why": {"fact": "fact_5_0"},
     "why ": {"fact": "fact_2_0"},

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock, open_home
+from hosting import Host
 from playwright.sync_api import Page, expect
-from serving import ThreadServer, thread_server
+from serving import ThreadServer
 
 from backstory.ledger.extraction.recorded import RecordedReply
 
@@ -119,9 +120,11 @@ def hostile_home(home: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 740)])
-def test_hostile_texts_are_texts_and_break_no_layout(open_on: OpenOn, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_hostile_texts_are_texts_and_break_no_layout(
+    open_on: OpenOn, host: Host, tmp_path: Path, size: tuple[int, int]
+) -> None:
     hostile_home(tmp_path)
-    with thread_server(tmp_path, clock=FakeClock()) as server:
+    with host.serving(tmp_path, clock=FakeClock()) as server:
         window = open_on(server, size=size)
         page = window.go("#/memory")
         assert {text.strip() for text in HOSTILE} == set(shown(page))
@@ -133,7 +136,7 @@ def test_hostile_texts_are_texts_and_break_no_layout(open_on: OpenOn, tmp_path: 
         assert page.locator("main img, main script").count() == 0
 
 
-def test_a_long_list_holds_only_the_rows_in_view(open_on: OpenOn, tmp_path: Path) -> None:
+def test_a_long_list_holds_only_the_rows_in_view(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
     with open_home(tmp_path, clock=FakeClock(), max_facts=500) as backstory:
         memory = backstory.memory(user_id="ada")
         memory.import_document(
@@ -144,7 +147,7 @@ def test_a_long_list_holds_only_the_rows_in_view(open_on: OpenOn, tmp_path: Path
                 ]
             }
         )
-    with thread_server(tmp_path, clock=FakeClock(), max_facts=500) as server:
+    with host.serving(tmp_path, clock=FakeClock(), max_facts=500) as server:
         window = open_on(server)
         page = window.go("#/memory?user=ada&sort=content")
         assert shown(page)[0] == "Ada knows number 0000"

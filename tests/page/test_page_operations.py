@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock, open_home
+from hosting import Host
 from playwright.sync_api import Locator, Page, Route, expect
-from serving import ThreadServer, thread_server, token
+from serving import ThreadServer, token
 
 THREAD = "<img src=x onerror=alert(1)> & plans"
 BROKEN = {"thread_id": THREAD, "reply": 'I cannot say {"newFacts": ['}
@@ -38,8 +39,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(home: Path) -> Iterator[ThreadServer]:
-    with thread_server(home, clock=FakeClock(NOW)) as one:
+def server(host: Host, home: Path) -> Iterator[ThreadServer]:
+    with host.serving(home, clock=FakeClock(NOW)) as one:
         yield one
 
 
@@ -265,7 +266,7 @@ def test_the_view_follows_what_happens(open_on: OpenOn, server: ThreadServer) ->
 
 
 def test_the_view_looks_again_at_a_calm_interval(open_on: OpenOn, server: ThreadServer) -> None:
-    window = open_on(server)
+    window = open_on(server, kept=False)
     window.page.clock.install()
     operations(window)
     asked = [url for url in window.requests if "/v1/status" in url]
@@ -274,15 +275,17 @@ def test_the_view_looks_again_at_a_calm_interval(open_on: OpenOn, server: Thread
     assert len([url for url in window.requests if "/v1/status" in url]) == len(asked) + 1
 
 
-def test_what_a_right_forbids_is_not_offered(open_on: OpenOn, home: Path) -> None:
+def test_what_a_right_forbids_is_not_offered(open_on: OpenOn, host: Host, home: Path) -> None:
     keys = {right: token(home, right, "ada", right=right)["Authorization"].split()[1] for right in ("read", "write")}
-    with thread_server(home, clock=FakeClock(NOW)) as server:
+    with host.serving(home, clock=FakeClock(NOW)) as server:
         for right, count in (("read", 0), ("write", 1)):
-            page = operations(open_on(server, token=keys[right]))
+            window = open_on(server, token=keys[right])
+            page = operations(window)
             expect(page.get_by_role("button", name=f"Give up: {THREAD}")).to_have_count(count)
             expect(page.get_by_role("button", name="Import a file…")).to_have_count(count)
             # Metrics are about all users.
             expect(page.get_by_text("Metrics")).to_have_count(0)
+            window.close()
         key = token(home, "all")["Authorization"].split()[1]
         page = operations(open_on(server, token=key))
         page.get_by_role("button", name="Metrics").click()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn, Window
 from fakes import open_home
+from hosting import Host
 from playwright.sync_api import Locator, Page, expect
-from serving import ThreadServer, thread_server, token
+from serving import ThreadServer, token
 
 MARKUP = "<img src=x onerror=alert(1)>"
 ARABIC = "ليلى"
@@ -33,8 +34,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def many(homes: Path) -> Iterator[ThreadServer]:
-    with thread_server(homes) as server:
+def many(host: Host, homes: Path) -> Iterator[ThreadServer]:
+    with host.serving(homes) as server:
         yield server
 
 
@@ -174,18 +175,19 @@ def test_names_of_any_kind_break_no_layout(open_on: OpenOn, many: ThreadServer) 
     assert window.too_wide() == []
 
 
-def test_a_token_of_one_user_shows_that_one_only(open_on: OpenOn, tmp_path: Path) -> None:
+def test_a_token_of_one_user_shows_that_one_only(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
     with open_home(tmp_path) as bs:
         for user in ("ada", "bob"):
             bs.memory(user_id=user).add_fact(f"User is called {user}")
         bs.memory(user_id="ada", agent_name="cook").add_fact("User is allergic to nuts")
     keys = {user: token(tmp_path, f"for-{user}", user)["Authorization"].split()[1] for user in ("ada", "bob")}
-    with thread_server(tmp_path) as server:
+    with host.serving(tmp_path) as server:
         window = open_on(server, token=keys["bob"])
         page = window.go()
         expect(page.locator("header .scope")).to_have_text("bob")
         # Without a second memory there is nothing to choose.
         expect(opener(page)).to_have_count(0)
+        window.close()
         page = open_on(server, token=keys["ada"]).go()
         opener(page).click()
         expect(options(page)).to_have_count(2)

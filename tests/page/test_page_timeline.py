@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock, open_home
+from hosting import Host
 from playwright.sync_api import Locator, Page, expect
-from serving import ThreadServer, thread_server
+from serving import ThreadServer
 
 from backstory.ledger.extraction.recorded import RecordedReply
 
@@ -34,7 +35,7 @@ def reading(open_on: OpenOn, told_story: ThreadServer) -> Window:
 
 
 @pytest.fixture(scope="module")
-def long_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
+def long_story(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
     """A server on a memory of some hundred commits."""
     home = tmp_path_factory.mktemp("long")
     clock = FakeClock()
@@ -49,7 +50,7 @@ def long_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServe
                 memory.record(f"thread-{n % 2}", said)
                 fact = {"content": f"Ada said number {n:03}", "category": "context", "confidence": 0.9}
                 memory.extract([RecordedReply(f"thread-{n % 2}", json.dumps({"newFacts": [fact]}))])
-    with thread_server(home, clock=clock, max_facts=500) as server:
+    with host.serving(home, clock=clock, max_facts=500) as server:
         yield server
 
 
@@ -220,6 +221,7 @@ def test_of_a_long_list_the_rows_around_the_slider_are_there(open_on: OpenOn, lo
 
 def test_many_quick_steps_ask_for_few_moments_and_end_on_the_last(open_on: OpenOn, long_story: ThreadServer) -> None:
     window = open_on(long_story)
+    window.go("#/compare?user=ada")
     page = window.go("#/timeline?user=ada")
     before = len(window.requests)
     page.get_by_role("slider", name="Moment in time").evaluate(
@@ -236,7 +238,8 @@ def test_many_quick_steps_ask_for_few_moments_and_end_on_the_last(open_on: OpenO
     moments = [url for url in window.requests[before:] if "/v1/memory" in url]
     assert len(moments) < 40, len(moments)
     page.go_back()
-    assert page.url == "about:blank"
+    assert page.url.endswith("#/compare?user=ada")
+    window.settle()
 
 
 def test_a_new_update_appears_by_itself_and_is_undone_from_here(
@@ -265,7 +268,9 @@ def test_going_back_to_a_moment_and_comparing_it_are_offered(reading: Window) ->
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 740)])
-def test_hostile_texts_are_texts_and_break_no_layout(open_on: OpenOn, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_hostile_texts_are_texts_and_break_no_layout(
+    open_on: OpenOn, host: Host, tmp_path: Path, size: tuple[int, int]
+) -> None:
     clock = FakeClock()
     with open_home(tmp_path, clock=clock) as backstory:
         memory = backstory.memory(user_id=HOSTILE[0])
@@ -274,7 +279,7 @@ def test_hostile_texts_are_texts_and_break_no_layout(open_on: OpenOn, tmp_path: 
             memory.record(thread, [{"role": "user", "content": HOSTILE[1], "id": f"m{thread[:9]}"}])
             facts = [{"content": f"{text} {thread[:9]}", "category": "context", "confidence": 0.9} for text in HOSTILE]
             memory.extract([RecordedReply(thread, json.dumps({"newFacts": facts}))])
-    with thread_server(tmp_path, clock=clock) as server:
+    with host.serving(tmp_path, clock=clock) as server:
         window = open_on(server, size=size)
         page = window.go("#/timeline")
         expect(marked(page, "added").first).to_be_visible()

@@ -13,19 +13,20 @@ from typing import Protocol
 import nats
 import nats.errors
 import psycopg
+from doubles.postgres_engine import own_server
 from doubles.proxy import Proxy
 from psycopg import sql
 from rounds.disk import Disk, small_disk
-from sizes import cannot
+from sizes import LONG, cannot, sized
 
 from backstory.ledger.log.store.postgres.migrating import migrate
 from benchmarks.private_nats import NatsCluster, NatsServer, binary
-from benchmarks.private_postgres import NotInstalledError, Server
+from benchmarks.private_postgres import Server
 
-PAUSE = 1.0
+PAUSE = 1.0 if LONG else 0.4
 """How long a server is stopped, bytes are held at most, and a disk is full, in seconds."""
 
-DROPS = 5
+DROPS = sized(2, 5)
 """How often connections are cut in a row."""
 
 Fault = Callable[[random.Random], None]
@@ -79,7 +80,9 @@ class PostgresEngine:
         self._disk = disk
         self._links = links
         self._database = ""
-        self.faults = {"kill": self._killed, "crash": self._crashed, "pause": self._paused, **links.faults}
+        self.faults = {"kill": self._killed, "pause": self._paused, **links.faults}
+        if LONG:
+            self.faults["crash"] = self._crashed
         if disk.small:
             self.faults["full disk"] = self._filled
 
@@ -175,11 +178,8 @@ def _links(ports: Sequence[int]) -> Iterator[Links]:
 def postgres() -> Iterator[Engine]:
     """Start PostgreSQL for the length of the block."""
     with small_disk() as disk:
-        try:
-            # It may keep no more of its log than fits on the disk.
-            server = Server(within=disk.folder, max_wal_size="48MB", min_wal_size="32MB")
-        except NotInstalledError as error:
-            cannot(str(error))
+        # It may keep no more of its log than fits on the disk.
+        server = own_server(within=disk.folder, max_wal_size="48MB", min_wal_size="32MB")
         try:
             with _links([server.port]) as links:
                 yield PostgresEngine(server, disk, links)

@@ -20,12 +20,16 @@ from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.log.store import EventStore
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),
+]
 
-ROUNDS = sized(3, 200)
-IN_TURN = 3
+ROUNDS = sized(1, 200)
+IN_TURN = sized(1, 3)
 """In how many rounds each fault happens once."""
-THREADS = 8
+THREADS = sized(4, 8)
 MORE = 2 * THREADS
 """How many lines each process appends before the first fault and after each."""
 STREAMS = [f"users/u{number}/ledger" for number in range(3)]
@@ -99,7 +103,7 @@ def wait_for_more(writing: Sequence[Writing]) -> None:
 
 
 def faults_of(names: Sequence[str], number: int) -> list[str]:
-    """Choose the faults of a round: of three rounds in turn, each fault is in one."""
+    """Choose the faults of a round: of as many as are `IN_TURN`, each fault is in one."""
     turn, place = divmod(number, IN_TURN)
     chance = random.Random(turn)  # noqa: S311 faults are chosen
     return chance.sample(names, len(names))[place::IN_TURN]

@@ -26,7 +26,7 @@ from backstory.testing.lines import sealed, turn
 TIMEOUT_SECONDS = 20
 """For which a store tries again what got no answer."""
 
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.03
 """Between two appends of a thread, so that a round of some seconds does not make lines by the ten thousand."""
 
 Said = Literal["read", "sent", "kept", "refused", "failed", "unknown"]

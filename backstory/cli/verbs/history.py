@@ -1,4 +1,4 @@
-"""Verbs that query memory and its history: show, log, why, why-not, diff, what-if."""
+"""Verbs that query memory and its history: show, log, why, why-not, why-said, diff, what-if."""
 
 from __future__ import annotations
 
@@ -157,6 +157,26 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The te
         for label, fact in remembered(found, text):
             session.note(f"{label}: {fact.content} ({fact.id})")
     if not found:
+        raise typer.Exit(1)
+
+
+def why_said(
+    ctx: typer.Context,
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The id of the turn of an answer, as `turns` shows it.")],
+    *,
+    thread: Annotated[str | None, typer.Option(help="The conversation, where several have a turn of this id.")] = None,
+) -> None:
+    """Show what the agent had been given to read when it said something. Exit 1 if its turn does not note that.
+
+    Example: backstory why-said m4 --thread monday
+    """
+    from backstory.cli.pages.history import why_said_page
+
+    session = session_of(ctx)
+    with session.memory() as memory:
+        found = memory.why_said(turn, thread)
+        session.answer(found, why_said_page)
+    if not found.noted:
         raise typer.Exit(1)
 
 

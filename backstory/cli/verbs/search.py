@@ -97,7 +97,7 @@ def _hits(page: Page, found: Found) -> None:
     if found.within == "facts":
         page.table(
             (*ranked, Column("id", "cyan"), Column("category", "green"), content),
-            ((*_ranked(hit, by=by), hit.id, hit.category or "", hit.content) for hit in found),
+            ((*_ranked(hit, by=by), hit.shown_id, hit.category or "", hit.content) for hit in found),
         )
     else:
         page.table(
@@ -119,7 +119,7 @@ def _said(hit: Hit) -> tuple[str, str, str]:
 
 def _named(hit: Hit) -> tuple[tuple[str, str], ...]:
     if hit.thread is None:
-        return ((hit.id, "cyan"), (f"  {hit.category or ''}", "green"))
+        return ((hit.shown_id, "cyan"), (f"  {hit.category or ''}", "green"))
     at, thread, who = _said(hit)
     return ((hit.id, "cyan"), (f"  {thread}", "cyan"), (f"  {who}", "green"), (f"  {at}", "dim"))
 

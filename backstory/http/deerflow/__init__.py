@@ -8,6 +8,6 @@ reads the configuration that clients are shown.
 
 from __future__ import annotations
 
-from backstory.http.deerflow.routes import deerflow_routes
+from backstory.http.deerflow.routes import router
 
-__all__ = ["deerflow_routes"]
+__all__ = ["router"]

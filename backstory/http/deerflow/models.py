@@ -115,12 +115,16 @@ class ImportedFact(Body):
     id: str = Field(description="The id of the fact; kept unless another fact has or had it")
     content: str = Field(description="The fact")
     category: str = Field(default="context", description="An unknown category becomes `context`")
-    confidence: float = Field(default=0.5, description="How sure it is; values outside 0 to 1 are clamped")
+    confidence: float = Field(default=0.5, strict=True, description="How sure it is; values outside 0 to 1 are clamped")
     created_at: str = Field(default="", description="When it was learned, in ISO 8601; now unless given")
-    source: str = Field(default=_UNKNOWN, description="The conversation it was learned from, or `manual`")
+    source: str = Field(
+        default=_UNKNOWN,
+        description="The conversation it was learned from, or `manual`; an object with `type` and `threadId` is read "
+        "as DeerFlow reads it, and anything else is unknown",
+    )
     source_error: str | None = Field(default=None, description="The mistake that a correction is about")
 
-    @field_validator("source", mode="before")
+    @field_validator("source", mode="before", json_schema_input_type=object)
     @classmethod
     def _as_text(cls, value: object) -> object:
         """Read DeerFlow's object of a source: the thread of a conversation, else the type."""
@@ -153,7 +157,7 @@ class NewFact(BaseModel):
 
     content: str = Field(min_length=1, description="The fact")
     category: str = Field(default="context", description="An unknown category becomes `context`")
-    confidence: float = Field(default=0.5, ge=0.0, le=1.0, description="How sure it is, from 0 to 1")
+    confidence: float = Field(default=0.5, ge=0.0, le=1.0, strict=True, description="How sure it is, from 0 to 1")
 
 
 class FactPatch(BaseModel):
@@ -163,7 +167,9 @@ class FactPatch(BaseModel):
 
     content: str | None = Field(default=None, min_length=1, description="The new text")
     category: str | None = Field(default=None, description="The new category; an unknown one becomes `context`")
-    confidence: float | None = Field(default=None, ge=0.0, le=1.0, description="The new confidence, from 0 to 1")
+    confidence: float | None = Field(
+        default=None, ge=0.0, le=1.0, strict=True, description="The new confidence, from 0 to 1"
+    )
 
 
 class MemoryConfig(BaseModel):

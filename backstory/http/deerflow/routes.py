@@ -58,9 +58,9 @@ _CHANGES_FACTS: dict[int | str, dict[str, object]] = {
 class _Asked:
     """One request: who asks, and for whose memory."""
 
-    def __init__(self, home: Backstory, request: Request) -> None:
+    def __init__(self, request: Request) -> None:
+        self.home: Backstory = request.app.state.home
         self.caller: Caller = request.state.caller
-        self._home = home
         self._headers = request.headers.getlist(USER_HEADER)
 
     def memory(self, right: Right) -> HostedMemory:
@@ -71,7 +71,7 @@ class _Asked:
             NotFoundError: The caller does not see this memory.
             ForbiddenError: The caller lacks the right.
         """
-        return HostedMemory.of(self.caller.memory(self._home, self._user(), None, right))
+        return HostedMemory.of(self.caller.memory(self.home, self._user(), None, right))
 
     def replaced(self, replace: Callable[[HostedMemory], object], *, whole_user: bool = False) -> Document:
         """Replace the memory, also where its logs are damaged, and return the document.
@@ -92,7 +92,7 @@ class _Asked:
 
         scope = self.caller.scope(self._user(), None)
         self.caller.must_have(Right.WRITE)
-        document, _ = replace_beyond_damage(self._home, scope, replaced, whole_user=whole_user)
+        document, _ = replace_beyond_damage(self.home, scope, replaced, whole_user=whole_user)
         return document
 
     def _user(self) -> str | None:
@@ -125,126 +125,125 @@ def _content(content: str) -> str:
     return text
 
 
-def deerflow_routes(home: Backstory) -> APIRouter:
-    """Return DeerFlow's routes for a home. `request.state.caller` has to be the Caller of each request.
+async def _document(request: Request) -> Response:
+    asked = _Asked(request)
+    return _json(await _answered(lambda: asked.memory(Right.READ).document()))
 
-    Args:
-        home: The open home.
 
-    Returns:
-        The router, with the prefix `/api/memory`.
+router = APIRouter(
+    prefix="/api/memory",
+    tags=["deerflow"],
+    route_class=DeerFlowRoute,
+    generate_unique_id_function=lambda route: f"deerflow_{route.name}",
+)
+"""The routes, for an app whose `state.home` is the open home; `request.state.caller` has to be who sends a request."""
+
+
+@router.get("", response_model=StoredMemory, responses=_READS)
+async def get_memory(request: Request) -> Response:
+    """Return the memory of the user."""
+    return await _document(request)
+
+
+@router.get("/export", response_model=StoredMemory, responses=_READS)
+async def export_memory(request: Request) -> Response:
+    """Return the memory of the user, for a backup or an import elsewhere."""
+    return await _document(request)
+
+
+@router.post("/reload", response_model=StoredMemory, responses=_READS)
+async def reload_memory(request: Request) -> Response:
+    """Read the log again, update memory.json and return the memory."""
+    asked = _Asked(request)
+    return _json(await _answered(lambda: asked.memory(Right.READ).reload()))
+
+
+@router.delete("", response_model=StoredMemory, responses=_CHANGES)
+async def clear_memory(request: Request) -> Response:
+    """Empty the memory of the user and of the user's agents. The history stays, and an undo restores it.
+
+    Damaged logs are moved aside first.
     """
-    router = APIRouter(prefix="/api/memory", tags=["deerflow"], route_class=DeerFlowRoute)
-    _add_document_routes(router, home)
-    _add_fact_routes(router, home)
-    _add_configuration_routes(router, home)
-    return router
+    asked = _Asked(request)
+
+    def clear() -> Document:
+        return asked.replaced(lambda memory: memory.clear(all_agents=True), whole_user=True)
+
+    return _json(await _answered(clear, "Failed to clear memory data."))
 
 
-def _add_document_routes(router: APIRouter, home: Backstory) -> None:
-    async def document(request: Request) -> Response:
-        asked = _Asked(home, request)
-        return _json(await _answered(lambda: asked.memory(Right.READ).document()))
+@router.post("/import", response_model=StoredMemory, responses=_CHANGES)
+async def import_memory(body: ImportedMemory, request: Request) -> Response:
+    """Replace the memory of the user by a document, in one commit. The history stays, and an undo restores it.
 
-    @router.get("", response_model=StoredMemory, responses=_READS)
-    async def get_memory(request: Request) -> Response:
-        """Return the memory of the user."""
-        return await document(request)
+    Damaged logs are moved aside first.
+    """
+    asked = _Asked(request)
 
-    @router.get("/export", response_model=StoredMemory, responses=_READS)
-    async def export_memory(request: Request) -> Response:
-        """Return the memory of the user, for a backup or an import elsewhere."""
-        return await document(request)
+    def replace() -> Document:
+        stated = body.model_dump(by_alias=True, exclude_none=True)
+        return asked.replaced(lambda memory: memory.overwrite(stated))
 
-    @router.post("/reload", response_model=StoredMemory, responses=_READS)
-    async def reload_memory(request: Request) -> Response:
-        """Read the log again, update memory.json and return the memory."""
-        asked = _Asked(home, request)
-        return _json(await _answered(lambda: asked.memory(Right.READ).reload()))
-
-    @router.delete("", response_model=StoredMemory, responses=_CHANGES)
-    async def clear_memory(request: Request) -> Response:
-        """Empty the memory of the user and of the user's agents. The history stays, and an undo restores it.
-
-        Damaged logs are moved aside first.
-        """
-        asked = _Asked(home, request)
-
-        def clear() -> Document:
-            return asked.replaced(lambda memory: memory.clear(all_agents=True), whole_user=True)
-
-        return _json(await _answered(clear, "Failed to clear memory data."))
-
-    @router.post("/import", response_model=StoredMemory, responses=_CHANGES)
-    async def import_memory(body: ImportedMemory, request: Request) -> Response:
-        """Replace the memory of the user by a document, in one commit. The history stays, and an undo restores it.
-
-        Damaged logs are moved aside first.
-        """
-        asked = _Asked(home, request)
-
-        def replace() -> Document:
-            stated = body.model_dump(by_alias=True, exclude_none=True)
-            return asked.replaced(lambda memory: memory.overwrite(stated))
-
-        return _json(await _answered(replace, "Failed to import memory data."))
+    return _json(await _answered(replace, "Failed to import memory data."))
 
 
-def _add_fact_routes(router: APIRouter, home: Backstory) -> None:
-    @router.post("/facts", response_model=StoredMemory, responses=_CHANGES_FACTS)
-    async def create_fact(body: NewFact, request: Request) -> Response:
-        """Add a fact by hand, and return the memory."""
-        asked = _Asked(home, request)
+@router.post("/facts", response_model=StoredMemory, responses=_CHANGES_FACTS)
+async def create_fact(body: NewFact, request: Request) -> Response:
+    """Add a fact by hand, and return the memory."""
+    asked = _Asked(request)
 
-        def add() -> Document:
-            memory = asked.memory(Right.WRITE)
-            memory.add_fact(_content(body.content), category_of(body.category), body.confidence)
-            return memory.document()
+    def add() -> Document:
+        memory = asked.memory(Right.WRITE)
+        memory.add_fact(_content(body.content), category_of(body.category), body.confidence)
+        return memory.document()
 
-        return _json(await _answered(add, "Failed to create memory fact."))
-
-    @router.patch("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
-    async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Response:
-        """Change a fact by hand, and return the memory."""
-        asked = _Asked(home, request)
-
-        def change() -> Document:
-            memory = asked.memory(Right.WRITE)
-            content = None if body.content is None else _content(body.content)
-            category = None if body.category is None else category_of(body.category)
-            try:
-                memory.change(fact_id, content, category, body.confidence)
-            except NotFoundError as error:
-                raise unknown_fact(fact_id) from error
-            return memory.document()
-
-        return _json(await _answered(change, "Failed to update memory fact."))
-
-    @router.delete("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
-    async def delete_fact(fact_id: str, request: Request) -> Response:
-        """Remove a fact, and return the memory. The history keeps it."""
-        asked = _Asked(home, request)
-
-        def remove() -> Document:
-            memory = asked.memory(Right.WRITE)
-            try:
-                memory.remove_fact(fact_id)
-            except NotFoundError as error:
-                raise unknown_fact(fact_id) from error
-            return memory.document()
-
-        return _json(await _answered(remove, "Failed to delete memory fact."))
+    return _json(await _answered(add, "Failed to create memory fact."))
 
 
-def _add_configuration_routes(router: APIRouter, home: Backstory) -> None:
-    @router.get("/config")
-    async def get_config(request: Request) -> MemoryConfig:
-        """Return the configuration of memory, without secrets."""
-        return config_shown(home.config.settings, _Asked(home, request).caller)
+@router.patch("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Response:
+    """Change a fact by hand, and return the memory."""
+    asked = _Asked(request)
 
-    @router.get("/status", response_model=MemoryStatus, responses=_READS)
-    async def get_status(request: Request) -> Response:
-        """Return the configuration and the memory of the user."""
-        asked = _Asked(home, request)
-        data = await _answered(lambda: asked.memory(Right.READ).document())
-        return _json({"config": config_shown(home.config.settings, asked.caller).model_dump(), "data": data})
+    def change() -> Document:
+        memory = asked.memory(Right.WRITE)
+        content = None if body.content is None else _content(body.content)
+        category = None if body.category is None else category_of(body.category)
+        try:
+            memory.change(fact_id, content, category, body.confidence)
+        except NotFoundError as error:
+            raise unknown_fact(fact_id) from error
+        return memory.document()
+
+    return _json(await _answered(change, "Failed to update memory fact."))
+
+
+@router.delete("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+async def delete_fact(fact_id: str, request: Request) -> Response:
+    """Remove a fact, and return the memory. The history keeps it."""
+    asked = _Asked(request)
+
+    def remove() -> Document:
+        memory = asked.memory(Right.WRITE)
+        try:
+            memory.remove_fact(fact_id)
+        except NotFoundError as error:
+            raise unknown_fact(fact_id) from error
+        return memory.document()
+
+    return _json(await _answered(remove, "Failed to delete memory fact."))
+
+
+@router.get("/config")
+async def get_config(request: Request) -> MemoryConfig:
+    """Return the configuration of memory, without secrets."""
+    asked = _Asked(request)
+    return config_shown(asked.home.config.settings, asked.caller)
+
+
+@router.get("/status", response_model=MemoryStatus, responses=_READS)
+async def get_status(request: Request) -> Response:
+    """Return the configuration and the memory of the user."""
+    asked = _Asked(request)
+    data = await _answered(lambda: asked.memory(Right.READ).document())
+    return _json({"config": config_shown(asked.home.config.settings, asked.caller).model_dump(), "data": data})

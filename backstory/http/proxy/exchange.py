@@ -23,6 +23,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
 from backstory.ledger.threads.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.projections.context import Context
 
 History = Literal["newest", "all"]
 
@@ -80,6 +81,7 @@ class Exchange:
         self._memories = memories
         self._asked = asked
         self._client = client
+        self._given: dict[str, object] = {}
 
     @property
     def lists_facts(self) -> bool:
@@ -111,7 +113,7 @@ class Exchange:
         goes_on = asked.follows or asked.conversation or asked.calls
         return bool(asked.cuts) and not goes_on and not any(message.role == "user" for message in self._said)
 
-    def read(self) -> str | None:
+    def read(self) -> Context | None:
         """Find the thread, and return the context block; None where memory cannot be read."""
         try:
             block = self._memories.fail_safe.guarded(self.scope, "inject", self._block, None)
@@ -121,7 +123,11 @@ class Exchange:
             return None
         return block
 
-    def _block(self) -> str:
+    def given(self, block: Context) -> None:
+        """Note that the model gets a block, for the turn of its answer."""
+        self._given = block.note()
+
+    def _block(self) -> Context:
         memories = self._memories
         memory = memories.home.memory_of(self.scope)
 
@@ -138,7 +144,7 @@ class Exchange:
         spoken = [message for message in self._asked.messages if message.role in ("user", "assistant")]
         context = memory.context(spoken, thread=self.thread, facts=not memories.by_tools)
         self.facts = context.facts
-        return context.text
+        return context
 
     def _take(self, find: Find | None = None) -> Taken:
         client = self._client
@@ -162,7 +168,7 @@ class Exchange:
     def record_answer(self, answer: Answer, *, interrupted: bool) -> None:
         """Record an answer, with a mark where it was interrupted, or cut since it was too long."""
         metadata = {name: True for name, is_so in (("interrupted", interrupted), ("cut", answer.cut)) if is_so}
-        said = Message("assistant", answer.text, metadata=dict(metadata))
+        said = Message("assistant", answer.text, metadata={**metadata, **self._given})
         if self._is_known_by_id(answer):
             said = msgspec.structs.replace(said, id=answer.id)
         # Together with what it answers, since the filter may leave it out for that.

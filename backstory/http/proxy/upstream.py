@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -53,8 +55,7 @@ class Upstream:
 
     def __init__(self, base_url: str, client: httpx.AsyncClient | None = None) -> None:
         self.base_url = base_url
-        jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, limits=_LIMITS, cookies=jar)
+        self._client = client
         logging.getLogger("httpx").addFilter(_hide_forwarded)
 
     def request(
@@ -83,7 +84,7 @@ class Upstream:
         hidden = _forwarding.set(True)
         try:
             # Without an auth of ours, or one of the address would take the place of the caller's key.
-            return await self._client.send(request, stream=True, auth=httpx.Auth(), follow_redirects=False)
+            return await self._connected().send(request, stream=True, auth=httpx.Auth(), follow_redirects=False)
         finally:
             _forwarding.reset(hidden)
 
@@ -102,4 +103,18 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _connected(self) -> httpx.AsyncClient:
+        # At the first request: most servers forward none.
+        if self._client is None:
+            jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+            self._client = httpx.AsyncClient(timeout=_TIMEOUT, limits=_LIMITS, cookies=jar, verify=_trusted())
+        return self._client
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Return what says which servers to trust; reading the certificates takes long, so once a process."""
+    return httpx.create_ssl_context()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from enum import Enum
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from backstory.http.bodies import (
@@ -26,6 +25,7 @@ from backstory.http.bodies import (
 from backstory.http.caching.answers import Answers
 from backstory.http.examples import FACT_CHANGE
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
+from backstory.http.routes.parameters import versioned
 from backstory.http.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -42,7 +42,7 @@ from backstory.results import (
     RemovedUser,
 )
 
-router = APIRouter(prefix="/v1")
+router = versioned()
 
 _LEARN: list[str | Enum] = ["Record and learn"]
 _CHANGE: list[str | Enum] = ["Change"]

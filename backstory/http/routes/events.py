@@ -16,18 +16,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from backstory.http.exchange import ReadExchange, Reading
 from backstory.http.news import News
+from backstory.http.routes.parameters import versioned
 from backstory.http.schemas import problem
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UsageError
 from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 
-router = APIRouter(prefix="/v1", tags=["Explain"])
+router = versioned("Explain")
 
 _AT_ONCE = 200
 """How many commits are read and sent at a time."""

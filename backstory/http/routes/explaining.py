@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from msgspec.structs import asdict
 from starlette.responses import Response
 
 from backstory.http.bodies import WhatIfQuestion
-from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY
+from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY, WHY_SAID
 from backstory.http.exchange import Reading
 from backstory.http.pages import (
     CommitRefusals,
@@ -20,6 +20,7 @@ from backstory.http.pages import (
     Refusals,
     offset_of,
 )
+from backstory.http.routes.parameters import versioned
 from backstory.http.routes.progress import streamed, with_progress
 from backstory.http.routes.reading import Cursor, Time
 from backstory.http.schemas import returns
@@ -27,6 +28,7 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
 from backstory.operations.services import Progress, known_policy
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
 from backstory.projections.history.history import Diff, LogEntry
@@ -37,7 +39,7 @@ from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 
-router = APIRouter(prefix="/v1", tags=["Explain"])
+router = versioned("Explain")
 
 Seq = Annotated[int, Path(ge=1, lt=10**18, description="The number of a commit.", examples=[2])]
 Thread = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]
@@ -122,6 +124,18 @@ async def why(reading: Reading, fact_id: str) -> Response:
 async def why_section(reading: Reading, section: str) -> Response:
     """Explain where the text of a section comes from, such as `user.workContext`."""
     return await reading.answer(lambda memory: memory.why_section(section), turns=True)
+
+
+@router.get("/why-said", responses=returns(WhySaid, cached=True, example=WHY_SAID))
+async def why_said(
+    reading: Reading,
+    turn: Annotated[
+        str, Query(min_length=1, max_length=512, description="The id of the answer's turn.", examples=["m2"])
+    ],
+    thread: Annotated[str | None, Query(max_length=512, description="The conversation's id.")] = None,
+) -> Response:
+    """Explain what the agent had been given to read when it said something."""
+    return await reading.answer(lambda memory: memory.why_said(turn, thread), turns=True)
 
 
 @router.get("/why-not", responses=returns(Refusals, cached=True))

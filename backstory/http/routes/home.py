@@ -12,6 +12,7 @@ from backstory.http.examples import CALLER
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
 from backstory.http.pages import CallerShown, Health, ScopePage, UnreadableScope
+from backstory.http.routes.parameters import operation_id, versioned
 from backstory.http.routes.reading import Cursor, Limit
 from backstory.http.schemas import problem, returns
 from backstory.integrations.threads import run_in_thread
@@ -20,8 +21,8 @@ from backstory.projections.integrity.disk_check import examine_writing
 from backstory.results import ScopeSummary
 from backstory.version import __version__
 
-router = APIRouter(prefix="/v1", tags=["Home"])
-unversioned = APIRouter(tags=["Home"])
+router = versioned("Home")
+unversioned = APIRouter(tags=["Home"], generate_unique_id_function=operation_id)
 
 _READY = returns(Health)
 _READY[503]["content"] = {**_READY[503]["content"], **_READY[200]["content"]}

@@ -1,4 +1,4 @@
-"""Check of query parameters: one that a route does not have is refused.
+"""Routers for `/v1`, and the check of query parameters: one that a route does not have is refused.
 
 A parameter that is misspelled would otherwise be ignored, and `?usr=ada` would read the memory that all users share.
 """
@@ -7,17 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from enum import Enum
 
-from fastapi import Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from backstory.ledger.core.errors import UsageError
 
-__all__ = ["refuse_unknown"]
+__all__ = ["operation_id", "refuse_unknown", "versioned"]
 
 _LIKENESS = 0.5
 _MOST_SHOWN = 40
+
+
+def versioned(*tags: str | Enum, route_class: type[APIRoute] = APIRoute) -> APIRouter:
+    """Return a router for routes under `/v1`.
+
+    Args:
+        tags: The headings of its routes in the OpenAPI document.
+        route_class: What its routes are.
+    """
+    return APIRouter(
+        prefix="/v1",
+        tags=list(tags),
+        route_class=route_class,
+        dependencies=[Depends(refuse_unknown)],
+        generate_unique_id_function=operation_id,
+    )
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return what the OpenAPI document calls a route: the name of its function."""
+    return route.name
 
 
 async def refuse_unknown(request: Request) -> None:

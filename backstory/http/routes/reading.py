@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
 from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
 from backstory.http.exchange import Reading
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
+from backstory.http.routes.parameters import versioned
 from backstory.http.schemas import returns
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -28,7 +29,7 @@ from backstory.projections.search.results import Found
 from backstory.projections.turns import TurnView
 from backstory.results import PolicyResult, Status
 
-router = APIRouter(prefix="/v1", tags=["Read"])
+router = versioned("Read")
 
 MOST_OFFSET = 10**9
 """More facts than any memory holds."""
@@ -83,11 +84,11 @@ async def get_memory(
 async def list_facts(
     reading: Reading, category: Category = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """List the live facts, oldest first. All pages of a list show the same moment."""
+    """List the live facts of one ledger, oldest first. All pages of a list show the same moment."""
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
-        found = memory.facts(seq) if cursor is not None else _facts_of(memory, seq)
+        found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
         rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category)]
         shown = tuple(rest[:limit])
@@ -109,14 +110,13 @@ def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, tuple[int, i
 
 
 def _newest(memory: MemoryHandle) -> int:
-    heads = memory.heads()
-    return heads[0].seq or heads[-1].seq
+    return memory.heads()[0].seq
 
 
 def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
     """Return the facts of what was the newest commit a moment ago."""
-    found = memory.facts()
-    return found if _newest(memory) == seq else memory.facts(seq)
+    found = memory.facts(joined=False)
+    return found if _newest(memory) == seq else memory.facts(seq, joined=False)
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True, example=FACT))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from backstory.http.bodies import Delivery
 from backstory.http.examples import RECORDED
 from backstory.http.exchange import MOST_OF_KEY, WriteExchange, WritingOnce
+from backstory.http.routes.parameters import versioned
 from backstory.http.schemas import returns
 from backstory.results import RecordResult
 
@@ -35,7 +36,7 @@ class _ShortRoute(APIRoute):
         return handle
 
 
-router = APIRouter(prefix="/v1", route_class=_ShortRoute)
+router = versioned(route_class=_ShortRoute)
 
 
 @router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 409, 412, example=RECORDED))

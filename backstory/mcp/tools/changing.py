@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from backstory.mcp.answering import Answering
+from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.tools.reading import FactId
 from backstory.mcp.tools.results import FactResult
@@ -22,48 +22,55 @@ _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def add_changing_tools(server: MCPServer, answering: Answering) -> None:
-    """Add memory_add, memory_update and memory_delete."""
-    budget = answering.budget
+async def memory_add(
+    content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
+    category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
+    confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
+) -> Annotated[CallToolResult, FactResult]:
+    """Remember a new fact about the user, for this conversation and all later ones.
 
-    @server.tool(title="Remember a fact", annotations=_ADDS)
-    async def memory_add(
-        content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
-        category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
-        confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
-    ) -> Annotated[CallToolResult, FactResult]:
-        """Remember a new fact about the user, for this conversation and all later ones.
+    Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
+    on. Not for what matters to this conversation alone, and never for secrets.
+    """
+    answering = current()
+    return await answering.tool(
+        "write", lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence))
+    )
 
-        Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
-        on. Not for what matters to this conversation alone, and never for secrets.
-        """
-        return await answering.tool(
-            "write", lambda memory: _changed(budget, "added", memory.add_fact(content, category, confidence))
-        )
 
-    @server.tool(title="Change a fact", annotations=_CHANGES)
-    async def memory_update(
-        fact_id: FactId,
-        content: Annotated[str | None, Field(description="The new text.")] = None,
-        category: Annotated[Category | None, Field(description="The new category.")] = None,
-        confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
-    ) -> Annotated[CallToolResult, FactResult]:
-        """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
+async def memory_update(
+    fact_id: FactId,
+    content: Annotated[str | None, Field(description="The new text.")] = None,
+    category: Annotated[Category | None, Field(description="The new category.")] = None,
+    confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
+) -> Annotated[CallToolResult, FactResult]:
+    """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
-        Facts that the user entered by hand cannot be changed by you: ask the user to do it.
-        """
-        return await answering.tool(
-            "write",
-            lambda memory: _changed(budget, "updated", memory.edit_fact(fact_id, content, category, confidence)),
-        )
+    Facts that the user entered by hand cannot be changed by you: ask the user to do it.
+    """
+    answering = current()
+    return await answering.tool(
+        "write",
+        lambda memory: _changed(answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence)),
+    )
 
-    @server.tool(title="Forget a fact", annotations=_CHANGES)
-    async def memory_delete(fact_id: FactId) -> Annotated[CallToolResult, FactResult]:
-        """Remove a fact that is no longer true, or that the user does not want remembered.
 
-        Its history stays and memory_revert brings it back. To erase it for good, the user runs `backstory forget`.
-        """
-        return await answering.tool("write", lambda memory: _deleted(budget, memory, fact_id))
+async def memory_delete(fact_id: FactId) -> Annotated[CallToolResult, FactResult]:
+    """Remove a fact that is no longer true, or that the user does not want remembered.
+
+    Its history stays and memory_revert brings it back. To erase it for good, the user runs `backstory forget`.
+    """
+    answering = current()
+    return await answering.tool("write", lambda memory: _deleted(answering.budget, memory, fact_id))
+
+
+def changing_tools() -> tuple[Tool, ...]:
+    """Make memory_add, memory_update and memory_delete."""
+    return (
+        Tool.from_function(memory_add, title="Remember a fact", annotations=_ADDS),
+        Tool.from_function(memory_update, title="Change a fact", annotations=_CHANGES),
+        Tool.from_function(memory_delete, title="Forget a fact", annotations=_CHANGES),
+    )
 
 
 def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str) -> Reply:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from backstory.mcp.answering import Answering
+from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
 from backstory.mcp.tools.changes import line_of, of_diff, shortened
 from backstory.mcp.tools.reading import DATA, READS, Thread
@@ -21,39 +21,45 @@ _MOST = 100
 _MOMENT = "The number of a change, as memory_history gives it, or a time in ISO 8601."
 
 
-def add_history_tools(server: MCPServer, answering: Answering) -> None:
-    """Add memory_history and memory_diff."""
+async def memory_history(
+    fact_id: Annotated[str | None, Field(description="Only changes of this fact.")] = None,
+    thread: Thread = None,
+    since: Annotated[int | str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
+    before: Annotated[int | None, Field(ge=1, description="Only older ones: the `next` of an answer.")] = None,
+    limit: Annotated[int, Field(ge=1, le=_MOST, description="How many at most.")] = 10,
+) -> Annotated[CallToolResult, HistoryResult]:
+    """List how memory changed, the newest first: when, by whom, and what.
 
-    @server.tool(title="List changes of memory", annotations=READS)
-    async def memory_history(
-        fact_id: Annotated[str | None, Field(description="Only changes of this fact.")] = None,
-        thread: Thread = None,
-        since: Annotated[int | str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
-        before: Annotated[int | None, Field(ge=1, description="Only older ones: the `next` of an answer.")] = None,
-        limit: Annotated[int, Field(ge=1, le=_MOST, description="How many at most.")] = 10,
-    ) -> Annotated[CallToolResult, HistoryResult]:
-        """List how memory changed, the newest first: when, by whom, and what.
+    Use it to find the number of a change, for memory_diff and memory_revert.
+    """
+    answering = current()
+    return await answering.tool(
+        "read",
+        lambda memory: history_of(
+            answering.budget, memory, limit, fact_id=fact_id, thread=thread, since=since, before=before
+        ),
+    )
 
-        Use it to find the number of a change, for memory_diff and memory_revert.
-        """
-        return await answering.tool(
-            "read",
-            lambda memory: history_of(
-                answering.budget, memory, limit, fact_id=fact_id, thread=thread, since=since, before=before
-            ),
-        )
 
-    @server.tool(title="Compare memory at two moments", annotations=READS)
-    async def memory_diff(
-        a: Annotated[int | str, Field(description=f"The earlier moment. {_MOMENT}")],
-        b: Annotated[int | str | None, Field(description=f"The later moment; now unless given. {_MOMENT}")] = None,
-        after: Annotated[int, Field(ge=0, description="Leave out this many: the `next` of an answer.")] = 0,
-        limit: Annotated[int, Field(ge=1, le=_MOST, description="How many changes at most.")] = 50,
-    ) -> Annotated[CallToolResult, DiffResult]:
-        """Compare memory at two moments: facts that were added, removed or changed, and sections that differ."""
-        return await answering.tool(
-            "read", lambda memory: _difference(answering.budget, memory, a, b, after=after, limit=limit)
-        )
+async def memory_diff(
+    a: Annotated[int | str, Field(description=f"The earlier moment. {_MOMENT}")],
+    b: Annotated[int | str | None, Field(description=f"The later moment; now unless given. {_MOMENT}")] = None,
+    after: Annotated[int, Field(ge=0, description="Leave out this many: the `next` of an answer.")] = 0,
+    limit: Annotated[int, Field(ge=1, le=_MOST, description="How many changes at most.")] = 50,
+) -> Annotated[CallToolResult, DiffResult]:
+    """Compare memory at two moments: facts that were added, removed or changed, and sections that differ."""
+    answering = current()
+    return await answering.tool(
+        "read", lambda memory: _difference(answering.budget, memory, a, b, after=after, limit=limit)
+    )
+
+
+def history_tools() -> tuple[Tool, ...]:
+    """Make memory_history and memory_diff."""
+    return (
+        Tool.from_function(memory_history, title="List changes of memory", annotations=READS),
+        Tool.from_function(memory_diff, title="Compare memory at two moments", annotations=READS),
+    )
 
 
 def history_of(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
 from backstory.ledger.core.policy import CATEGORIES
-from backstory.mcp.answering import Answering
+from backstory.mcp.answering import Answering, current
 from backstory.mcp.budget import Reply, cut, name_of, quoted
 from backstory.mcp.tools.results import (
     ContextResult,
@@ -36,65 +36,69 @@ FactId = Annotated[str, Field(description="The id of a fact, as memory_search gi
 Thread = Annotated[str | None, Field(description="Only what is from this conversation.")]
 
 
-def add_reading_tools(server: MCPServer, answering: Answering) -> None:
-    """Add memory_search, memory_context and memory_why."""
+async def memory_search(
+    query: Annotated[str, Field(description="What to look for, in plain words.")],
+    category: Annotated[str | None, Field(description=f"Only facts of this category: {', '.join(CATEGORIES)}.")] = None,
+    limit: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many at most.")] = 10,
+    within: Annotated[
+        Literal["facts", "turns"],
+        Field(description="facts: what was learned. turns: the words of earlier conversations themselves."),
+    ] = "facts",
+    thread: Thread = None,
+) -> Annotated[CallToolResult, SearchResult]:
+    """Look up what is remembered about the user, by words and by meaning, the most fitting first.
 
-    @server.tool(title="Search memory", annotations=READS)
-    async def memory_search(
-        query: Annotated[str, Field(description="What to look for, in plain words.")],
-        category: Annotated[
-            str | None, Field(description=f"Only facts of this category: {', '.join(CATEGORIES)}.")
-        ] = None,
-        limit: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many at most.")] = 10,
-        within: Annotated[
-            Literal["facts", "turns"],
-            Field(description="facts: what was learned. turns: the words of earlier conversations themselves."),
-        ] = "facts",
-        thread: Thread = None,
-    ) -> Annotated[CallToolResult, SearchResult]:
-        """Look up what is remembered about the user, by words and by meaning, the most fitting first.
+    Use it before you answer anything that may depend on what the user told you in earlier conversations.
+    """
+    answering = current()
 
-        Use it before you answer anything that may depend on what the user told you in earlier conversations.
-        """
+    def work(memory: MemoryHandle) -> Reply:
+        found = memory.search(query, top_k=limit, category=category, within=within, thread=thread)
+        return answering.budget.fill(len(found), lambda items, length: _found(found, items, length))
 
-        def work(memory: MemoryHandle) -> Reply:
-            found = memory.search(query, top_k=limit, category=category, within=within, thread=thread)
-            return answering.budget.fill(len(found), lambda items, length: _found(found, items, length))
+    return await answering.tool("read", work)
 
-        return await answering.tool("read", work)
 
-    @server.tool(title="Read memory for a topic", annotations=READS)
-    async def memory_context(
-        about: Annotated[
-            str | None, Field(description="What the conversation is about; facts that fit it come first.")
-        ] = None,
-        max_tokens: Annotated[
-            int | None, Field(ge=1, description="How long it may be. Default: as configured.")
-        ] = None,
-    ) -> Annotated[CallToolResult, ContextResult]:
-        """Read the whole memory in short: who the user is, what they work on, and the facts that fit a topic.
+async def memory_context(
+    about: Annotated[
+        str | None, Field(description="What the conversation is about; facts that fit it come first.")
+    ] = None,
+    max_tokens: Annotated[int | None, Field(ge=1, description="How long it may be. Default: as configured.")] = None,
+) -> Annotated[CallToolResult, ContextResult]:
+    """Read the whole memory in short: who the user is, what they work on, and the facts that fit a topic.
 
-        Use it once at the start of a conversation; for a single question memory_search is cheaper.
-        """
-        return await answering.tool("read", lambda memory: _context(answering, memory, about, max_tokens))
+    Use it once at the start of a conversation; for a single question memory_search is cheaper.
+    """
+    answering = current()
+    return await answering.tool("read", lambda memory: _context(answering, memory, about, max_tokens))
 
-    @server.tool(title="Explain a memory", annotations=READS)
-    async def memory_why(
-        fact_id: Annotated[
-            str, Field(description="The id of a fact, live or gone, or a section such as user.workContext.")
-        ],
-    ) -> Annotated[CallToolResult, WhyResult]:
-        """Explain where a fact comes from: when it was learned, from which words, and what became of it since.
 
-        Use it when the user asks why you know or believe something, or doubts it.
-        """
+async def memory_why(
+    fact_id: Annotated[
+        str, Field(description="The id of a fact, live or gone, or a section such as user.workContext.")
+    ],
+) -> Annotated[CallToolResult, WhyResult]:
+    """Explain where a fact comes from: when it was learned, from which words, and what became of it since.
 
-        def work(memory: MemoryHandle) -> Reply:
-            if section_named(fact_id) is not None:
-                return _section_origin(answering, memory.why_section(fact_id))
-            return _origin(answering, memory.why(fact_id))
+    Use it when the user asks why you know or believe something, or doubts it.
+    """
+    answering = current()
 
-        return await answering.tool("read", work)
+    def work(memory: MemoryHandle) -> Reply:
+        if section_named(fact_id) is not None:
+            return _section_origin(answering, memory.why_section(fact_id))
+        return _origin(answering, memory.why(fact_id))
+
+    return await answering.tool("read", work)
+
+
+def reading_tools() -> tuple[Tool, ...]:
+    """Make memory_search, memory_context and memory_why."""
+    return (
+        Tool.from_function(memory_search, title="Search memory", annotations=READS),
+        Tool.from_function(memory_context, title="Read memory for a topic", annotations=READS),
+        Tool.from_function(memory_why, title="Explain a memory", annotations=READS),
+    )
 
 
 def _found(found: Found, items: int, length: int) -> Reply:
@@ -116,7 +120,7 @@ def _found(found: Found, items: int, length: int) -> Reply:
 
 def _item(hit: Hit, length: int) -> FoundItem:
     return FoundItem(
-        id=hit.id,
+        id=hit.shown_id,
         content=cut(hit.content, length),
         score=round(hit.score, 4),
         category=hit.category,

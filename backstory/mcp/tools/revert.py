@@ -4,17 +4,19 @@ A client that can show a form asks the person itself. For any other, a first cal
 Both hold for the memory as it was shown: if it has changed since, nothing is undone.
 """
 
-# Without postponed annotations: the SDK evaluates those of a tool, and this one names functions inside a function.
+from __future__ import annotations
+
 from typing import Annotated
 
 import msgspec
-from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, MCPServer, Resolve
+from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError, WrongExpectedVersionError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Answering, Failure, result_of
+from backstory.mcp.answering import Failure, current, result_of
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import can_ask
 from backstory.mcp.tools.changes import line_of, of_events, shortened
@@ -67,52 +69,59 @@ class Plan(msgspec.Struct, frozen=True):
         return bool(self.changes) and not self.conflicts
 
 
-def add_revert_tool(server: MCPServer, answering: Answering) -> None:
-    """Add memory_revert."""
-    codes = Confirmation()
-    budget = answering.budget
+async def _plan(seq: int) -> Plan:
+    answering = current()
+    try:
+        # Who may not write must not learn here what would change.
+        return await answering.work("write", lambda memory: _planned(answering.codes, memory, seq))
+    except Failure as failure:
+        return Plan(seq, problem=str(failure))
 
-    async def plan(seq: int) -> Plan:
-        try:
-            # Who may not write must not learn here what would change.
-            return await answering.work("write", lambda memory: _planned(codes, memory, seq))
-        except Failure as failure:
-            return Plan(seq, problem=str(failure))
 
-    async def consent(planned: Annotated[Plan, Resolve(plan)]) -> Elicit[Consent] | None:
-        return Elicit(_question(planned), Consent) if planned.can_be_done and can_ask() else None
+async def _consent(planned: Annotated[Plan, Resolve(_plan)]) -> Elicit[Consent] | None:
+    return Elicit(_question(planned), Consent) if planned.can_be_done and can_ask() else None
 
-    @server.tool(title="Undo a change of memory", annotations=_UNDOES)
-    async def memory_revert(
-        seq: Annotated[int, Field(ge=1, description="The number of the change, as memory_history gives it.")],
-        planned: Annotated[Plan, Resolve(plan)],
-        asked: Annotated[ElicitationResult[Consent], Resolve(consent)],
-        confirm: Annotated[
-            str | None,
-            Field(description="The code from a first call. Pass it only after the person agreed to what it showed."),
-        ] = None,
-    ) -> Annotated[CallToolResult, RevertResult]:
-        """Undo one change of memory; what it replaced is remembered again.
 
-        The person is asked first and sees what would change. Where the client cannot ask, a call without `confirm`
-        changes nothing: show its result to the person, and only if they agree call again with the `confirm` from it.
-        """
-        if planned.problem:
-            return answering.failed(planned.problem)
-        if not planned.can_be_done:
-            return result_of(_not_done(budget, planned))
-        was_asked = isinstance(asked, AcceptedElicitation) and asked.data is not None
-        if not isinstance(asked, AcceptedElicitation) or (was_asked and not asked.data.undo):
-            return result_of(_reply(budget, planned, "declined", "The person did not agree, so nothing was undone."))
-        if not was_asked and confirm is None:
-            told = (
-                "Nothing was undone yet. Show these changes to the person; only if they agree call memory_revert again "
-                f"with seq={seq} and confirm={planned.code}."
-            )
-            return result_of(_reply(budget, planned, "preview", told, confirm=planned.code))
-        if not was_asked and not codes.holds(planned.code, confirm or ""):
-            return answering.failed(_WRONG)
-        return await answering.tool("write", lambda memory: _reverted(budget, codes, memory, planned), agreed=was_asked)
+async def memory_revert(
+    seq: Annotated[int, Field(ge=1, description="The number of the change, as memory_history gives it.")],
+    planned: Annotated[Plan, Resolve(_plan)],
+    asked: Annotated[ElicitationResult[Consent], Resolve(_consent)],
+    confirm: Annotated[
+        str | None,
+        Field(description="The code from a first call. Pass it only after the person agreed to what it showed."),
+    ] = None,
+) -> Annotated[CallToolResult, RevertResult]:
+    """Undo one change of memory; what it replaced is remembered again.
+
+    The person is asked first and sees what would change. Where the client cannot ask, a call without `confirm`
+    changes nothing: show its result to the person, and only if they agree call again with the `confirm` from it.
+    """
+    answering = current()
+    if planned.problem:
+        return answering.failed(planned.problem)
+    if not planned.can_be_done:
+        return result_of(_not_done(answering.budget, planned))
+    was_asked = isinstance(asked, AcceptedElicitation) and asked.data is not None
+    if not isinstance(asked, AcceptedElicitation) or (was_asked and not asked.data.undo):
+        return result_of(
+            _reply(answering.budget, planned, "declined", "The person did not agree, so nothing was undone.")
+        )
+    if not was_asked and confirm is None:
+        told = (
+            "Nothing was undone yet. Show these changes to the person; only if they agree call memory_revert again "
+            f"with seq={seq} and confirm={planned.code}."
+        )
+        return result_of(_reply(answering.budget, planned, "preview", told, confirm=planned.code))
+    if not was_asked and not answering.codes.holds(planned.code, confirm or ""):
+        return answering.failed(_WRONG)
+    return await answering.tool(
+        "write", lambda memory: _reverted(answering.budget, answering.codes, memory, planned), agreed=was_asked
+    )
+
+
+def revert_tool() -> Tool:
+    """Make memory_revert."""
+    return Tool.from_function(memory_revert, title="Undo a change of memory", annotations=_UNDOES)
 
 
 def _planned(codes: Confirmation, memory: MemoryHandle, seq: int) -> Plan:

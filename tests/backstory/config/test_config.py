@@ -57,6 +57,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_injection_tokens": (100, 8000),
     "guaranteed_token_budget": (50, 2000),
     "similarity_weight": (0, 1),
+    "context_found_share": (0, 1),
     "confidence_weight": (0, 1),
     "max_context_turns": (1, 20),
     "search_min_similarity": (0, 1),
@@ -74,6 +75,7 @@ CHOICES = {
     "dedup_key": DEDUP_KEYS,
     "token_counting": ("tiktoken", "char"),
     "proxy_history": ("newest", "all"),
+    "agent_reads": ("both", "fallback", "own"),
 }
 SWITCHES = [
     "enabled",
@@ -105,6 +107,7 @@ DEFAULTS: dict[str, object] = {
     "event_store": "jsonl:",
     "strict_user_scope": False,
     "shared_summaries": False,
+    "agent_reads": "both",
     "file_lock_timeout_seconds": 10,
     "transcript_retention_days": None,
     "debounce_seconds": 30,
@@ -154,6 +157,7 @@ DEFAULTS: dict[str, object] = {
     "similarity_weight": 0.6,
     "confidence_weight": 0.4,
     "max_context_turns": 3,
+    "context_found_share": 0.7,
     "embedding_model": None,
     "embedding_base_url": None,
     "search_min_similarity": 0,

@@ -45,6 +45,7 @@ READS = [
         "/v1/facts/fact_2_0/why",
         "/v1/sections/user.workContext/why",
         "/v1/why-not?text=Oslo",
+        "/v1/why-said?turn=t1&thread=t1",
         "/v1/diff?a=0&b=1",
         "/v1/verify",
         "/v1/log",

@@ -47,9 +47,10 @@ FOREIGN = [
 ]
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with app_client(tmp_path / "home") as client:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of one server for all tests that name a user of their own, or none."""
+    with app_client(tmp_path_factory.mktemp("gate") / "home") as client:
         yield client
 
 
@@ -137,14 +138,14 @@ def test_a_loopback_server_that_got_tokens_still_checks_hosts_it_was_given(tmp_p
     ],
 )
 def test_only_pages_of_this_server_may_send_requests(
-    client: TestClient, host: str, origin: str | None, status: int
+    client: TestClient, user: str, host: str, origin: str | None, status: int
 ) -> None:
     headers = {"Host": host, **({} if origin is None else {"Origin": origin})}
-    answer = client.post("/v1/facts", json={"content": "Runs"}, headers=headers)
+    answer = client.post("/v1/facts", params={"user": user}, json={"content": "Runs"}, headers=headers)
     assert answer.status_code == status
     if status == 403:
         assert "--allow-origin" in answer.json()["detail"]
-        assert client.get("/v1/facts", headers={"Host": host}).json()["items"] == []
+        assert client.get("/v1/facts", params={"user": user}, headers={"Host": host}).json()["items"] == []
 
 
 def test_behind_a_proxy_with_tls_the_origin_is_https(tmp_path: Path) -> None:

@@ -193,16 +193,30 @@ app(["--home", sys.argv[2], *sys.argv[3:]])
 """
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "uvicorn", "httptools", "prometheus_client", "fastapi_offline"])
+def without(missing: str, cli: Cli, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line where a package is not installed."""
+    command = [sys.executable, "-c", WITHOUT, missing, cli.home, *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "fastapi",
+        "prometheus_client",
+        *(pytest.param(name, marks=pytest.mark.torture) for name in ("uvicorn", "httptools", "fastapi_offline")),
+    ],
+)
 def test_without_the_extra_it_says_what_to_install(cli: Cli, missing: str) -> None:
-    words = [sys.executable, "-c", WITHOUT, missing, cli.home, "serve", "--port", "0"]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    done = without(missing, cli, "serve", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'backstory[server]'" in done.stderr
     assert f"{missing} is missing" in done.stderr
     assert done.stderr.count("\n") == 1
-    words[-3:] = ["token", "add", "one", "--all-users"]
-    assert subprocess.run(words, check=False, capture_output=True, timeout=PATIENCE).returncode == 0
+
+
+def test_without_the_extra_tokens_are_made(cli: Cli) -> None:
+    assert without("fastapi", cli, "token", "add", "one", "--all-users").returncode == 0
 
 
 # Serving.

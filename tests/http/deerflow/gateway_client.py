@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from backstory.home import Backstory
 from backstory.http.access.callers import LOCAL, Caller
-from backstory.http.deerflow import deerflow_routes
+from backstory.http.deerflow import router
 
 EMPTY_SECTION = {"summary": "", "updatedAt": ""}
 SECTIONS = {
@@ -58,5 +58,6 @@ class Gateway:
             request.state.caller = caller
             return await call_next(request)
 
-        app.include_router(deerflow_routes(self.home))
+        app.state.home = self.home
+        app.router.routes.extend(router.routes)
         return TestClient(app, headers={} if user is None else {"X-Backstory-User": user})

@@ -161,8 +161,11 @@ def test_an_export_imported_elsewhere_is_the_same_document_byte_for_byte(gateway
 )
 def test_a_source_that_is_an_object_is_read_as_deerflow_reads_it(gateway: Gateway, source: object, stored: str) -> None:
     body = document(fact("fact_a", "Runs", source=source))
-    (read,) = gateway.client().post(f"{MEMORY}/import", json=body).json()["facts"]
+    client = gateway.client()
+    (read,) = client.post(f"{MEMORY}/import", json=body).json()["facts"]
     assert read["source"] == stored
+    described = client.get("/openapi.json").json()["components"]["schemas"]["ImportedFact"]["properties"]["source"]
+    assert not described.keys() & {"type", "anyOf"}, "the document says that another value is refused"
 
 
 def test_an_import_without_anything_empties_memory_and_can_be_undone(gateway: Gateway) -> None:

@@ -129,6 +129,8 @@ def test_a_body_of_the_wrong_shape_is_422_in_fastapis_form(gateway: Gateway, bod
         ({"facts": [{"content": "no id"}]}, ["body", "facts", 0, "id"]),
         ({"facts": [{"id": "fact_a"}]}, ["body", "facts", 0, "content"]),
         ({"facts": [{"id": "fact_a", "content": "x", "confidence": "sure"}]}, ["body", "facts", 0, "confidence"]),
+        # It would count as 1.
+        ({"facts": [{"id": "fact_a", "content": "x", "confidence": True}]}, ["body", "facts", 0, "confidence"]),
         ({"facts": {}}, ["body", "facts"]),
         ({"user": []}, ["body", "user"]),
         ({"user": {"workContext": "Go"}}, ["body", "user", "workContext"]),

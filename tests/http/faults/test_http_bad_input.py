@@ -9,14 +9,26 @@ from pathlib import Path
 
 import pytest
 from fakes import PATIENCE
-from serving import app_client
+from serving import app_client, token
 from starlette.testclient import TestClient
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with app_client(tmp_path / "home") as client:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("input") / "home"
+
+
+@pytest.fixture(scope="module")
+def shared(home: Path) -> Iterator[TestClient]:
+    with app_client(home) as client:
         yield client
+
+
+@pytest.fixture
+def client(home: Path, shared: TestClient, user: str) -> TestClient:
+    """A client whose token is for a user of this test."""
+    shared.headers.update(token(home, user, user))
+    return shared
 
 
 def send(client: TestClient, path: str, body: bytes | str, kind: str = "application/json") -> object:

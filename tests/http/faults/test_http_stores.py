@@ -255,7 +255,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [1, 40])
+@pytest.mark.parametrize("after", [pytest.param(1, marks=pytest.mark.torture), 40])
 def test_what_was_acknowledged_before_a_kill_is_there_once(tmp_path: Path, after: int) -> None:
     home = tmp_path / "home"
     acknowledged: list[int] = []

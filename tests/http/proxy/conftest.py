@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from fakes import open_home
-from served import Served, served
+from served import FACT, Served, served
 from upstreams import StandIn, completion
 
 from backstory import Backstory
-
-FACT = "User lives in Bergen"
 
 
 @pytest.fixture

@@ -21,6 +21,9 @@ from backstory.http.proxy.proxy import Proxy
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
 
+FACT = "User lives in Bergen"
+"""What is known of ada in most tests."""
+
 PATIENCE = 15.0
 
 

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FACT
-from served import Served
+from served import FACT, Served
 from sizes import cannot
 from upstreams import Answer, Request, StandIn, chat_stream, completion, document, response, response_stream
 

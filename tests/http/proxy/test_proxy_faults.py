@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
-from conftest import FACT
 from fakes import open_home
-from served import PATIENCE, Served, served
+from served import FACT, PATIENCE, Served, served
 from upstreams import StandIn, chat_stream, completion, delta, events, failure, response_stream
 
 from backstory import Backstory
@@ -29,7 +28,7 @@ ASKED = {"user": "ada", "stream": True, "messages": [{"role": "user", "content":
 
 def last_turn(proxy: Served) -> tuple[str, dict[str, object]]:
     turn = proxy.home.memory("ada").transcript("thread-1")[-1]
-    return turn.content, turn.metadata
+    return turn.content, {name: value for name, value in turn.metadata.items() if name != "context"}
 
 
 def faults(home: Backstory, user: str = "ada") -> dict[str, str]:

@@ -6,8 +6,7 @@ import gzip
 import json
 
 import pytest
-from conftest import FACT
-from served import Served
+from served import FACT, Served
 from upstreams import Answer, StandIn, completion, document, failure
 
 from backstory.integrations.prompt_block import text_with_block

@@ -220,7 +220,7 @@ def test_a_first_question_with_the_same_hint_is_asked_again(proxy, upstream):
 def test_a_hint_is_noted_with_the_question(proxy):
     proxy.chat("Where do I live?", session_id="a")
     turns = proxy.home.memory("ada").transcript("thread-1")
-    assert [turn.metadata for turn in turns] == [{"hint": "session-id=a"}, {}]
+    assert [turn.metadata.get("hint") for turn in turns] == ["session-id=a", None]
 
 
 # Many threads.

@@ -12,7 +12,7 @@ from fakes import exchange
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from served_home import CheckedClient, Server, user
-from sizes import examples
+from sizes import LONG, examples
 
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.errors import BackstoryError
@@ -41,6 +41,12 @@ def got(client: CheckedClient, url: str, scope: dict[str, str], **headers: str):
     path, _, query = url.partition("?")
     params = dict(pair.split("=", 1) for pair in query.split("&") if pair)
     return client.get(f"/v1/{path}", params={**scope, **params}, headers=headers)
+
+
+@pytest.fixture
+def server(servers: Callable[..., Server]) -> Server:
+    """A server on which an agent without a memory of its own reads its user's: its tags follow that memory, too."""
+    return servers(agent_reads="fallback")
 
 
 @pytest.fixture
@@ -257,7 +263,7 @@ def carry_out(bs: Backstory, scope: tuple[str, str | None], step: tuple[str, ...
     steps=st.lists(st.tuples(st.sampled_from(SCOPES), act, st.booleans()), min_size=2, max_size=12),
     shared=st.booleans(),
 )
-@settings(max_examples=examples(0.5))
+@settings(max_examples=examples(0.25))
 def test_an_answer_that_is_said_to_be_the_same_is_the_same(
     steps: list[tuple[tuple[str, str | None], tuple[str, ...], bool]], shared: bool
 ) -> None:
@@ -269,12 +275,13 @@ def test_an_answer_that_is_said_to_be_the_same_is_the_same(
         )
         known: dict[tuple[str, tuple[str, str | None], str], bytes] = {}
         with other, server.client() as client:
-            for scope, step, here in steps:
+            for number, (scope, step, here) in enumerate(steps):
                 server.clock.advance(1)
                 with contextlib.suppress(BackstoryError):
                     carry_out(server.home if here else other, scope, step)
                 for read in SCOPES:
-                    for url in URLS:
+                    # A third of them in turn; a tag that was wrong then is still wrong when its turn comes again.
+                    for url in URLS if LONG else URLS[number % 3 :: 3]:
                         answer = got(client, url, user(*read))
                         if answer.status_code != 200:
                             assert "etag" not in answer.headers

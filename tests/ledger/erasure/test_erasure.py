@@ -153,7 +153,7 @@ def strings(value: object, key: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         ours = value.get("type") == "CandidateRejected" and value.get("rule") != "malformed"
         for name, inner in value.items():
-            if not (name == "detail" and (ours or value.get("type") == "FactRemoved")):
+            if not (name == "detail" and (ours or value.get("type") in ("FactAdded", "FactRemoved"))):
                 yield from strings(inner, name)
     elif isinstance(value, list):
         for inner in value:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.misbehaving import (
+    AUTHORITY,
     SILENCE,
     Behaviour,
     MisbehavingServer,
@@ -55,7 +56,8 @@ Start = Callable[..., Setting]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
     servers: list[MisbehavingServer] = []
     homes: list[Backstory] = []
 

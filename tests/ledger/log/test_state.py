@@ -125,6 +125,31 @@ def test_a_thread_is_never_loaded_around_a_damaged_line(home: Path) -> None:
             opened(home).transcript("t")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_damaged_line_leaves_what_is_covered_as_it_was_before(home: Path, known: bool) -> None:
+    one = opened(home, reply("Likes tea"))
+    one.record("t", exchange("tea"))
+    one.add_fact("walks")
+    view = ScopeState(JsonlStore(home), ADA)
+    view.refresh_transcript()
+    if known:
+        view.refresh_ledger()
+    thread = view.transcript.threads["t"]
+    before = view.head, view.memory, view.coverage.pending(thread)
+    one.extract()
+    one.add_fact("swims")
+    one.add_fact("runs")
+    path = home / ADA.folder / "ledger.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"swims", b"sinks"))
+    for _ in range(2):
+        with pytest.raises(CorruptLogError):
+            view.refresh_ledger()
+        assert (view.head, view.memory, view.coverage.pending(thread)) == before
+    path.write_bytes(path.read_bytes().replace(b"sinks", b"swims"))
+    view.refresh_ledger()
+    assert (view.head.seq, view.coverage.pending(thread)) == (5, [])
+
+
 @pytest.mark.parametrize("left", [0, 1])
 def test_words_said_after_a_transcript_was_cut_short_are_learned_from(home: Path, left: int) -> None:
     one = opened(home, reply("Likes tea"), reply("Likes milk"))

@@ -14,6 +14,7 @@ from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import TurnRange, UpdateFailed
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import must_not_shrink
+from backstory.ledger.log.group_commit import GroupCommit
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.history.replay import memory_at
@@ -66,3 +67,25 @@ def test_memory_at_a_time_holds_the_commit_of_that_time(writer: Writer, clock: F
     assert writer.store.head(ADA.stream(LEDGER)).seq == ends[-1].seq
     for commit in ends:
         assert memory_at(writer.store, ADA, commit.at).seq == commit.seq
+
+
+def queue_one(writer: Writer) -> None:
+    """Commit once, and decide a second commit whose line nobody has written yet."""
+    writer.commit(Clear(at=""), Cause(kind="clear"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupCommit, "settle", lambda *_: None)
+        writer.commit(Clear(at=""), Cause(kind="clear"))
+
+
+def test_a_state_is_durable_unless_another_one_is_asked_for(writer: Writer) -> None:
+    queue_one(writer)
+    with writer.state(durable=False) as state:
+        assert state.head.seq == writer.store.head(writer.ledger).seq + 1
+    with writer.state() as state:
+        assert state.head == writer.store.head(writer.ledger)
+
+
+def test_a_memory_is_durable_unless_another_one_is_asked_for(writer: Writer) -> None:
+    queue_one(writer)
+    on_disk = writer.store.head(writer.ledger).seq
+    assert (writer.memory().seq, writer.memory(durable=False).seq) == (on_disk, on_disk + 1)

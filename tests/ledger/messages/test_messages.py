@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from doubles.cost import assert_no_square
 from fakes import open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,9 +195,7 @@ def test_fifty_megabytes_are_clipped_quickly_and_say_so():
 @pytest.mark.parametrize("unit", ["<memory", "<memory ", "</memory>", "<uploaded_files>", "<", "<memory>", "<memory/>"])
 @pytest.mark.parametrize("end", ["", "</memory>", "</", "</uploaded_files>x"])
 def test_a_text_full_of_half_open_tags_is_read_in_one_go(unit, end):
-    began = time.process_time()
-    texts(user(unit * (1_000_000 // len(unit)) + end))
-    assert time.process_time() - began < 10
+    assert_no_square(lambda text: texts(user(text + end)), unit, 250_000)
 
 
 # Uploads and our own memory

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cost import assert_no_square
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -417,12 +418,8 @@ def test_the_other_sentences_stay_with_one_space_between(sentences):
 )
 @pytest.mark.parametrize("end", ["", "x", "</memory>"])
 def test_hostile_texts_are_read_in_one_go(unit, end):
-    text = unit * (LONG // len(unit)) + end
-    strip_upload_blocks(text)
-    strip_memory_blocks(text)
-    is_upload_event(text)
+    for read in (strip_upload_blocks, strip_memory_blocks, is_upload_event, scrub_uploads):
+        assert_no_square(lambda text, read=read: read(text + end), unit, LONG // 4)
     # Within the bound on a sentence the patterns themselves are at work.
-    is_upload_event(text[:390] + end)
-    is_upload_event("User uploaded " + text[:370] + end)
-    is_upload_event("用户上传了" + text[:370] + end)
-    scrub_uploads(text)
+    for before in ("", "User uploaded ", "用户上传了"):
+        assert_no_square(lambda text, before=before: is_upload_event(before + text + end), unit, 90)

@@ -304,6 +304,15 @@ def test_replace_with_ids_leaves_standing_exactly_what_was_sent() -> None:
         assert message_flow_of(conversation) == "".join(part[0] for part in delivery)
 
 
+def test_replace_with_ids_and_nothing_changed_records_nothing_and_supersedes_nothing() -> None:
+    conversation = Conversation()
+    conversation.send(*mixed("a1", "b2", "c3", "d4"))
+    assert conversation.send(*mixed("a1", "b2", "c3", "d4"), mode="replace") == 0
+    assert conversation.thread.superseded == set()
+    assert conversation.send(*mixed("a1", "b2", "e3", "d4"), mode="replace") == 2
+    assert sorted(conversation.thread.superseded) == [3, 4]
+
+
 @given(st.lists(st.text("abosyn", max_size=6), max_size=6), st.booleans())
 def test_replace_leaves_standing_what_was_sent_whatever_came_before(deliveries: list[str], ids: bool) -> None:
     conversation = Conversation()

@@ -182,6 +182,20 @@ def test_a_commit_that_is_noted_after_the_end_is_shown_at_once(bench: Bench) -> 
     assert bench.exact()
 
 
+def test_where_no_thread_can_start_a_commit_is_shown_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        bench.add("Ada runs")
+        assert bench.exact()
+    bench.add("Ada sings")
+    assert not bench.exact()
+    bench.projector.flush(bench.writer)
+    assert bench.exact()
+
+
 def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> None:
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,7 @@ from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import concerns
 from backstory.projections.history.replay import memories_when, memory_at
+from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
@@ -46,6 +48,7 @@ from backstory.projections.index.schema import (
     IndexPosition,
     Mark,
     Said,
+    Table,
     ThreadState,
     beginning,
     name_of,
@@ -330,8 +333,8 @@ def asked(index, prefix):
         return type(error)
 
 
-def assert_right(index, home):
-    known = truth(home)
+def assert_right(index, home, known=None):
+    known = truth(home) if known is None else known
     told = answers(index, known)
     for question in known:
         assert told[question] == known[question], question
@@ -385,9 +388,16 @@ def test_an_index_that_caught_up_by_and_by_is_the_one_that_is_built_at_once(tmp_
     assert contents(file_of(tmp_path)) == by_and_by
 
 
-def contents(path):
-    from backstory.projections.index.schema import Table
+def test_checkpoints_lie_no_nearer_to_each_other_than_is_stated(tmp_path, tiny):
+    Life(tmp_path).live(60)
+    index_of(tmp_path).catch_up()
+    kept = [value for _, value in contents(file_of(tmp_path))[Table.CHECKPOINTS]]
+    ends = [0, *(msgspec.msgpack.decode(value, type=Checkpoint).end for value in kept)]
+    assert len(ends) > 3
+    assert all(later - earlier >= 2_500 for earlier, later in pairwise(ends))
 
+
+def contents(path):
     kv = ChecksummedKV(path)
     return {space: list(kv.ascending(space)) for space in Table}
 
@@ -562,6 +572,38 @@ def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
         assert index_of(tmp_path).differs() == []
 
 
+def test_what_is_said_behind_a_clear_that_came_between_the_two_looks_is_not_cleared(tmp_path, tiny, monkeypatch):
+    memory = Life(tmp_path).memory()
+    memory.record("t", exchange("rain"))
+    index_of(tmp_path).catch_up()
+    memory.record("t", exchange("wind"), mode="append")
+    between = []
+
+    class Between(JsonlStore):
+        """A clear and a new conversation come as soon as the end of the ledger is known."""
+
+        def durable_head(self, stream):
+            head = super().durable_head(stream)
+            if between and stream == ADA.stream(LEDGER):
+                between.clear()
+                memory.clear()
+                memory.record("t", exchange("snow"), mode="append")
+            return head
+
+    run = IndexBuilder.run
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexBuilder, "run", lambda *args: between.append(True) or run(*args))
+        index_of(tmp_path, Between(tmp_path)).catch_up()
+    assert (between, memory.status().seq) == ([], 2)
+    index = index_of(tmp_path)
+    index.catch_up()
+    assert index.differs() == []
+    by_and_by = contents(file_of(tmp_path))
+    file_of(tmp_path).unlink()
+    index.catch_up()
+    assert contents(file_of(tmp_path)) == by_and_by
+
+
 def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
     life = Life(tmp_path)
     for n in range(150):
@@ -697,7 +739,6 @@ def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny)
 
 @pytest.mark.parametrize("what", ["LEARNED", "FACTS", "CHECKPOINTS", "THREADS", "SAID", "TIMES"])
 def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, what):
-    from backstory.projections.index.schema import Table
 
     life = Life(tmp_path).live(40)
     life.learn("tea")
@@ -742,7 +783,7 @@ def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_pa
 
 def rewrite_tip(path, **changes):
     from backstory.projections.index.index_file import tip_of
-    from backstory.projections.index.schema import Table, pack
+    from backstory.projections.index.schema import pack
 
     kv = ChecksummedKV(path)
     kv.write({Table.TIP: {b"": pack(msgspec.structs.replace(tip_of(kv), **changes))}})
@@ -770,10 +811,10 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
     life.learn("tea")
     index, fresh = index_of(tmp_path), index_of(tmp_path)
     index.catch_up()
-    gone = damage(file_of(tmp_path)) is None and not file_of(tmp_path).exists()
-    assert_right(fresh, tmp_path)
+    gone, known = damage(file_of(tmp_path)) is None and not file_of(tmp_path).exists(), truth(tmp_path)
+    assert_right(fresh, tmp_path, known)
     assert ("is built anew" in caplog.text) != gone
-    assert_right(index, tmp_path)
+    assert_right(index, tmp_path, known)
     assert index.differs() == []
 
 

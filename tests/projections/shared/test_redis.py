@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.other_engine import lines_read
-from doubles.redis_server import RedisServer, other_home, redis_server
+from doubles.redis_server import RedisPlace, RedisServer, empty_redis, other_home, own_redis
 from fakes import open_home
 
 from backstory.home import Backstory
@@ -16,12 +16,17 @@ from backstory.maintenance import doctor
 from backstory.projections.shared.memories import FEWEST_COMMITS
 from backstory.projections.shared.redis_cache import RedisCache
 
-ENGINE = "store.other_engine:OtherEngine"
+ENGINE = "doubles.other_engine:OtherEngine"
 
 
 @pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with redis_server() as server:
+def redis() -> RedisPlace:
+    return empty_redis()
+
+
+@pytest.fixture
+def own() -> Iterator[RedisServer]:
+    with own_redis() as server:
         yield server
 
 
@@ -30,7 +35,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def opened(home: Path, redis: RedisServer, **more: object) -> Backstory:
+def opened(home: Path, redis: RedisPlace | RedisServer, **more: object) -> Backstory:
     return open_home(home, storage_class=ENGINE, redis_url=redis.url, max_facts=500, **more)
 
 
@@ -41,14 +46,14 @@ def learn(bs: Backstory, count: int = FEWEST_COMMITS, of: str = "cats") -> None:
     memory.flush()
 
 
-def values(redis: RedisServer) -> dict[bytes, bytes]:
+def values(redis: RedisPlace | RedisServer) -> dict[bytes, bytes]:
     from redis import Redis
 
     with Redis.from_url(redis.url) as client:
         return {key: client.get(key) for key in client.keys("*")}  # type: ignore[misc, union-attr]
 
 
-def contents(home: Path, redis: RedisServer, tmp_path: Path, name: str) -> tuple[list[str], int]:
+def contents(home: Path, redis: RedisPlace | RedisServer, tmp_path: Path, name: str) -> tuple[list[str], int]:
     """What another machine, which has nothing yet, says of Ada, and how many lines of her ledger it reads for that."""
     with opened(other_home(home, tmp_path / name), redis) as bs:
         lines_read.clear()
@@ -56,9 +61,7 @@ def contents(home: Path, redis: RedisServer, tmp_path: Path, name: str) -> tuple
         return facts, lines_read.count("users/ada/ledger")
 
 
-def test_what_one_machine_commits_another_reads_without_a_replay(
-    home: Path, redis: RedisServer, tmp_path: Path
-) -> None:
+def test_what_one_machine_commits_another_reads_without_a_replay(home: Path, redis: RedisPlace, tmp_path: Path) -> None:
     with opened(home, redis) as bs:
         learn(bs)
         facts = [fact.content for fact in bs.memory("ada").document().facts]
@@ -71,7 +74,7 @@ def test_what_one_machine_commits_another_reads_without_a_replay(
             assert other.memory("ada").context().text == block
 
 
-def test_a_value_ends_by_itself(home: Path, redis: RedisServer) -> None:
+def test_a_value_ends_by_itself(home: Path, redis: RedisPlace) -> None:
     from redis import Redis
 
     with opened(home, redis, redis_ttl_seconds=77) as bs:
@@ -82,9 +85,7 @@ def test_a_value_ends_by_itself(home: Path, redis: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("kind", ["garbage", "list", "old", "another home's", "huge"])
-def test_whatever_stands_in_redis_the_answer_is_right(
-    home: Path, redis: RedisServer, tmp_path: Path, kind: str
-) -> None:
+def test_whatever_stands_in_redis_the_answer_is_right(home: Path, redis: RedisPlace, tmp_path: Path, kind: str) -> None:
     from redis import Redis
 
     with opened(home, redis) as bs, Redis.from_url(redis.url) as client:
@@ -113,32 +114,32 @@ def test_whatever_stands_in_redis_the_answer_is_right(
 
 @pytest.mark.parametrize("fault", ["killed", "stopped", "never there"])
 def test_without_an_answer_of_redis_everything_works(
-    home: Path, redis: RedisServer, tmp_path: Path, fault: str, caplog: pytest.LogCaptureFixture
+    home: Path, own: RedisServer, tmp_path: Path, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(home, redis) as bs:
+    with opened(home, own) as bs:
         if fault != "never there":
             learn(bs, of="dogs")
         if fault == "stopped":
-            redis.stop()
+            own.stop()
         else:
-            redis.kill()
+            own.kill()
         try:
             learn(bs)
             facts = [fact.content for fact in bs.memory("ada").document().facts]
             assert len(facts) == FEWEST_COMMITS * (1 if fault == "never there" else 2)
-            assert contents(home, redis, tmp_path, "other")[0] == facts
+            assert contents(home, own, tmp_path, "other")[0] == facts
             bs.memory("ada").forget(fact_id=bs.memory("ada").facts()[0].id)
-            assert contents(home, redis, tmp_path, "third")[0] == facts[1:]
+            assert contents(home, own, tmp_path, "third")[0] == facts[1:]
         finally:
             if fault == "stopped":
-                redis.go_on()
+                own.go_on()
             else:
-                redis.start()
+                own.start()
     assert "what it holds of user ada is not used any more, and ends within 1800 s" in caplog.text
-    assert contents(home, redis, tmp_path, "fourth")[0] == facts[1:]
+    assert contents(home, own, tmp_path, "fourth")[0] == facts[1:]
 
 
-def test_a_forgotten_text_is_gone_from_redis_when_that_is_answered(home: Path, redis: RedisServer) -> None:
+def test_a_forgotten_text_is_gone_from_redis_when_that_is_answered(home: Path, redis: RedisPlace) -> None:
     with opened(home, redis) as bs:
         memory = bs.memory("ada")
         learn(bs)
@@ -153,11 +154,11 @@ def test_a_forgotten_text_is_gone_from_redis_when_that_is_answered(home: Path, r
         assert values(redis) == {}
 
 
-def test_a_slow_redis_costs_nothing_after_the_first_call(redis: RedisServer) -> None:
+def test_a_slow_redis_costs_nothing_after_the_first_call(own: RedisServer) -> None:
     now = 0.0
-    cache = RedisCache(redis.url, elapsed=lambda: now)
+    cache = RedisCache(own.url, elapsed=lambda: now)
     assert cache.put("k", b"v", 60)
-    redis.stop()
+    own.stop()
     try:
         assert cache.get("k") is None
         client, cache._redis = cache._redis, None  # type: ignore[assignment]
@@ -173,33 +174,33 @@ def test_a_slow_redis_costs_nothing_after_the_first_call(redis: RedisServer) -> 
         assert cache.get("k") is None
         cache._redis = client
     finally:
-        redis.go_on()
+        own.go_on()
     now = 15.0
     assert cache.get("k") == b"v"
     assert cache.get("k") == b"v"
     cache.close()
 
 
-def test_an_evicted_value_is_a_miss(home: Path, redis: RedisServer, tmp_path: Path) -> None:
+def test_an_evicted_value_is_a_miss(home: Path, redis: RedisPlace, tmp_path: Path) -> None:
     from redis import Redis
 
     with opened(home, redis) as bs, Redis.from_url(redis.url) as client:
         learn(bs)
-        client.flushall()
+        client.flushdb()
         facts, lines = contents(home, redis, tmp_path, "other")
         assert len(facts) == FEWEST_COMMITS
         assert lines > FEWEST_COMMITS
 
 
-def test_a_full_redis_refuses_values_and_nothing_else(home: Path, redis: RedisServer, tmp_path: Path) -> None:
+def test_a_full_redis_refuses_values_and_nothing_else(home: Path, own: RedisServer, tmp_path: Path) -> None:
     from redis import Redis
 
-    with Redis.from_url(redis.url) as client:
+    with Redis.from_url(own.url) as client:
         client.config_set("maxmemory", "1")
-    with opened(home, redis) as bs:
+    with opened(home, own) as bs:
         learn(bs)
-        assert values(redis) == {}
-        assert len(contents(home, redis, tmp_path, "other")[0]) == FEWEST_COMMITS
+        assert values(own) == {}
+        assert len(contents(home, own, tmp_path, "other")[0]) == FEWEST_COMMITS
 
 
 @pytest.mark.parametrize("url", ["http://cache", "redis://", "cache:6379"])
@@ -213,18 +214,18 @@ def test_an_option_that_redis_does_not_have_is_refused(home: Path) -> None:
         open_home(home, storage_class=ENGINE, redis_url="redis://127.0.0.1:1/zero?nothing=1")
 
 
-def test_doctor_says_whether_redis_answers(home: Path, redis: RedisServer) -> None:
-    def said(engine: str = "", url: str = redis.url) -> tuple[bool, str]:
+def test_doctor_says_whether_redis_answers(home: Path, own: RedisServer) -> None:
+    def said(engine: str = "", url: str = own.url) -> tuple[bool, str]:
         config = {"storage_class": engine, "redis_url": url}
         (check,) = [check for check in doctor(home, config=config, environ={}) if check.check == "redis"]
         return check.ok, check.hint
 
     assert said(ENGINE) == (True, "it answers")
     assert said() == (True, "not used: the log is kept in files, beside which lies an index")
-    redis.kill()
-    ok, hint = said(ENGINE, redis.url.replace("//", "//user:password@"))
+    own.kill()
+    ok, hint = said(ENGINE, own.url.replace("//", "//user:password@"))
     assert not ok
     assert hint.startswith("it does not answer, so memories are read from the log: ConnectionError")
     assert "password" not in hint
-    redis.start()
+    own.start()
     assert not [check for check in doctor(home, environ={}) if check.check == "redis"]

@@ -68,6 +68,15 @@ def test_only_whole_names_are_streams(store: JsonlStore, home: Path) -> None:
     assert list(store.streams()) == ["ledger"]
 
 
+def test_a_linked_folder_and_a_folder_named_like_a_stream_are_no_streams(store: JsonlStore, home: Path) -> None:
+    fill(store, STREAM, chain(1))
+    (home / "users/ada/linked").symlink_to(home / "users/ada", target_is_directory=True)
+    (home / "users/ada/linked.jsonl").symlink_to(home / "users/ada", target_is_directory=True)
+    (home / "users/ada/folder.jsonl").mkdir()
+    for prefix in ("", "users/", "users/ada/", "users/ada/linked"):
+        assert list(store.streams(prefix)) == ([] if prefix.endswith("linked") else [STREAM])
+
+
 def test_a_relative_home_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -199,6 +208,20 @@ def padded(total: int, *, after: Head = EMPTY) -> list[bytes]:
     second = chain(1, after=head_of(first), text="q" * (total - bare))[0]
     assert len(as_file([first, second])) == total
     return [first, second]
+
+
+@pytest.mark.parametrize("length", [2, 3, 5])
+def test_a_note_in_the_lock_file_about_a_longer_log_is_not_believed(
+    store: JsonlStore, home: Path, tmp_path: Path, length: int
+) -> None:
+    fill(store, STREAM, chain(3, text="mine"))
+    other = JsonlStore(tmp_path / "other")
+    fill(other, STREAM, chain(length, text="of another log"))
+    (home / f"{STREAM}.lock").write_bytes((other.home / f"{STREAM}.lock").read_bytes())
+    # While the lock is held, a reader has nothing but the note to go by.
+    with store.locked(STREAM):
+        told = JsonlStore(home).durable_head(STREAM)
+    assert told == (other.head(STREAM) if length == 2 else store.head(STREAM))
 
 
 def test_a_place_remembered_in_another_file_is_not_trusted(store: JsonlStore) -> None:

@@ -6,11 +6,13 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 import psycopg
 import pytest
+from doubles import run
 from doubles.postgres_engine import PostgresEngine
 from fakes import PATIENCE
 from psycopg.conninfo import conninfo_to_dict
@@ -39,11 +41,13 @@ def engine() -> Iterator[PostgresEngine]:
 @pytest.fixture
 def empty(engine: PostgresEngine) -> Iterator[str]:
     """The address of a new database."""
-    with engine.admin() as admin:
-        admin.execute("CREATE DATABASE new")
-        yield engine.server.url("new")
-        engine.close()
-        admin.execute("DROP DATABASE new WITH (FORCE)")
+    with engine.another_database() as name:
+        yield engine.server.url(name)
+
+
+def of_this_database(change: str) -> bytes:
+    """The statement that changes the database in which it runs."""
+    return f"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {change}', current_database()); END $$".encode()
 
 
 # Migrations and addresses.
@@ -58,10 +62,10 @@ def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngin
 
 
 def test_the_encoding_of_a_database_does_not_matter(engine: PostgresEngine, tmp_path: Path) -> None:
-    with engine.admin() as admin:
-        admin.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    migrate(url := engine.server.url("latin"))
-    with Backstory.open(tmp_path, background=False, event_store=url) as bs:
+    with ExitStack() as stack:
+        latin = stack.enter_context(engine.another_database("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+        migrate(url := engine.server.url(latin))
+        bs = stack.enter_context(Backstory.open(tmp_path, background=False, event_store=url))
         memory = bs.memory("Zoë 茶")
         memory.add_fact("likes 茶 and 💡")
         assert [scope.user for scope in bs.scopes()] == ["Zoë 茶"]
@@ -69,8 +73,6 @@ def test_the_encoding_of_a_database_does_not_matter(engine: PostgresEngine, tmp_
         memory.forget(matching="茶")
         assert memory.facts() == ()
         assert memory.verify().ok
-    with engine.admin() as admin:
-        admin.execute("DROP DATABASE latin WITH (FORCE)")
 
 
 def test_a_database_of_another_version_is_refused(engine: PostgresEngine, empty: str) -> None:
@@ -121,17 +123,18 @@ def test_what_the_library_says_is_passed_on_without_secrets(url: str) -> None:
 
 def test_a_store_is_named_without_its_password(engine: PostgresEngine) -> None:
     port = engine.server.port
-    store = engine.open(url=f"postgresql://owner:{SECRET}@127.0.0.1:{port}/postgres")
-    assert str(store) == f"postgresql://127.0.0.1:{port}/postgres"
-    assert repr(store) == f"PostgresStore('postgresql://127.0.0.1:{port}/postgres')"
+    at = f"127.0.0.1:{port}/{engine.database}"
+    store = engine.open(url=f"postgresql://owner:{SECRET}@{at}")
+    assert str(store) == f"postgresql://{at}"
+    assert repr(store) == f"PostgresStore('postgresql://{at}')"
 
 
 def test_a_default_that_loses_commits_is_told_and_not_followed(
     engine: PostgresEngine, empty: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     migrate(empty)
-    with engine.admin() as admin:
-        admin.execute("ALTER DATABASE new SET synchronous_commit = off")
+    with psycopg.connect(empty, autocommit=True) as admin:
+        admin.execute(of_this_database("SET synchronous_commit = off"))
     engine.open(url=empty)
     assert "has synchronous_commit = off: appends are made with it on" in caplog.text
     with psycopg.connect(empty) as connection:
@@ -312,13 +315,6 @@ def test_users_are_listed_page_by_page(engine: PostgresEngine, monkeypatch: pyte
 # Erasure.
 
 
-def files_with(engine: PostgresEngine, text: str, database: str = "postgres") -> list[Path]:
-    with psycopg.connect(engine.server.url(database), autocommit=True) as admin:
-        admin.execute("CHECKPOINT")
-    base = engine.server.data / "base"
-    return [path for path in base.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
-
-
 @pytest.mark.parametrize("many", [1, 40], ids=["the last of a page", "among others"])
 def test_an_erasure_leaves_no_byte_in_the_files_of_the_table(engine: PostgresEngine, many: int) -> None:
     store = engine.open()
@@ -327,10 +323,10 @@ def test_an_erasure_leaves_no_byte_in_the_files_of_the_table(engine: PostgresEng
     fill(store, STREAM, lines)
     secret = sealed(turn(f"{MARK} {'x' * 300}", many)) if after is None else _following(after, many)
     store.append(STREAM, secret, many - 1)
-    assert files_with(engine, MARK)
+    assert engine.files_with(MARK)
     with store.locked(STREAM):
         store.redact(STREAM, {many: erase(secret, 0)})
-    assert files_with(engine, MARK) == []
+    assert engine.files_with(MARK) == []
     assert lines_of(store) == [*lines, erase(secret, 0)]
 
 
@@ -344,9 +340,9 @@ def test_a_removal_leaves_no_byte_in_the_files_of_the_tables(engine: PostgresEng
     store = engine.open()
     store.append(STREAM, sealed(turn(MARK)), 0)
     store.append("users/bob/ledger", chain(1)[0], 0)
-    assert files_with(engine, MARK)
+    assert engine.files_with(MARK)
     assert store.remove("users/ada")
-    assert files_with(engine, MARK) == []
+    assert engine.files_with(MARK) == []
     assert lines_of(store, "users/bob/ledger") == chain(1)
 
 
@@ -363,7 +359,7 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
         store.append(STREAM, _following(erase(line, 0), 2), 1)
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
-    assert files_with(engine, MARK) == []
+    assert engine.files_with(MARK) == []
 
 
 def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
@@ -384,7 +380,9 @@ def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_on
         appending.execute(lock, ("users/ada/ledger",))
         removing.start()
         end = time.monotonic() + PATIENCE
-        while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+        while not admin.execute(
+            "SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()"
+        ).fetchall():
             assert time.monotonic() < end
             time.sleep(0.005)
         appending.execute(lock, ("users/ada/transcript",))
@@ -438,7 +436,7 @@ def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine:
     migrate(empty)
     with psycopg.connect(empty, autocommit=True) as admin:
         # Warnings are what the server says of a table that it skips.
-        admin.execute("ALTER DATABASE new SET client_min_messages = error")
+        admin.execute(of_this_database("SET client_min_messages = error"))
     store, line = engine.open(url=empty, lock_timeout=0.2), sealed(turn(MARK))
     store.append(STREAM, line, 0)
     with psycopg.connect(empty) as reader, store.locked(STREAM):
@@ -447,7 +445,7 @@ def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine:
             store.redact(STREAM, {1: erase(line, 0)})
     with store.locked(STREAM):
         store.redact(STREAM, {})
-    assert files_with(engine, MARK, "new") == []
+    assert engine.files_with(MARK, f"{engine.database}_new") == []
 
 
 def test_an_erasure_is_completed_by_a_role_with_another_search_path(engine: PostgresEngine, empty: str) -> None:
@@ -465,7 +463,7 @@ def test_an_erasure_is_completed_by_a_role_with_another_search_path(engine: Post
     second = engine.open(url=empty)
     with second.locked(STREAM):
         second.redact(STREAM, {})
-    assert files_with(engine, MARK, "new") == []
+    assert engine.files_with(MARK, f"{engine.database}_new") == []
 
 
 def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngine, empty: str) -> None:
@@ -488,7 +486,7 @@ def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngin
         with store.locked("users/u0/ledger"):
             store.redact("users/u0/ledger", {1: erase(secret, 0)})
         assert sum(path != before[name] for name, path in files().items()) == 1
-    assert files_with(engine, MARK, "new") == []
+    assert engine.files_with(MARK, f"{engine.database}_new") == []
     assert lines_of(store, "users/u0/ledger") == [erase(secret, 0)]
     assert lines_of(store, "users/u7/ledger") == chain(1)
 
@@ -504,9 +502,10 @@ def sql_of_the_docs() -> list[bytes]:
 @pytest.fixture
 def roles(engine: PostgresEngine) -> Iterator[dict[str, str]]:
     """The addresses of the roles that docs/postgres.md makes, by name."""
-    with engine.admin() as admin:
+    # Roles are those of a whole server.
+    with run.alone("roles"), engine.admin() as admin:
         admin.execute(sql_of_the_docs()[0])
-        yield {name: engine.server.url(user=name) for name in ("backstory_writer", "backstory_eraser")}
+        yield {name: engine.server.url(engine.database, user=name) for name in ("backstory_writer", "backstory_eraser")}
         engine.close()
         for role in ("backstory_writer", "backstory_eraser"):
             admin.execute(f"DROP OWNED BY {role}".encode())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from doubles.cutting_proxy import CuttingProxy
-from doubles.postgres_engine import PostgresEngine
+from doubles.postgres_engine import PostgresEngine, own_server
 from fakes import PATIENCE
 
 from backstory.ledger.core.commit import head_of
@@ -23,6 +23,7 @@ from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, fill
+from benchmarks.private_postgres import Server
 
 APPEND = b"backstory.append("
 
@@ -49,7 +50,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def behind(engine: PostgresEngine, proxy: CuttingProxy, lock_timeout: float = PATIENCE) -> PostgresStore:
-    return engine.open(url=engine.server.url(port=proxy.port), lock_timeout=lock_timeout)
+    return engine.open(url=engine.server.url(engine.database, port=proxy.port), lock_timeout=lock_timeout)
 
 
 # An answer that is lost.
@@ -189,39 +190,56 @@ def test_a_forked_child_may_drop_what_followed_in_the_parent(
     assert next(following).line == chain(2)[1]
 
 
-@pytest.mark.slow
-def test_a_store_outlives_a_crash_of_the_server(engine: PostgresEngine) -> None:
-    store = engine.open()
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server that may crash."""
+    server = own_server()
+    migrate(server.url())
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def crashing(server: Server) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine(server)
+    yield engine
+    engine.close()
+
+
+def test_a_store_outlives_a_crash_of_the_server(crashing: PostgresEngine, server: Server) -> None:
+    store = crashing.open()
     lines = chain(30)
     store.append(STREAM, lines[0], 0)
     following = store.follow(STREAM)
     assert next(following).line == lines[0]
     writing = threading.Thread(target=fill, args=(store, STREAM, lines[1:]))
-    engine.server.stop(signal.SIGQUIT)
+    server.stop(signal.SIGQUIT)
     try:
         writing.start()
     finally:
-        engine.server.start()
+        server.start()
     assert [next(following).line for _ in lines[1:]] == lines[1:]
     writing.join(PATIENCE)
     assert lines_of(store) == lines
+    store.remove("users")
 
 
-def test_a_crash_of_the_server_hides_no_later_commit(engine: PostgresEngine) -> None:
-    store = engine.open()
+def test_a_crash_of_the_server_hides_no_later_commit(crashing: PostgresEngine, server: Server) -> None:
+    store = crashing.open()
     store.append(STREAM, chain(1)[0], 0)
-    with engine.admin() as admin:
+    with crashing.admin() as admin:
         # Numbers of transactions that leave nothing behind: the server has not written them down yet, and gives the
         # same ones again after a crash.
         for _ in range(100):
             admin.execute("BEGIN; SELECT pg_current_xact_id(); ROLLBACK")
         _, position = store.changed(None)
-        engine.server.stop(signal.SIGQUIT)
-    engine.server.start()
+        server.stop(signal.SIGQUIT)
+    server.start()
     store.append("users/bob/ledger", chain(1)[0], 0)
     names, position = store.changed(position)
     assert "users/bob/ledger" in names
     assert "users/bob/ledger" not in store.changed(position)[0]
+    store.remove("users")
 
 
 def test_where_the_newest_commit_is_lost_everything_is_looked_at(engine: PostgresEngine) -> None:
@@ -326,7 +344,7 @@ def test_a_holder_that_lost_its_lock_appends_nothing(engine: PostgresEngine) -> 
         with engine.admin() as admin:
             admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' "
-                "AND application_name = 'backstory'"
+                "AND application_name = 'backstory' AND datname = current_database()"
             )
         with engine.open().locked(STREAM), pytest.raises(StoreError, match="held its lock was lost"):
             store.append(STREAM, chain(2)[1], 1)

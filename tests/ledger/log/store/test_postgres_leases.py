@@ -40,7 +40,10 @@ def holders(engine: PostgresEngine, *, gone: bool = False) -> list[int]:
     end = time.monotonic() + PATIENCE
     while True:
         with engine.admin() as admin:
-            rows = admin.execute("SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+            rows = admin.execute(
+                "SELECT DISTINCT pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
+                "WHERE locktype = 'advisory' AND datname = current_database()"
+            ).fetchall()
         if not gone or not rows or time.monotonic() > end:
             return [int(str(pid)) for (pid,) in rows]
         time.sleep(0.005)
@@ -49,7 +52,11 @@ def holders(engine: PostgresEngine, *, gone: bool = False) -> list[int]:
 def transactions(engine: PostgresEngine) -> int:
     """Return how many transactions are open and idle."""
     with engine.admin() as admin:
-        return len(admin.execute("SELECT FROM pg_stat_activity WHERE state = 'idle in transaction'").fetchall())
+        return len(
+            admin.execute(
+                "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
+            ).fetchall()
+        )
 
 
 def terminate(engine: PostgresEngine) -> None:
@@ -148,9 +155,11 @@ def test_a_beat_begins_a_new_transaction_and_keeps_the_leases(engine: PostgresEn
 
 def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: PostgresEngine) -> None:
     with engine.admin() as admin:
-        if admin.info.server_version < 170000:
-            pytest.skip("transaction_timeout came with PostgreSQL 17")
-        admin.execute("ALTER DATABASE postgres SET transaction_timeout = '200ms'")
+        limits = ["idle_in_transaction_session_timeout"]
+        if admin.info.server_version >= 170000:
+            limits.append("transaction_timeout")
+        for limit in limits:
+            admin.execute(f"ALTER DATABASE {engine.database} SET {limit} = '200ms'".encode())
     try:
         store = engine.open()
         with store.lease(STREAM, "monday"), store.locked(STREAM):
@@ -161,7 +170,8 @@ def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: P
             store.append(STREAM, chain(1)[0], 0)
     finally:
         with engine.admin() as admin:
-            admin.execute("ALTER DATABASE postgres RESET transaction_timeout")
+            for limit in limits:
+                admin.execute(f"ALTER DATABASE {engine.database} RESET {limit}".encode())
 
 
 def test_what_is_lost_with_a_connection_is_told_once_and_harms_no_later_lease(
@@ -245,29 +255,28 @@ def test_a_forked_child_leaves_the_leases_to_the_parent(engine: PostgresEngine) 
             os._exit(0 if own and not mine else 1)
 
 
-def test_a_server_process_that_hangs_holds_nobody_up_for_long(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Connection, "patience", 0.2)
-    store = engine.open(lock_timeout=0.2)
+def test_a_server_process_that_hangs_holds_nobody_up_for_good(engine: PostgresEngine) -> None:
+    store = engine.open()
     taken: list[bool] = []
 
     def take(name: str) -> None:
-        # The thread whose statement gets no answer reports it.
-        with suppress(StoreError), store.lease(STREAM, name) as mine:
+        # The thread whose statement gets no answer tries again, on a connection of its own.
+        with store.lease(STREAM, name) as mine:
             taken.append(mine)
 
     with store.lease(STREAM, "t"):
         (pid,) = holders(engine)
+        session = store._leases._session
+        assert session is not None
+        # Of this connection alone: on a busy machine a sound server may take as long.
+        session._connection.patience = 0.2
         os.kill(pid, signal.SIGSTOP)
         try:
             threads = [threading.Thread(target=take, args=(f"u{number}",)) for number in range(8)]
-            begun = time.monotonic()
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(PATIENCE)
-            assert time.monotonic() - begun < 2
         finally:
             os.kill(pid, signal.SIGCONT)
-    assert taken == [True] * 7
+    assert taken == [True] * 8

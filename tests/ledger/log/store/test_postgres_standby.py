@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from doubles.postgres_engine import own_server
 from fakes import PATIENCE
-from sizes import cannot
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import CorruptLogError
@@ -18,7 +18,6 @@ from backstory.ledger.log.store.postgres.migrating import migrate
 from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, fill
-from benchmarks.private_postgres import NotInstalledError, Server
 
 LINES = 2000
 SOME = 20
@@ -28,9 +27,9 @@ class Pair:
     """A primary and its standby."""
 
     def __init__(self) -> None:
-        self.primary = Server()
+        self.primary = own_server()
         migrate(self.primary.url())
-        self.standby = Server(primary=self.primary)
+        self.standby = own_server(primary=self.primary, template=None)
         self.url = (
             f"postgresql://owner@127.0.0.1:{self.primary.port},127.0.0.1:{self.standby.port}/postgres"
             "?target_session_attrs=read-write"
@@ -63,10 +62,7 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    try:
-        pair = Pair()
-    except NotInstalledError as error:
-        cannot(str(error))
+    pair = Pair()
     yield pair
     pair.remove()
 

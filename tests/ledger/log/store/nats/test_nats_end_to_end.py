@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from doubles.nats_engine import NatsEngine
 from typer.testing import CliRunner, Result
 
 from backstory.cli.app import app
 from backstory.testing.lines import chain
-from benchmarks.private_nats import NatsServer
 
 
 class Told:
@@ -34,9 +34,8 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
-    engine: NatsEngine, server: NatsServer, tmp_path: Path
-) -> None:
+@pytest.mark.torture  # `make test` has tests/engines, and looks into the server's files in test_nats_erasure
+def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(engine: NatsEngine, tmp_path: Path) -> None:
     run = Told(tmp_path / "home", engine.url)
     said = write(
         tmp_path / "said.jsonl",
@@ -60,8 +59,7 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(
     assert "Zanzibar-Town" not in other("show").stdout
     assert "Zanzibar-Town" not in other("turns", "t1").stdout
     run("verify")
-    files = [path for path in (server.folder / "js").rglob("*") if path.is_file()]
-    assert [path for path in files if b"Zanzibar-Town" in path.read_bytes()] == []
+    assert engine.files_with(b"Zanzibar-Town") == []
     assert not list((tmp_path / "home").rglob("*.jsonl"))
 
 

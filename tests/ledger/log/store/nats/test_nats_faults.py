@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import pytest
-from doubles.nats_engine import NatsEngine
+from doubles.nats_engine import NatsEngine, Place
 from doubles.proxy import Proxy
 from fakes import PATIENCE
 
@@ -24,10 +24,11 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.store.nats import connection
 from backstory.ledger.log.store.nats.jetstream import JetStream, Outgoing, _Answer
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
-from benchmarks.private_nats import NatsCluster, NatsServer
+from benchmarks.private_nats import NatsCluster
 
 # nats-py drops the connection to a server that is stopped while it greets, without closing it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -40,15 +41,27 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def outlive(at: Callable[[], int], renewals: int = 5) -> None:
+    """Wait until something was renewed so often that it would have ended otherwise: a life has four renewals."""
+    seen: set[int] = set()
+
+    def is_old() -> bool:
+        seen.add(at())
+        return len(seen) > renewals
+
+    until(is_old)
+
+
 @pytest.fixture
-def proxy(server: NatsServer) -> Iterator[Proxy]:
+def proxy(server: Place) -> Iterator[Proxy]:
     with Proxy(server.port) as started:
         yield started
 
 
 @pytest.fixture
-def behind(engine: NatsEngine, proxy: Proxy) -> Iterator[NatsEngine]:
-    """The same streams as those of `engine`, reached through the proxy."""
+def behind(engine: NatsEngine, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsEngine]:
+    """The same streams as those of `engine`, reached through the proxy; a lost answer is not waited for long."""
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.3)
     reached = NatsEngine(f"127.0.0.1:{proxy.port}")
     reached.url = engine.url.replace(engine.url.split("/")[2], f"127.0.0.1:{proxy.port}")
     yield reached
@@ -110,7 +123,7 @@ def test_a_lost_acknowledgement_is_told_from_a_commit_of_somebody_else(
     proxy.deaf.set()
     appending = threading.Thread(target=append)
     appending.start()
-    time.sleep(0.05)
+    assert proxy.unheard.wait(PATIENCE)
     proxy.deaf.clear()
     proxy.cut()
     appending.join(PATIENCE)
@@ -209,39 +222,31 @@ def test_a_follower_misses_nothing_over_broken_connections(
     assert seen == [lines] * 3
 
 
-def test_a_lock_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
-    engine.url += "&lease_seconds=1"
+def test_locks_and_leases_end_with_their_holder_and_stay_while_it_lives(engine: NatsEngine) -> None:
+    engine.url += "&lease_seconds=2"
     lines = chain(3)
     holder, other = engine.open(), engine.open(lock_timeout=0.05)
     holder.append(STREAM, lines[0], 0)
-    with holder.locked(STREAM):
+    with holder.locked(STREAM), holder.lease(STREAM, "monday") as mine:
+        assert mine
         holder.append(STREAM, lines[1], 1)
-        time.sleep(2.2)  # longer than it lives unless it is renewed
+        outlive(lambda: other._reading.tip(STREAM).at)
         with pytest.raises(LockTimeoutError):
             other.append(STREAM, lines[2], 2)
+        with other.lease(STREAM, "monday") as yours:
+            assert not yours
         # As if the holder were stopped: it renews nothing, and gives nothing back.
         holder._holds.close()
         engine.open().append(STREAM, lines[2], 2)
         with pytest.raises((LockTimeoutError, WrongExpectedVersionError)):
             holder.append(STREAM, lines[2], 2)
-    assert lines_of(other) == lines
-
-
-def test_a_lease_ends_with_its_holder_and_stays_while_it_lives(engine: NatsEngine) -> None:
-    engine.url += "&lease_seconds=1"
-    holder, other = engine.open(), engine.open()
-    with holder.lease(STREAM, "monday") as mine:
-        assert mine
-        time.sleep(2.2)  # longer than it lives unless it is renewed
-        with other.lease(STREAM, "monday") as yours:
-            assert not yours
-        holder._holds.close()
 
         def is_free() -> bool:
             with other.lease(STREAM, "monday") as yours:
                 return yours
 
         until(is_free)
+    assert lines_of(other) == lines
 
 
 def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
@@ -422,6 +427,7 @@ class History:
         until(lambda: len(self.acknowledged) > before + 10 or bool(self.errors))
 
 
+@pytest.mark.torture  # `make test` has rounds.test_rounds, which kills and stops the leader too
 @pytest.mark.parametrize("fault", ["killed", "stopped"])
 def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str) -> None:
     engine = NatsEngine(cluster.at, f"sync=always&monitor={cluster.monitor}")
@@ -462,10 +468,11 @@ def test_writers_go_on_when_the_leader_is_gone(cluster: NatsCluster, fault: str)
 
 
 def test_without_a_majority_nothing_is_acknowledged(cluster: NatsCluster) -> None:
-    engine = NatsEngine(cluster.at, "sync=always")
+    engine = NatsEngine(cluster.at, f"sync=always&monitor={cluster.monitor}")
     lines = chain(3)
     store = engine.open()
     fill(store, STREAM, lines[:1])
+    assert store.risks() == ()
     try:
         for node in cluster.nodes[:2]:
             node.signal(signal.SIGSTOP)

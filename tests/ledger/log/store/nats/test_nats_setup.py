@@ -20,7 +20,7 @@ from typing import Any
 
 import nats
 import pytest
-from doubles.nats_engine import NatsEngine
+from doubles.nats_engine import NatsEngine, Place
 from fakes import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -280,7 +280,7 @@ def warnings_of(url: str) -> str:
 
 
 def test_it_warns_where_acknowledged_commits_can_vanish_and_says_what_to_set(
-    engine: NatsEngine, server: NatsServer, caplog: pytest.LogCaptureFixture
+    engine: NatsEngine, server: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     at = engine.url.partition("?")[0]
     with caplog.at_level(logging.WARNING, setup.__name__):
@@ -300,14 +300,14 @@ def test_it_asks_the_monitoring_whether_writes_are_synced(tmp_path: Path) -> Non
         assert "sync" not in warnings_of(f"nats://{strict.at}?replicas=1&monitor={strict.monitor}")
 
 
-def test_monitoring_that_is_away_is_a_warning_since_one_server_may_be_lost(server: NatsServer) -> None:
+def test_monitoring_that_is_away_is_a_warning_since_one_server_may_be_lost(server: Place) -> None:
     away = "http://127.0.0.1:1"
     told = warnings_of(f"nats://{server.at}/away?replicas=1&monitor={server.monitor},{away}")
     assert f"{server.monitor} does not sync each write" in told
     assert f"{away} could not be asked whether it syncs each write" in told
 
 
-def test_monitoring_that_is_none_of_nats_is_an_error(server: NatsServer) -> None:
+def test_monitoring_that_is_none_of_nats_is_an_error(server: Place) -> None:
     with (
         closing(NatsStore(f"nats://{server.at}/odd?replicas=1&monitor={server.monitor}/elsewhere")) as store,
         pytest.raises(ConfigError, match="is no monitoring of nats-server"),
@@ -360,7 +360,7 @@ def test_it_warns_where_commits_are_kept_in_memory_only(engine: NatsEngine) -> N
     assert "keeps commits in memory only" in "\n".join(store.risks())
 
 
-def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: NatsServer) -> None:
+def test_three_replicas_on_one_server_are_an_error_that_says_what_to_do(server: Place) -> None:
     with closing(NatsStore(f"nats://{server.at}/alone")) as store, pytest.raises(ConfigError, match="replicas=1"):
         store.head(STREAM)
 
