@@ -20,13 +20,12 @@ from backstory.http.proxy.asked import Asked, UnreadableRequestError, inflated, 
 from backstory.http.proxy.errors import error_response
 from backstory.http.proxy.exchange import Client, Exchange, Memories
 from backstory.http.proxy.headers import header, to_upstream
-from backstory.http.proxy.hints import hint_of
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
 from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, break_off_quietly, pass_on
 from backstory.http.proxy.recorder import Recorder, Silent
 from backstory.http.proxy.recordings import Recordings, done_within
 from backstory.http.proxy.refusing import Again, Otherwise, refuses_system
-from backstory.http.proxy.request_headers import UnknownValueError, wishes_of
+from backstory.http.proxy.request_headers import UnknownValueError, hint_of, wishes_of
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream, upstream_of
 from backstory.integrations.threads import run_in_thread

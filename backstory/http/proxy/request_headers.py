@@ -1,8 +1,8 @@
-"""Headers by which a client says what memory does for its request."""
+"""Headers of a request: what memory is to do for it, and how its client names the conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeVar, get_args
 
 import msgspec
@@ -12,6 +12,19 @@ from backstory.http.proxy.headers import header
 
 Mode = Literal["record", "read", "off"]
 """Memory is put in and what is said is recorded; it is put in alone; or neither."""
+
+_NAMING = (
+    "thread-id",
+    "session-id",
+    "x-session-id",
+    # As Codex and Open WebUI have named theirs.
+    "conversation_id",
+    "session_id",
+    "x-conversation-id",
+    "x-openwebui-chat-id",
+)
+_NAMING_METADATA = ("thread_id", "session_id", "conversation_id", "chat_id")
+_LONGEST_HINT = 200
 
 _T = TypeVar("_T", bound=str)
 
@@ -50,3 +63,27 @@ def _one_of(name: str, values: tuple[_T, ...], headers: Iterable[tuple[bytes, by
         if value == stated:
             return value
     raise UnknownValueError(f"{name} must be {', '.join(values[:-1])} or {values[-1]}, got {stated[:40]!r}")
+
+
+def hint_of(headers: Iterable[tuple[bytes, bytes]], field: Callable[[str], object]) -> str | None:
+    """Return the name that a client gives its conversation, with where it stands; None where it gives none.
+
+    Args:
+        headers: The headers of the request.
+        field: Returns a field of its body by its name; None where there is none.
+    """
+    given = list(headers)
+    named = ((name, header(given, name.encode())) for name in _NAMING)
+    return next((_spelled(name, value) for name, value in named if value), None) or _in_body(field)
+
+
+def _in_body(field: Callable[[str], object]) -> str | None:
+    metadata = field("metadata")
+    fields: Mapping[object, object] = metadata if isinstance(metadata, Mapping) else {}
+    found = {f"metadata.{name}": fields.get(name) for name in _NAMING_METADATA}
+    found |= {"session_id": field("session_id"), "prompt_cache_key": field("prompt_cache_key")}
+    return next((_spelled(name, value) for name, value in found.items() if isinstance(value, str) and value), None)
+
+
+def _spelled(name: str, value: str) -> str:
+    return f"{name}={value[:_LONGEST_HINT]}"
