@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from backstory.results import Restored as Restored
     from backstory.results import ScopeSummary as ScopeSummary
     from backstory.results import SignedHead as SignedHead
+    from backstory.results import SkippedText as SkippedText
     from backstory.results import Status as Status
     from backstory.results import ThreadSummary as ThreadSummary
     from backstory.results import WhatIf as WhatIf
@@ -167,7 +168,7 @@ projections.what_if.reextract UpdateCounts
 results ErasedContent Eviction Extracted FactChange FaultCount Forgotten FoundOwners ImportedDocument ParkedThread
 results PendingThread
 results PolicyResult RecordResult Reextracted RefusedItem RemovedScope RemovedUser RenamedFact Restored ScopeSummary
-results SignedHead Status ThreadSummary WhatIf
+results SignedHead SkippedText Status ThreadSummary WhatIf
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

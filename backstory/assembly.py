@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
+    from backstory.ledger.text.scaffolding import Scaffolding
     from backstory.projections.shared.memories import SharedMemories
 
 
@@ -174,6 +175,17 @@ def signals_of(settings: Settings) -> Signals:
     return load_signals(_path(settings.patterns_dir))
 
 
+def scaffolding_of(settings: Settings) -> Scaffolding:
+    """Load the wrappers of what no person said, the packaged ones and those of `patterns_dir`.
+
+    Raises:
+        ConfigError: The file in the folder cannot be used.
+    """
+    from backstory.ledger.text.scaffolding import load_scaffolding
+
+    return load_scaffolding(_path(settings.patterns_dir))
+
+
 def shared_memories(settings: Settings, store: EventStore) -> SharedMemories | None:
     """Make the shared memories that `redis_url` asks for; None without it, and for files.
 
@@ -205,6 +217,7 @@ def check_folders(settings: Settings) -> None:
             load_templates(folder, agent)
     if settings.patterns_dir:
         signals_of(settings)
+        scaffolding_of(settings)
 
 
 def _path(folder: str | None) -> Path | None:

@@ -69,6 +69,7 @@ from backstory.results import (
     Reextracted,
     Restored,
     SignedHead,
+    SkippedText,
     Status,
     ThreadSummary,
     WhatIf,
@@ -284,6 +285,20 @@ class MemoryHandle:
             NotFoundError: There is no such thread.
         """
         return conversations.superseded(self._services.writer, thread)
+
+    def skipped(self, thread: str) -> tuple[SkippedText, ...]:
+        """Return what a harness had put before the words of a thread, and what the proxy has not recorded.
+
+        Args:
+            thread: The conversation's id.
+
+        Returns:
+            Each text by the turn that it came with, the oldest first. The text itself is not kept.
+
+        Raises:
+            NotFoundError: There is no such thread.
+        """
+        return conversations.skipped(self._services.writer, thread)
 
     def restore(self, thread: str, turns: Sequence[str | int] | None = None) -> Restored:
         """Restore superseded turns: they stand again, in their place, and are pending.
@@ -1220,6 +1235,7 @@ class MemoryHandle:
     atranscript = in_thread(transcript)
     asummaries = in_thread(summaries)
     asuperseded = in_thread(superseded)
+    askipped = in_thread(skipped)
     arestore = in_thread(restore)
     aextract = in_thread(extract)
     aretry = in_thread(retry)

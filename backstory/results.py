@@ -39,6 +39,20 @@ class Restored(msgspec.Struct, frozen=True):
     restored: tuple[SupersededTurn, ...]
 
 
+class SkippedText(msgspec.Struct, frozen=True):
+    """Text that a harness had put before the words of a turn, and that was not recorded: no person said it.
+
+    `turn` and `at` are the turn's id and time, `wrapper` names what the text was recognised by, and `characters` is its
+    length.
+    """
+
+    thread: str
+    turn: str
+    at: str
+    wrapper: str
+    characters: int
+
+
 class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The number of updates made, how many of them failed, and the numbers of their commits.
 

@@ -8,6 +8,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.messages import Kept
+from backstory.ledger.threads.told import Told
 from backstory.ledger.threads.transcript import Thread, Transcript
 from backstory.ledger.threads.turn_dedup import Mode, align
 
@@ -30,6 +31,7 @@ class Conversation:
 
     def __init__(self, key: bytes | None = b"k" * 32) -> None:
         self.transcript = Transcript()
+        self.at = AT
         self.seal = None if key is None else sealing(key)
 
     @property
@@ -37,17 +39,17 @@ class Conversation:
         return self.transcript.threads.get("t", Thread("t"))
 
     def send(
-        self, *messages: Kept, mode: Mode = "conversation", at_most: int = 200, crash_after: int | None = None
+        self, *messages: Kept, mode: Mode | Told = "conversation", at_most: int = 200, crash_after: int | None = None
     ) -> int:
         """Deliver; returns how many turns were recorded. `crash_after` so many commits the rest is lost."""
-        arrival = align(self.thread, messages, AT, mode=mode, seal=self.seal)
+        arrival = align(self.thread, messages, self.at, mode=mode, seal=self.seal)
         done = 0
         for number, (turns, events) in enumerate(arrival.commits(at_most)):
             if number == crash_after:
                 break
             seq = self.transcript.head.seq + 1
             self.transcript.apply(
-                Commit(seq, AT, Cause(kind="record", thread="t", turns=turns), tuple(events), "", f"{seq}")
+                Commit(seq, self.at, Cause(kind="record", thread="t", turns=turns), tuple(events), "", f"{seq}")
             )
             done += 0 if turns is None else turns.last - turns.first + 1
         return done

@@ -146,6 +146,7 @@ class Settings(BaseModel):
     witness: str | None = None
 
     proxy_upstream: str | None = None
+    proxy_history: Literal["newest", "all"] = "newest"
 
     @field_validator("*", mode="before")
     @classmethod

@@ -32,8 +32,8 @@ from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import Unexpected, answer_errors
+from backstory.http.proxy import ANSWER_HEADERS, Proxy
 from backstory.http.proxy import PATH as PROXY_PATH
-from backstory.http.proxy import Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
 from backstory.http.schemas import add_refusals, components
 from backstory.integrations.threads import run_in_thread
@@ -161,7 +161,7 @@ def create_app(
             allow_origins=[origin.casefold().rstrip("/") for origin in chosen.origins],
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["ETag", "Retry-After"],
+            expose_headers=["ETag", "Retry-After", "Mcp-Session-Id", *ANSWER_HEADERS],
         )
     app.add_middleware(Timed, metrics=metrics)
     return app

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.continuing import continued, holds
+from backstory.ledger.threads.told import SKIPPED, Place
+from backstory.ledger.threads.transcript import Thread, Threads
 from backstory.operations.services import ScopeServices, must_know
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
-from backstory.results import Restored, ThreadSummary
+from backstory.results import Restored, SkippedText, ThreadSummary
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -41,17 +44,42 @@ def threads(writer: Writer) -> tuple[ThreadSummary, ...]:
 
 def find_threads(writer: Writer, messages: Sequence[Kept], turn_id: str | None) -> tuple[str, ...]:
     """Return the threads that a conversation may continue; see `MemoryHandle.find_threads`."""
+    if turn_id is None:
+        return tuple(name for name, _ in places(writer, messages))
+    with writer.reader.state() as state:
+        return tuple(thread.name for thread in _newest(state.transcript.threads) if holds(thread, turn_id))
+
+
+def places(
+    writer: Writer, messages: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
+) -> list[tuple[str, Place]]:
+    """Return the threads that a conversation may continue, the likeliest first, each with its place there.
+
+    Args:
+        writer: The writer of the scope.
+        messages: The whole conversation up to now.
+        first: Threads that are looked at before the newest ones.
+        only: The only thread to look at.
+    """
 
     def seal() -> Seal | None:
         key = writer.store.key(writer.transcript_stream)
         return None if key is None else sealing(key)
 
+    now = spell_moment(writer.clock.now())
     with writer.reader.state() as state:
         threads = state.transcript.threads
-        newest = map(threads.__getitem__, islice(reversed(list(threads)), _NEWEST))
-        if turn_id is not None:
-            return tuple(thread.name for thread in newest if holds(thread, turn_id))
-        return tuple(continued(newest, messages, seal))
+        named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
+        found = continued(named, messages, seal, now)
+        # What a process has just heard need not be looked for.
+        if only is not None or (found and found[0][1].is_sure):
+            return found
+        return continued([*named, *_newest(threads, named)], messages, seal, now)
+
+
+def _newest(threads: Threads, named: Sequence[Thread] = ()) -> Iterator[Thread]:
+    known = {thread.name for thread in named}
+    return (threads[name] for name in islice(reversed(list(threads)), _NEWEST) if name not in known)
 
 
 def transcript(writer: Writer, thread: str) -> tuple[TurnView, ...]:
@@ -75,6 +103,17 @@ def superseded(writer: Writer, thread: str) -> tuple[SupersededTurn, ...]:
     """Return the turns of a thread that no longer stand and can be restored."""
     must_know(writer, thread)
     return superseded_turns(read_durable_commits(writer.store, writer.transcript_stream), thread)
+
+
+def skipped(writer: Writer, thread: str) -> tuple[SkippedText, ...]:
+    """Return the scaffolding around the turns of a thread."""
+    noted = ((turn, turn.metadata.get(SKIPPED)) for turn in transcript(writer, thread))
+    return tuple(
+        SkippedText(thread, turn.id, turn.at, wrapper, size)
+        for turn, sizes in noted
+        if isinstance(sizes, Mapping)
+        for wrapper, size in sizes.items()
+    )
 
 
 def restore(services: ScopeServices, thread: str, turns: Sequence[str | int] | None) -> Restored:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,10 @@ from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, Usage
 from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, safe_text
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded
+from backstory.ledger.threads.told import Place, Told
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.ledger.threads.turn_match import Said, spoken_in
+from backstory.operations import conversations
 from backstory.operations.services import NO_MODEL_HERE, ScopeServices
 from backstory.projections.index.keyed_commits import delivered
 from backstory.results import RecordResult
@@ -40,7 +42,7 @@ class Intake:
         thread: str,
         kept: Sequence[Kept],
         *,
-        mode: Mode = "conversation",
+        mode: Mode | Told = "conversation",
         immediate: bool = False,
         sent_before: bool = False,
     ) -> RecordResult:
@@ -49,7 +51,7 @@ class Intake:
         Args:
             thread: The conversation's id.
             kept: The messages as `backstory.ledger.messages.keep` returns them.
-            mode: As for `MemoryHandle.record`.
+            mode: As for `MemoryHandle.record`; or what a proxy says of a conversation.
             immediate: As for `MemoryHandle.record`.
             sent_before: The messages may have been recorded already: what they share with the thread's end is known.
 
@@ -90,7 +92,19 @@ class Intake:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded, len(cut))
 
-    def _record(self, thread: str, kept: Sequence[Kept], mode: Mode, *, sent_before: bool) -> Recorded:
+    def places(
+        self, kept: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
+    ) -> list[tuple[str, Place]]:
+        """Return the threads that a conversation may continue, the likeliest first, each with its place there.
+
+        Args:
+            kept: The whole conversation up to now, as `backstory.ledger.messages.keep` returns it.
+            first: Threads that are looked at before the newest ones.
+            only: The only thread to look at.
+        """
+        return conversations.places(self._services.writer, kept, first=first, only=only)
+
+    def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> Recorded:
         services, key = self._services, self._services.key
         writer = services.writer
         if key is None:

@@ -10,6 +10,8 @@ import msgspec
 
 from backstory.checks import Unreadable, kept_of
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.told import Told
+from backstory.ledger.threads.turn_dedup import Mode
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Intake(Protocol):
         thread: str,
         kept: Sequence[Kept],
         *,
-        mode: Mode = "conversation",
+        mode: Mode | Told = "conversation",
         immediate: bool = False,
         sent_before: bool = False,
     ) -> RecordResult:
@@ -70,7 +72,8 @@ class OutboxEntry:
         keep_hidden: Decides which hidden messages are kept.
         on_unreadable: Called once with the error of each message that cannot be read.
         sent_before: Whether the messages may have been recorded already.
-        mode: What the host says of the delivery.
+        kept: The messages, read and filtered already; `messages` do not count then.
+        mode: What the delivery holds.
 
     Attributes:
         size: Bytes of the packed messages; 0 before.
@@ -89,7 +92,8 @@ class OutboxEntry:
         keep_hidden: KeepHidden | None,
         on_unreadable: Callable[[Exception], None],
         sent_before: bool = False,
-        mode: Mode = "conversation",
+        kept: Sequence[Kept] | None = None,
+        mode: Mode | Told = "conversation",
     ) -> None:
         self.scope = scope
         self.thread = thread
@@ -99,11 +103,11 @@ class OutboxEntry:
         self._mode = mode
         self._memory = memory
         self._messages = messages
-        self._sent = len(messages)
+        self._sent = len(messages) if kept is None else len(kept)
         self._keep_hidden = keep_hidden
         self._unreadable = on_unreadable
         self._left_out: set[int] = set()
-        self._kept: list[Kept] | None = None
+        self._kept: list[Kept] | None = None if kept is None else list(kept)
 
     @property
     def is_empty(self) -> bool:
@@ -129,7 +133,7 @@ class OutboxEntry:
             memory.intake.wait_until_free()
         # A failed attempt may have been written, so the next one must look for the messages.
         tried, self._sent_before = self._sent_before, True
-        if self._kept is None and not tried:
+        if self._kept is None and not tried and not isinstance(self._mode, Told):
             return memory.record(
                 self.thread,
                 self._messages,
@@ -152,11 +156,15 @@ class OutboxEntry:
                 self._unreadable(error)
                 self._kept = []
             self._messages = ()
+        if not self.size:
             self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self._kept)
 
     def goes_on_from(self, other: OutboxEntry) -> bool:
-        """Whether it begins with all messages of another packed entry of the same thread."""
+        """Whether it holds all that another packed entry of the same thread says, at its beginning."""
         mine, earlier = self._kept or [], other._kept or []
+        if isinstance(other._mode, Told) and other._mode.answered:
+            # A client that tells an answer again does not prove it.
+            return False
         return mine[: len(earlier)] == earlier
 
     def _leave_out(self, index: int, error: Exception) -> None:

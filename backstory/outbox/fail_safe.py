@@ -18,7 +18,8 @@ from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.ledger.messages import KeepHidden
+    from backstory.ledger.messages import KeepHidden, Kept
+    from backstory.ledger.threads.told import Told
     from backstory.ledger.threads.turn_dedup import Mode
 
 _T = TypeVar("_T")
@@ -122,10 +123,9 @@ class FailSafeMemory:
         except Exception as error:  # noqa: BLE001 the host's list can raise anything
             self._faults.note(scope, "record", error)
             return None
-        bs = self._bs
         entry = OutboxEntry(
             scope,
-            (lambda: bs.memory_of(memory)) if isinstance(memory, Scope) else lambda: memory,
+            self._opens(memory),
             thread,
             sent,
             immediate=immediate,
@@ -135,6 +135,34 @@ class FailSafeMemory:
             mode=mode,
         )
         return self._outbox.hand_over(entry)
+
+    def record_told(self, memory: Memory | Scope, thread: str, kept: Sequence[Kept], mode: Told) -> RecordResult | None:
+        """Record what is new of a conversation as a model is asked with it; like `record` in all else.
+
+        Args:
+            memory: The memory.
+            thread: The thread.
+            kept: The conversation, read and filtered.
+            mode: What it holds.
+        """
+        memory = _named(memory)
+        scope = scope_of(memory)
+        entry = OutboxEntry(
+            scope,
+            self._opens(memory),
+            thread,
+            (),
+            immediate=False,
+            keep_hidden=None,
+            on_unreadable=lambda error: self._faults.note(scope, "record", error),
+            kept=kept,
+            mode=mode,
+        )
+        return self._outbox.hand_over(entry)
+
+    def _opens(self, memory: Memory | Scope) -> Callable[[], Memory]:
+        bs = self._bs
+        return (lambda: bs.memory_of(memory)) if isinstance(memory, Scope) else lambda: memory
 
     def guarded(self, memory: HasScope | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Return the result of a call that reads memory.

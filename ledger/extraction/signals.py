@@ -24,6 +24,7 @@ from backstory.ledger.core.events import Turn
 from backstory.ledger.extraction.deerflow_files import TRIVIAL, read_patterns
 from backstory.ledger.extraction.statements import simplified, statements
 from backstory.ledger.text.acknowledgements import is_acknowledgement
+from backstory.ledger.text.scaffolding import FILE as SCAFFOLDING
 
 SIGNALS = ("correction", "reinforcement", "preference", "identity", "goal", "decision")
 """Every signal, in the order in which they are reported."""
@@ -125,10 +126,10 @@ def _stamps(folder: Path) -> tuple[_Stamp, ...]:
                 f"{folder / name} and {folder / twin} override the same signal patterns: keep one of them"
             )
     for name, _, _ in files:
-        if name not in known:
+        if name not in known and name != SCAFFOLDING:
             raise ConfigError(
                 f"{folder / name} overrides no signal patterns; the files that can be overridden are "
-                f"{', '.join(sorted(known))}: rename it or move it away"
+                f"{', '.join(sorted(known))}, and {SCAFFOLDING} adds to what no person said: rename it or move it away"
             )
     return tuple(sorted(files))
 

@@ -23,6 +23,8 @@ from backstory.ledger.threads.turn_columns import Block, Trace, turns_of
 
 BLOCK_TURNS = 64
 _MOST_TURNS = 8192
+_MOST_NAMES = 10_000
+"""Names of threads that are kept in memory."""
 _NO_END = 2**62
 _NEAR_BYTES = 65536
 """How far ahead a line may be for the read under way to go on to it: a new read asks the engine where it is."""
@@ -45,13 +47,19 @@ class EarlierThreads:
         self._coverage = coverage
         self._snapshots = snapshots
         self._origin = origin
+        self._names: Sequence[str] | None = None
         self._given: set[str] = set()
         self._ready: dict[str, Thread] = {}
         """Threads that were loaded before they were asked for."""
 
     def names(self) -> Sequence[str]:
         """See `Earlier.names`."""
-        return self._snapshots.threads(self._origin)
+        if self._names is not None:
+            return self._names
+        names = self._snapshots.threads(self._origin)
+        # An origin does not change, and to ask the index makes it take in what was recorded since.
+        self._names = names if len(names) <= _MOST_NAMES else None
+        return names
 
     def unsettled(self) -> Sequence[str]:
         """See `Earlier.unsettled`."""

@@ -51,6 +51,7 @@ from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
+from backstory.ledger.threads.told import Told
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_dedup import Mode, align
 
@@ -494,7 +495,7 @@ class Writer:
         thread: str,
         messages: Sequence[Kept],
         *,
-        mode: Mode = "conversation",
+        mode: Mode | Told = "conversation",
         sent_before: bool = False,
         key: str | None = None,
         expected: Head | None = None,
@@ -506,7 +507,7 @@ class Writer:
         Args:
             thread: the conversation.
             messages: the delivery, read and filtered.
-            mode: what the delivery holds; see `Mode`.
+            mode: what the delivery holds; see `Mode` and `Told`.
             sent_before: whether it may have been recorded already.
             key: the digest of the key of the delivery, which its commits record.
             expected: the transcript's head that the caller has seen; None to record after any head.
@@ -515,7 +516,7 @@ class Writer:
             WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
             StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
         """
-        action = mode if mode in ("branch", "replace") else None
+        action = "told" if isinstance(mode, Told) else mode if mode in ("branch", "replace") else None
         cause = Cause(kind="record", thread=thread, action=action, key=key)
 
         def queue_turns() -> list[PendingCommit]:

@@ -24,15 +24,14 @@ import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.text.acknowledgements import is_acknowledgement
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.ledger.threads.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
+from backstory.ledger.threads.words import has_substance
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-_SUBSTANCE_BYTES = 8
 _LAST_EXCHANGE = 8
 """Turns that the last exchange may have beyond a question and its answer."""
 _PASSED_OVER = 1_000
@@ -115,18 +114,6 @@ def _may_be_passed(thread: Thread, n: int) -> bool:
     """Whether a delivery of the whole thread need not hold a turn."""
     turn = thread.turns[n - 1] if thread.stands(n) else None
     return turn is None or is_reasoning(turn, thread.remembered(n + 1) if n < len(thread.turns) else None)
-
-
-def has_substance(content: str) -> bool:
-    """Say whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
-    letters = 0
-    for character in content:
-        if character.isalnum():
-            # A Chinese character says as much as a syllable.
-            letters += len(character.encode("utf-8", "replace"))
-            if letters >= _SUBSTANCE_BYTES:
-                return not is_acknowledgement(content)
-    return False
 
 
 def _sent(thread: Thread, messages: Sequence[Kept], forgotten: Collection[int]) -> list[_Sent]:
@@ -274,7 +261,7 @@ class _Delivery:
             question = roles.index("assistant") if "assistant" in roles else len(roles)
             one_exchange = question > 0 and "user" not in roles[question:]
             proven = one_exchange and new.role == "user"
-            proven = proven and _resemble(replaced[0].content, new.content)
+            proven = proven and resemble(replaced[0].content, new.content)
         if not proven:
             return None
         known = self._known(alike, self._pieces)
@@ -383,7 +370,7 @@ def _head(thread: Thread, first: Said, count: int) -> Iterator[Piece]:
             return
 
 
-def _resemble(before: str, after: str) -> bool:
+def resemble(before: str, after: str) -> bool:
     """Whether a text may be another one rephrased: with another number it says something else."""
     if _NUMBER.findall(before) != _NUMBER.findall(after):
         return False

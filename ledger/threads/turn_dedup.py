@@ -16,9 +16,11 @@ import msgspec
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.threads.branches import given_up
-from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole, has_substance
+from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole
+from backstory.ledger.threads.told import Told, align_told
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_match import Said
+from backstory.ledger.threads.words import has_substance
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -63,7 +65,7 @@ def align(
     messages: Sequence[Kept],
     at: str,
     *,
-    mode: Mode = "conversation",
+    mode: Mode | Told = "conversation",
     highest: int = 0,
     seal: Seal | None = None,
     sent_before: bool = False,
@@ -87,7 +89,9 @@ def align(
     by_id = {message.id: message for message in messages if message.id is not None}
     forgotten = frozenset() if mode == "append" else _forgotten(thread, messages, seal)
     aligned = NOTHING_KNOWN
-    if mode == "replace":
+    if isinstance(mode, Told):
+        aligned = align_told(thread, messages, mode, seal=seal, now=at)
+    elif mode == "replace":
         aligned = align_whole(thread, messages, seal, forgotten=forgotten)
     elif mode != "append":
         aligned = align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)

@@ -73,8 +73,10 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
     ids = {turn.id for turn in recorded if not turn.anonymous}
     gone = [known.turns[n - 1] for n in ordinals if 0 < n <= len(known.turns)] if known is not None else []
     reasons = {turn.n: _reason(commit, turn, ids) for turn in gone if turn is not None}
-    # Ids prove an edit themselves.
-    edited = [n for n, reason in reasons.items() if reason == "edited" and commit.cause.action != "branch"]
+    # Ids prove an edit themselves, and what a proxy hears is compared by the words of the user.
+    edited = [
+        n for n, reason in reasons.items() if reason == "edited" and commit.cause.action not in ("branch", "told")
+    ]
     proven = True
     if known is not None and edited:
         # What the delivery must have begun with, for it to have been taken for an edit.

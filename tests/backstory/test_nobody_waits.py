@@ -47,6 +47,7 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
     "message_flow": lambda memory: memory.message_flow(thread="t"),
     "moment": lambda memory: (memory.moment(), memory.moment(2, contains="TEA").facts.items),
     "log": lambda memory: (memory.log(), memory.log(thread="t"), memory.log(since="2026-01-01")),
+    "skipped": lambda memory: memory.skipped("t"),
     "own": lambda memory: (memory.own.document(), memory.own.taken_over()),
     "policy": lambda memory: memory.policy(),
     "reextract": lambda memory: memory.reextract(replies=[RecordedReply("t", reply("Likes rye"))]),

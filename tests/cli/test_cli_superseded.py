@@ -1,4 +1,4 @@
-"""`turns --superseded`, `turns restore` and `record --replace`."""
+"""`turns --superseded`, `turns --skipped`, `turns restore` and `record --replace`."""
 
 from __future__ import annotations
 
@@ -37,3 +37,14 @@ def test_turns_on_the_command_line(cli: Cli) -> None:
 def test_a_thread_may_be_called_restore(cli: Cli) -> None:
     cli.json("record", cli.file("talk", *TALK), "--thread", "restore")
     assert len(cli.json("turns", "restore")) == 4
+
+
+def test_what_a_harness_had_put_before_the_words_on_the_command_line(cli: Cli) -> None:
+    """As the proxy notes it with a turn."""
+    noted = {"role": "user", "content": "Where am I?", "metadata": {"skipped": {"agents-md": 1200}}}
+    cli.json("record", cli.file("talk", noted, TALK[1]), "--thread", "t")
+    [skipped] = cli.json("turns", "t", "--skipped")
+    assert (skipped["turn"], skipped["wrapper"], skipped["characters"]) == ("t1", "agents-md", 1200)
+    assert "agents-md  1,200 characters, before turn t1" in cli.run("turns", "t", "--skipped").stdout
+    cli.json("record", cli.file("plain", *TALK), "--thread", "plain")
+    assert cli.json("turns", "plain", "--skipped") == []

@@ -25,6 +25,7 @@ from backstory.results import (
     PolicyResult,
     Restored,
     ScopeSummary,
+    SkippedText,
     Status,
     ThreadSummary,
 )
@@ -184,6 +185,15 @@ def superseded_lines(page: Page, turns: Sequence[SupersededTurn]) -> None:
         why = f"{turn.reason} on {moment(turn.since)}" + ("" if turn.proven else ", without proof")
         page.line((turn.role, "bold"), (f"  {turn.id}  {moment(turn.at)}  ", "dim"), (why, "yellow"))
         page.quote(turn.content, indent=2)
+
+
+def skipped_lines(page: Page, texts: Sequence[SkippedText]) -> None:
+    """Print what was not recorded, since a harness had put it before the words of the user."""
+    if not texts:
+        page.line(("Nothing of this conversation was skipped.", "dim"))
+    for text in texts:
+        size = counted(text.characters, "character")
+        page.line((text.wrapper, "bold"), (f"  {size}, before turn {text.turn}  {moment(text.at)}", "dim"))
 
 
 def restored_lines(page: Page, result: Restored) -> None:

@@ -307,6 +307,9 @@ def turns(
         bool, typer.Option("--summaries", help="Show the summaries of a long conversation instead of its turns.")
     ] = False,
     superseded: Annotated[bool, typer.Option("--superseded", help="Show the superseded turns, and why.")] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="Show what a harness had put before the words of the user.")
+    ] = False,
 ) -> None:
     """Show the turns of a conversation.
 
@@ -315,12 +318,12 @@ def turns(
 
     Example: backstory turns restore monday t3 t4
     """
-    from backstory.cli.pages.tables import restored_lines, summary_lines, superseded_lines, turn_lines
+    from backstory.cli.pages.tables import restored_lines, skipped_lines, summary_lines, superseded_lines, turn_lines
     from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
     if restored:
-        if thread != "restore" or summaries or superseded:
+        if thread != "restore" or summaries or superseded or skipped:
             raise UsageError("give one thread to show, or `turns restore THREAD [TURN...]`")
         with session.memory() as memory:
             result = memory.restore(restored[0], restored[1:] or None)
@@ -333,6 +336,8 @@ def turns(
             session.answer(memory.summaries(thread), summary_lines)
         elif superseded:
             session.answer(memory.superseded(thread), superseded_lines)
+        elif skipped:
+            session.answer(memory.skipped(thread), skipped_lines)
         else:
             session.answer(memory.transcript(thread), turn_lines)
 

@@ -6,6 +6,16 @@ of which only `access`, and the command line.
 
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note
 from backstory.http.proxy.proxy import PATH, Proxy
+from backstory.http.proxy.recorder import ANSWER_HEADERS
 from backstory.http.proxy.upstream import DEFAULT_UPSTREAM, upstream_of
 
-__all__ = ["DEFAULT_UPSTREAM", "PATH", "AnswerOutcome", "MemoryOutcome", "Note", "Proxy", "upstream_of"]
+__all__ = [
+    "ANSWER_HEADERS",
+    "DEFAULT_UPSTREAM",
+    "PATH",
+    "AnswerOutcome",
+    "MemoryOutcome",
+    "Note",
+    "Proxy",
+    "upstream_of",
+]

@@ -6,9 +6,10 @@ of keys, unknown keys.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -17,11 +18,12 @@ from backstory.http.proxy.answers.readers import Protocol
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block, without_block
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import Message, read_message
+from backstory.ledger.text.scaffolding import Cut, Scaffolding
 
 _Fields: TypeAlias = dict[str, Raw]
 
 _INSTRUCTING = ("system", "developer")
-_SAID = ("role", "type", "phase", "content", "refusal", "audio", "name", "tool_calls", "function_call")
+_READ = ("role", "type", "phase", "content", "refusal", "audio", "name", "tool_calls", "function_call")
 """What is read of a message. Ids are left out, since not every client sends the same one again."""
 
 
@@ -36,9 +38,11 @@ class _Role(msgspec.Struct):
 class Asked(msgspec.Struct, frozen=True):
     """A request of a conversation.
 
-    `messages` are what was said up to now or, with `follows` or `conversation`, since the last response. `skipped`
-    counts those that cannot be read. `calls` are the ids of the tool calls in it, the newest first. `follows` is the
-    id of the response before, and `conversation` that of a conversation that the upstream keeps.
+    `messages` are what was said up to now or, with `follows` or `conversation`, since the last response, without
+    scaffolding. `cuts` is the scaffolding since the last answer. `skipped` counts messages that cannot be read. `calls`
+    are the ids of the tool calls in it, the newest first. `follows` is the id of the response before, and
+    `conversation` that of a conversation that the upstream keeps. `asks_for_title`: it is about a conversation, and no
+    part of one. `safety_identifier` names the user for the upstream.
     """
 
     protocol: Protocol
@@ -49,6 +53,14 @@ class Asked(msgspec.Struct, frozen=True):
     calls: tuple[str, ...] = ()
     follows: str | None = None
     conversation: str | None = None
+    cuts: tuple[Cut, ...] = ()
+    asks_for_title: bool = False
+    safety_identifier: str | None = None
+
+    def field(self, name: str) -> object:
+        """Return the value of a field of the body; None where it has none."""
+        raw = self.fields.get(name)
+        return None if raw is None else msgspec.json.decode(raw)
 
     @property
     def model(self) -> str:
@@ -88,8 +100,33 @@ def _reading() -> Iterator[None]:
         raise UnreadableRequestError(type(error).__name__) from None
 
 
-def read_request(protocol: Protocol, body: bytes) -> Asked:
+def inflated(body: bytes, encoding: str, limit: int) -> bytes:
+    """Return a body without its compression.
+
+    Raises:
+        UnreadableRequestError: It is compressed in another way than gzip or deflate, damaged, or larger than the limit.
+    """
+    if encoding.lower() in ("", "identity"):
+        return body
+    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
+        raise UnreadableRequestError("compressed")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        plain = inflate.decompress(body, limit)
+    except zlib.error:
+        raise UnreadableRequestError("compressed") from None
+    if not inflate.eof:
+        raise UnreadableRequestError("compressed")
+    return plain
+
+
+def read_request(protocol: Protocol, body: bytes, scaffolding: Scaffolding) -> Asked:
     """Read a request.
+
+    Args:
+        protocol: Its protocol.
+        body: Its body, as plain JSON.
+        scaffolding: What is taken out of its messages.
 
     Raises:
         UnreadableRequestError: The body is no JSON object, is nested too deep, or holds no conversation.
@@ -97,13 +134,16 @@ def read_request(protocol: Protocol, body: bytes) -> Asked:
     with _reading():
         fields = msgspec.json.decode(body, type=_Fields)
         items = list(_items(protocol, fields))
-        messages = [message for item in items if (message := _message(item)) is not None]
+        said = _said(items, scaffolding)
         return Asked(
             protocol,
             fields,
-            tuple(messages),
+            said.messages,
             user=_text(fields, "user"),
-            skipped=len(items) - len(messages),
+            skipped=said.unreadable,
+            cuts=said.cuts,
+            asks_for_title=_asks_for_title(items, fields, scaffolding),
+            safety_identifier=_text(fields, "safety_identifier"),
             calls=tuple(dict.fromkeys(_calls(reversed(items)))),
             follows=_text(fields, "previous_response_id"),
             conversation=_conversation(fields),
@@ -124,9 +164,74 @@ def _items(protocol: Protocol, fields: _Fields) -> Iterator[Mapping[str, object]
     yield from sent
 
 
+class _Heard(NamedTuple):
+    messages: tuple[Message, ...]
+    cuts: tuple[Cut, ...]
+    unreadable: int
+
+
+def _said(items: Iterable[Mapping[str, object]], scaffolding: Scaffolding) -> _Heard:
+    """Read the messages of a request; those that are nothing but scaffolding are left out."""
+    messages: list[Message] = []
+    cuts: list[Cut] = []
+    answer, unreadable = "", 0
+    for item in items:
+        content: object = item.get("content")
+        cut: tuple[Cut, ...] = ()
+        if item.get("role") == "user":
+            content, cut = _stripped(content, scaffolding, answer)
+            cuts += cut
+        message = _message({**item, "content": content} if cut else item)
+        if message is None:
+            unreadable += 1
+        elif message.content.strip() or not cut:
+            messages.append(message)
+        if message is not None and message.role == "assistant":
+            answer = message.content
+            cuts.clear()
+    return _Heard(tuple(messages), tuple(cuts), unreadable)
+
+
+def _stripped(content: object, scaffolding: Scaffolding, answer: str) -> tuple[object, tuple[Cut, ...]]:
+    """Return a content without scaffolding. Harnesses put it into parts of its own, so each part is looked at."""
+    if isinstance(content, str):
+        return scaffolding.stripped(content, answer)
+    if not isinstance(content, list):
+        return content, ()
+    parts: list[object] = []
+    cuts: list[Cut] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else None
+        rest, cut = scaffolding.stripped(text, answer) if isinstance(text, str) else (text, ())
+        cuts += cut
+        if not cut:
+            parts.append(part)
+        elif rest:
+            parts.append({**part, "text": rest})
+    return (parts, tuple(cuts)) if cuts else (content, ())
+
+
+def _asks_for_title(items: Iterable[Mapping[str, object]], fields: _Fields, scaffolding: Scaffolding) -> bool:
+    """Whether the newest words of the user, or the instructions, are a known prompt for a title."""
+    last = {"system": _begin(_text(fields, "instructions"))}
+    for item in items:
+        role = item.get("role")
+        if role == "user" or role in _INSTRUCTING:
+            last["user" if role == "user" else "system"] = _begin(item.get("content"))
+    return any(scaffolding.is_title(role, text) for role, text in last.items())
+
+
+def _begin(content: object) -> str:
+    """Return the first text of a content."""
+    if isinstance(content, list):
+        texts = (part.get("text") for part in content if isinstance(part, dict))
+        content = next((text for text in texts if isinstance(text, str)), "")
+    return content if isinstance(content, str) else ""
+
+
 def _message(item: Mapping[str, object]) -> Message | None:
     try:
-        said = {name: item[name] for name in _SAID if item.get(name) is not None}
+        said = {name: item[name] for name in _READ if item.get(name) is not None}
         return read_message({"content": None, **said})
     except InputError:
         return None

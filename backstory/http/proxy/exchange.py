@@ -5,32 +5,55 @@ Its methods block; call them in a worker thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from backstory import checks
+from backstory.assembly import scaffolding_of
 from backstory.home import Backstory
 from backstory.http.proxy.answers.answer import Answer
 from backstory.http.proxy.asked import Asked
-from backstory.http.proxy.thread_names import ThreadNames
+from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
-from backstory.ledger.threads.continuing import begin_of_question
+from backstory.ledger.threads.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
+
+History = Literal["newest", "all"]
 
 
 class Memories:
     """Memories of a home, as exchanges use them."""
 
     def __init__(self, home: Backstory, names: ThreadNames) -> None:
+        settings = home.config.settings
         self.home = home
         self.names = names
         self.fail_safe = FailSafeMemory(home)
-        self.by_tools = home.config.settings.mode == "tool"
+        self.scaffolding = scaffolding_of(settings)
+        self.by_tools = settings.mode == "tool"
+        self.history: History = settings.proxy_history
+
+
+class Client(msgspec.Struct, frozen=True):
+    """What a client says of its request beside the body.
+
+    `thread` is the thread that it names, `hint` its own name of the conversation. `again`: it tries the request again.
+    `history` says how much of a conversation that began elsewhere is recorded. `lists_facts`: it wants the ids of the
+    facts that go in.
+    """
+
+    thread: str | None = None
+    hint: str | None = None
+    again: bool = False
+    history: History = "newest"
+    lists_facts: bool = False
 
 
 class Exchange:
@@ -40,26 +63,55 @@ class Exchange:
         memories: The memories of the home.
         scope: Whose memory it is.
         asked: The request.
-        thread: The thread that the client names.
-        again: Whether the client says that it tries the request again.
-        records: Whether the caller may record.
+        client: What the client says beside it.
+        records: Whether the caller may record, and wants to.
+
+    Attributes:
+        thread: The thread, once it is known.
+        facts: The ids of the facts that went in.
+        unseen: How many messages of the conversation are neither recorded nor will be.
     """
 
-    def __init__(
-        self, memories: Memories, scope: Scope, asked: Asked, *, thread: str | None, again: bool, records: bool
-    ) -> None:
+    def __init__(self, memories: Memories, scope: Scope, asked: Asked, client: Client, *, records: bool) -> None:
         self.scope = scope
         self.thread: str | None = None
+        self.facts: tuple[str, ...] = ()
+        self.unseen = 0
         self.records = records and not memories.by_tools
         self._memories = memories
         self._asked = asked
-        self._named = thread
-        self._again = again
+        self._client = client
         self._given: dict[str, object] = {}
+
+    @property
+    def lists_facts(self) -> bool:
+        """Whether the client wants the ids of the facts."""
+        return self._client.lists_facts
+
+    @property
+    def cuts(self) -> Counter[str]:
+        """The scaffolding that is not recorded: characters by the name of the wrapper."""
+        sizes: Counter[str] = Counter()
+        for cut in self._asked.cuts:
+            sizes[cut.wrapper] += cut.size
+        return sizes
 
     @cached_property
     def _said(self) -> Sequence[Kept]:
-        return checks.kept_of(self._asked.messages)
+        """The conversation up to the question, which notes the hint and the scaffolding around it."""
+        kept = checks.kept_of(self._asked.messages)
+        noted = {HINT: self._client.hint, SKIPPED: dict(self.cuts)}
+        metadata = {name: value for name, value in noted.items() if value}
+        last = next((n for n in range(len(kept) - 1, -1, -1) if kept[n].role == "user"), None)
+        if metadata and last is not None:
+            kept[last] = msgspec.structs.replace(kept[last], metadata={**kept[last].metadata, **metadata})
+        return kept
+
+    @property
+    def _is_nothing_but_scaffolding(self) -> bool:
+        asked = self._asked
+        goes_on = asked.follows or asked.conversation or asked.calls
+        return bool(asked.cuts) and not goes_on and not any(message.role == "user" for message in self._said)
 
     def read(self) -> Context | None:
         """Find the thread, and return the context block; None where memory cannot be read."""
@@ -79,50 +131,56 @@ class Exchange:
         memories = self._memories
         memory = memories.home.memory_of(self.scope)
 
-        def find() -> Sequence[str]:
+        def find(names: Sequence[str]) -> Sequence[tuple[str, Place | None]]:
             if self._asked.follows is not None:
-                return memory.find_threads(turn_id=self._asked.follows)
-            return memory.find_threads(self._asked.messages)
+                return [(name, None) for name in memory.find_threads(turn_id=self._asked.follows)]
+            return memory.intake.places(self._said, first=names)
 
-        self.thread = memories.names.take(
-            self.scope, self._asked, self._said, named=self._named, again=self._again, find=find
-        )
+        taken = self._take(find)
+        if self._client.history == "newest" and taken.place is None and self._said:
+            known = memory.intake.places(self._said, only=taken.name)
+            taken = Taken(taken.name, known[0][1] if known else None)
+        self.unseen = 0 if self._client.history == "all" and taken.place is None else unseen(self._said, taken.place)
         spoken = [message for message in self._asked.messages if message.role in ("user", "assistant")]
-        return memory.context(spoken, thread=self.thread, facts=not memories.by_tools)
+        context = memory.context(spoken, thread=self.thread, facts=not memories.by_tools)
+        self.facts = context.facts
+        return context
+
+    def _take(self, find: Find | None = None) -> Taken:
+        client = self._client
+        taken = self._memories.names.take(
+            self.scope, self._asked, self._said, named=client.thread, again=client.again, find=find
+        )
+        self.thread = taken.name
+        return taken
 
     def _have_thread(self) -> str:
         """Return the thread; where the recorded turns could not be read, it is found without them."""
-        if self.thread is None:
-            self.thread = self._memories.names.take(
-                self.scope, self._asked, self._said, named=self._named, again=self._again
-            )
-        return self.thread
+        return self.thread if self.thread is not None else self._take().name
 
     def record_question(self) -> None:
         """Record what was said up to now."""
         if self._asked.skipped:
             detail = "a message of a request to the proxy has no role or content that can be read; it is not recorded"
             self._memories.home.faults.count(self.scope, "record", InputError.__name__, detail)
-        self._record(self._asked.messages)
+        self._record(self._said)
 
     def record_answer(self, answer: Answer, *, interrupted: bool) -> None:
         """Record an answer, with a mark where it was interrupted, or cut since it was too long."""
         metadata = {name: True for name, is_so in (("interrupted", interrupted), ("cut", answer.cut)) if is_so}
         said = Message("assistant", answer.text, metadata={**metadata, **self._given})
-        if not answer.text:
-            return
         if self._is_known_by_id(answer):
-            self._record([msgspec.structs.replace(said, id=answer.id)])
-        else:
-            self._record([*self._asked.messages, said])
+            said = msgspec.structs.replace(said, id=answer.id)
+        # Together with what it answers, since the filter may leave it out for that.
+        kept = checks.kept_of([*self._asked.messages, said])
+        if answer.text and len(kept) > len(self._said):
+            self._record([*self._said, kept[-1]], answered=True)
 
     def note_answer(self, answer: Answer) -> None:
         """Note how far the thread has come, for the next request, which may come before the answer is recorded."""
-        if self.thread is None:
-            return
-        said = checks.kept_of([Message("assistant", answer.text)])
-        ids = [key for key in (answer.id, *answer.calls) if key is not None]
-        self._memories.names.answered(self.scope, self.thread, [*self._said, *said], ids)
+        if self.thread is not None:
+            ids = [key for key in (answer.id, *answer.calls) if key is not None]
+            self._memories.names.answered(self.scope, self.thread, self._said, ids)
 
     def leave(self) -> None:
         """End the exchange: the thread may be continued."""
@@ -133,9 +191,11 @@ class Exchange:
         """Whether the answer is recorded with its id, by which a later request names it instead of sending it."""
         return self._asked.protocol == "responses" and answer.id is not None and not begin_of_question(self._said)
 
-    def _record(self, messages: Sequence[Message]) -> None:
-        # Clients send the whole conversation, and try again: what the end of the thread shares with it was sent before.
+    def _record(self, kept: Sequence[Kept], *, answered: bool = False) -> None:
+        if self._is_nothing_but_scaffolding:
+            return
+        mode = Told(answered=answered, adopts=self._client.history == "all")
         try:
-            self._memories.fail_safe.record(self.scope, self._have_thread(), messages, sent_before=True)
+            self._memories.fail_safe.record_told(self.scope, self._have_thread(), kept, mode)
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
             self._memories.home.faults.note(self.scope, "record", error)

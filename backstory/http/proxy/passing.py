@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 import httpx
@@ -19,7 +21,26 @@ _ERROR = 400
 
 
 class AnswerBrokeOffError(Exception):
-    """The upstream broke off: the server has to break off its response, too, and not to end it as if it were whole."""
+    """The upstream broke off: the response has to break off, too, and not to end as if it were whole."""
+
+
+_broke_off: ContextVar[bool] = ContextVar("backstory_broke_off", default=False)
+
+
+class _HideUnfinished(logging.Filter):
+    """Keeps what the server says of a response without an end out of its log, where the proxy has said why."""
+
+    def filter(self, _: logging.LogRecord) -> bool:
+        return not _broke_off.get()
+
+
+_hide_unfinished = _HideUnfinished()
+
+
+def break_off_quietly() -> None:
+    """Have the server close the response of this request without an end, and log nothing of its own about it."""
+    logging.getLogger("uvicorn.error").addFilter(_hide_unfinished)
+    _broke_off.set(True)
 
 
 class Incoming:

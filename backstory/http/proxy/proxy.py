@@ -16,15 +16,16 @@ from starlette.types import Receive, Scope, Send
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.proxy.answers.readers import Protocol
-from backstory.http.proxy.asked import Asked, UnreadableRequestError, read_request
+from backstory.http.proxy.asked import Asked, UnreadableRequestError, inflated, read_request
 from backstory.http.proxy.errors import error_response
-from backstory.http.proxy.exchange import Exchange, Memories
+from backstory.http.proxy.exchange import Client, Exchange, Memories
 from backstory.http.proxy.headers import header, to_upstream
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
-from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, pass_on
+from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, break_off_quietly, pass_on
 from backstory.http.proxy.recorder import Recorder, Silent
 from backstory.http.proxy.recordings import Recordings, done_within
 from backstory.http.proxy.refusing import Again, Otherwise, refuses_system
+from backstory.http.proxy.request_headers import UnknownValueError, hint_of, wishes_of
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream, upstream_of
 from backstory.integrations.threads import run_in_thread
@@ -40,7 +41,9 @@ _log = logging.getLogger(__name__)
 PATH = "/proxy/v1"
 """The path under which the proxy is mounted."""
 
-_PROTOCOLS: dict[str, Protocol] = {"/chat/completions": "chat", "/responses": "responses"}
+_CONVERSATION = re.compile(r"(?:/openai(?:/v1|/deployments/[^/]+)?)?/(chat/completions|responses)")
+"""OpenAI's paths, and those of Azure OpenAI."""
+_PROTOCOLS: dict[str, Protocol] = {"chat/completions": "chat", "responses": "responses"}
 _MOST_BYTES = 64 * 2**20
 """The largest body that is read; one with more is forwarded as it comes, without memory."""
 _SMALL_BYTES = 64 * 2**10
@@ -111,7 +114,8 @@ class Proxy:
             )
             await error_response(502, "upstream_is_this_proxy", message)(scope, receive, send)
             return
-        protocol = _PROTOCOLS.get(target[0]) if scope["method"] == "POST" else None
+        talk = _CONVERSATION.fullmatch(target[0]) if scope["method"] == "POST" else None
+        protocol = None if talk is None else _PROTOCOLS[talk[1]]
         try:
             if protocol is None:
                 self.outcomes.memory_was(MemoryOutcome.OTHER_PATH)
@@ -190,18 +194,26 @@ class Proxy:
         """Return the request and its memory; or why there is none, or the answer to a caller who may not see it."""
         if not self._home.config.settings.enabled:
             return MemoryOutcome.DISABLED
+        headers = scope["headers"]
+        try:
+            wishes = wishes_of(headers)
+        except UnknownValueError as error:
+            return error_response(400, "invalid_header", str(error))
+        if wishes.mode == "off":
+            return MemoryOutcome.OFF
         body = await incoming.read(_MOST_BYTES)
         if body is None:
             return MemoryOutcome.TOO_LARGE
         try:
-            if len(body) <= _SMALL_BYTES:
-                asked = read_request(protocol, body)
-            else:
-                asked = await run_in_thread(read_request, protocol, body)
+            asked = await self._asked(protocol, body, header(headers, b"content-encoding"))
         except UnreadableRequestError:
             return MemoryOutcome.UNREADABLE
-        headers = scope["headers"]
+        if asked.asks_for_title:
+            return MemoryOutcome.TITLE
         user = header(headers, b"x-backstory-user") or asked.user or caller.own_user
+        if user is None and caller.sees(asked.safety_identifier):
+            # Last of all, since it is made for the upstream; often it is a digest.
+            user = asked.safety_identifier
         if user is None:
             return MemoryOutcome.NO_USER
         try:
@@ -210,15 +222,28 @@ class Proxy:
             return error_response(404, "memory_not_found", "this token does not cover the user that the request names")
         except ScopeError:
             return MemoryOutcome.INVALID_NAME
-        thread = bounded_name(header(headers, b"x-backstory-thread"))
-        return asked, Exchange(
-            self._memories,
-            owner,
-            asked,
-            thread=thread or None,
+        client = Client(
+            thread=bounded_name(header(headers, b"x-backstory-thread")) or None,
+            hint=hint_of(headers, asked.field),
             again=header(headers, b"x-stainless-retry-count") not in ("", "0"),
-            records=await self._may_record(caller, owner),
+            history=wishes.history or self._memories.history,
+            lists_facts=wishes.facts,
         )
+        records = wishes.mode == "record" and await self._may_record(caller, owner)
+        return asked, Exchange(self._memories, owner, asked, client, records=records)
+
+    async def _asked(self, protocol: Protocol, body: bytes, encoding: str) -> Asked:
+        """Read a request, in a worker thread where that may take long.
+
+        Raises:
+            UnreadableRequestError: It cannot be read.
+        """
+        scaffolding = self._memories.scaffolding
+
+        def read() -> Asked:
+            return read_request(protocol, inflated(body, encoding, _MOST_BYTES), scaffolding)
+
+        return read() if len(body) <= _SMALL_BYTES and not encoding else await run_in_thread(read)
 
     async def _may_record(self, caller: Caller, owner: MemoryScope) -> bool:
         if caller.right < Right.WRITE:
@@ -264,6 +289,9 @@ class Proxy:
     ) -> None:
         """Forward a request: with the body given, or as it came in; `otherwise` is for an upstream that refuses it."""
         headers = to_upstream(scope["headers"], plain=plain)
+        if body is not None:
+            # It was read, and is sent as it is.
+            headers = [(name, value) for name, value in headers if name != b"content-encoding"]
         content = body if body is not None else incoming.parts() if incoming.has_body else None
         length = header(scope["headers"], b"content-length")
         if body is None and length:
@@ -282,9 +310,12 @@ class Proxy:
             return
         try:
             outcome = await pass_on(self._upstream, request, incoming, send, listener, again=again)
-        except AnswerBrokeOffError:
+        except AnswerBrokeOffError as error:
             self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
-            raise
+            _log.warning("%s %s: %s", scope["method"], target[0], error)
+            # A response that is left without its end is closed as a broken one.
+            break_off_quietly()
+            return
         except asyncio.CancelledError:
             self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
             raise

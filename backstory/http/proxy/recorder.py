@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from backstory.http.proxy.answers.readers import AnswerReader, Protocol, reader_of
 from backstory.http.proxy.exchange import Exchange
@@ -12,7 +12,30 @@ from backstory.http.proxy.outcomes import MemoryOutcome
 from backstory.http.proxy.recordings import Recordings, done_within
 from backstory.projections.context import Context
 
+ANSWER_HEADERS = (
+    "X-Backstory-Memory",
+    "X-Backstory-Thread",
+    "X-Backstory-Unrecorded",
+    "X-Backstory-Skipped",
+    "X-Backstory-Facts",
+)
+"""The headers that the proxy adds to an answer."""
+
 _GOOD = range(200, 300)
+
+
+_MOST_LISTED = 8_000
+"""Bytes of ids in a header: clients refuse long ones."""
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """Return ids as a list; of those that do not fit only how many they are."""
+    size = fitting = 0
+    for one in ids:
+        size += len(one) + 1
+        fitting += size <= _MOST_LISTED
+    left = len(ids) - fitting
+    return ",".join([*ids[:fitting], *([f"+{left}"] if left else ())])
 
 
 class Silent:
@@ -89,10 +112,17 @@ class Recorder:
                 self._protocol, headers.get("content-type", ""), headers.get("content-encoding", "")
             )
         named = self._exchange.thread
+        exchange = self._exchange
         added = [(b"x-backstory-memory", self._outcome.value.encode())]
         # Other characters have no place in a header.
         if named is not None and named.isascii() and named.isprintable():
             added.append((b"x-backstory-thread", named.encode()))
+        if exchange.records and exchange.unseen:
+            added.append((b"x-backstory-unrecorded", b"%d" % exchange.unseen))
+        if exchange.records and exchange.cuts:
+            added.append((b"x-backstory-skipped", ", ".join(exchange.cuts).encode("ascii", "replace")))
+        if exchange.lists_facts:
+            added.append((b"x-backstory-facts", _listed(exchange.facts).encode("ascii", "replace")))
         return added
 
     def feed(self, chunk: bytes) -> int:

@@ -1,7 +1,8 @@
 """Names of threads: finds the thread of a conversation whose client does not name it.
 
 The recorded turns say which threads a conversation continues. Beside them this process remembers, for a bounded number
-of threads, how far each has come and what is under way, since a turn is recorded a moment after it was said.
+of threads, what the user has said there last and what is under way: a turn is recorded a moment after it was said, and
+a memory may not be readable.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import uuid4
 
 from backstory.http.proxy.asked import Asked
@@ -17,13 +19,21 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.continuing import begin_of_question
+from backstory.ledger.threads.told import HINT, Place, begin_of_question
+from backstory.ledger.threads.words import plain_words
 
 _REMEMBERED = 4_096
 _MOST_CALLS = 64
 
-Find = Callable[[], Sequence[str]]
-"""Returns the threads that a conversation continues by the recorded turns, the likeliest first."""
+Find = Callable[[Sequence[str]], Sequence[tuple[str, Place | None]]]
+"""Returns the threads that a conversation continues by the recorded turns, the likeliest first; gets names to try."""
+
+
+class Taken(NamedTuple):
+    """The thread of a request, and the place of the conversation there, as far as it was looked for and found."""
+
+    name: str
+    place: Place | None = None
 
 
 class ThreadNames:
@@ -40,7 +50,7 @@ class ThreadNames:
         self._by_id: Recent[tuple[Scope, str], str] = Recent(_REMEMBERED)
         """By the id of a response, or of a call of a tool."""
         self._words: Recent[tuple[Scope, str], bytes] = Recent(_REMEMBERED)
-        """The digest of the words that a thread has come to."""
+        """The digest of the user's words that a thread has come to."""
         self._open: Counter[tuple[Scope, str]] = Counter()
         """The threads in which a question is under way."""
 
@@ -53,7 +63,7 @@ class ThreadNames:
         named: str | None = None,
         again: bool = False,
         find: Find | None = None,
-    ) -> str:
+    ) -> Taken:
         """Return the thread of a request, which is under way there until `leave`.
 
         Args:
@@ -65,32 +75,40 @@ class ThreadNames:
             find: Looks for the thread in the recorded turns; None where they cannot be read.
         """
         name = named or asked.conversation or self._known_by_id(scope, asked)
+        found: Sequence[tuple[str, Place | None]] = ()
         if name is None and asked.follows is not None:
-            found = () if find is None else find()
+            found = () if find is None else find(())
             # Named after it, so that another try finds the same thread.
-            name = found[0] if found else f"response-{asked.follows}"
-        if name is None:
-            name = self._known_by_words(scope, said, again=again)
-        found = find() if name is None and find is not None and said else ()
+            name = found[0][0] if found else f"response-{asked.follows}"
+        elif name is None and said:
+            known = [name for name in (self._waiting(scope, said), self._answered(scope, said)) if name is not None]
+            found = [] if find is None else find(known)
+            # What is not recorded yet is in no thread.
+            found = found or [(name, None) for name in known]
         with self._mutex:
-            if name is None:
-                free = (name for name in found if not self._open[scope, name])
-                name = next(free, None) or self._new_name()
-            name = bounded_name(name)
-            self._open[scope, name] += 1
-        self._stand(scope, name, digest(said))
-        return name
+            taken = Taken(bounded_name(name)) if name is not None else self._chosen(scope, found, again=again)
+            self._open[scope, taken.name] += 1
+        self._stand(scope, taken.name, _digest(said, answered=False))
+        return taken
+
+    def _chosen(self, scope: Scope, found: Sequence[tuple[str, Place | None]], *, again: bool) -> Taken:
+        free = [one for one in found if not self._open[scope, one[0]]]
+        # Two conversations may begin alike at the same time.
+        sure = [one for one in found if again or (one[1] is not None and one[1].certain and not one[1].again)]
+        for name, place in free or sure:
+            return Taken(bounded_name(name), place)
+        return Taken(bounded_name(self._new_name()))
 
     def answered(self, scope: Scope, thread: str, said: Sequence[Kept], ids: Sequence[str]) -> None:
-        """Note how far a thread has come, and the ids by which the next request may name it.
+        """Note that a question has its answer, and the ids by which the next request may name the thread.
 
         Args:
             scope: The scope.
             thread: The thread.
-            said: What was said in it up to now, with the answer.
+            said: What was said in it up to the question.
             ids: The id of the response, and those of its calls of tools.
         """
-        self._stand(scope, thread, digest(said))
+        self._stand(scope, thread, _digest(said, answered=True))
         for key in ids:
             self._by_id.put((scope, key), thread)
 
@@ -111,25 +129,27 @@ class ThreadNames:
         keys = asked.calls[:_MOST_CALLS]
         return next((name for key in keys if (name := self._by_id.use((scope, key))) is not None), None)
 
-    def _known_by_words(self, scope: Scope, said: Sequence[Kept], *, again: bool) -> str | None:
-        if not said:
-            return None
-        asked = begin_of_question(said)
-        # The question was asked before and has no answer. Two conversations may ask the same at the same time.
-        name = self._by_words.use((scope, words := digest(said)))
-        if name is not None and self._words.get((scope, name)) == words:
-            with self._mutex:
-                if again or not self._open[scope, name]:
-                    return name
-        name = self._by_words.use((scope, words := digest(said[:asked]))) if asked else None
+    def _waiting(self, scope: Scope, said: Sequence[Kept]) -> str | None:
+        """Return the thread where these words wait for their answer."""
+        return self._standing(scope, _digest(said, answered=False))
+
+    def _answered(self, scope: Scope, said: Sequence[Kept]) -> str | None:
+        """Return the thread where all but the question was answered."""
+        history = said[: begin_of_question(said)]
+        return self._standing(scope, _digest(history, answered=True)) if history else None
+
+    def _standing(self, scope: Scope, words: bytes) -> str | None:
+        name = self._by_words.use((scope, words))
         return name if name is not None and self._words.get((scope, name)) == words else None
 
 
-def digest(said: Sequence[Kept]) -> bytes:
-    """Return a digest of the words of a conversation."""
-    running = hashlib.sha256()
+def _digest(said: Sequence[Kept], *, answered: bool) -> bytes:
+    """Return a digest of the user's words of a conversation, and of how its client names it."""
+    running = hashlib.sha256(b"answered" if answered else b"asked")
+    running.update(str(next((message.metadata.get(HINT) for message in reversed(said)), None)).encode())
     for message in said:
-        words = message.content.encode()
-        running.update(b"%s %d " % (message.role.encode(), len(words)))
-        running.update(words)
+        if message.role == "user":
+            words = plain_words(message.content).encode()
+            running.update(b" %d " % len(words))
+            running.update(words)
     return running.digest()

@@ -74,6 +74,7 @@ CHOICES = {
     "fact_eviction_policy": EVICTIONS,
     "dedup_key": DEDUP_KEYS,
     "token_counting": ("tiktoken", "char"),
+    "proxy_history": ("newest", "all"),
     "agent_reads": ("both", "fallback", "own"),
 }
 SWITCHES = [
@@ -165,6 +166,7 @@ DEFAULTS: dict[str, object] = {
     "redis_ttl_seconds": 1800,
     "witness": None,
     "proxy_upstream": None,
+    "proxy_history": "newest",
 }
 
 

@@ -176,7 +176,8 @@ def test_an_allowed_origin_gets_through_with_a_token(tmp_path: Path, stated: str
         found = client.get("/v1/facts", headers=page | good)
         assert found.status_code == 200
         assert found.headers["access-control-allow-origin"] == "https://app.example"
-        assert "ETag" in found.headers["access-control-expose-headers"]
+        exposed = found.headers["access-control-expose-headers"].split(", ")
+        assert {"ETag", "Mcp-Session-Id", "X-Backstory-Thread", "X-Backstory-Memory"} <= {*exposed}
         # The page can read why it was refused.
         refused = client.get("/v1/facts", headers=page)
         assert refused.status_code == 401

@@ -9,19 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from one_thread import Conversation
 from sizes import PATIENT, examples, sized
 
+from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.messages import Kept
+from backstory.ledger.threads.told import Told
 
-Style = Literal["pairs", "singles", "whole", "window", "summarised", "question first"]
-STYLES: tuple[Style, ...] = ("pairs", "singles", "whole", "window", "summarised", "question first")
-TELLS_AGAIN: tuple[Style, ...] = ("whole", "window", "question first")
+Style = Literal[
+    "pairs",
+    "singles",
+    "whole",
+    "window",
+    "summarised",
+    "question first",
+    "proxy",
+    "proxy, stripped",
+    "proxy, another answer",
+    "proxy, cut",
+]
+STYLES: tuple[Style, ...] = get_args(Style)
+TELLS_AGAIN: tuple[Style, ...] = ("whole", "window", "question first", *STYLES[-4:])
 QUESTIONS = ("yes", "ok", "Hello", "What time is it now?", "Is there anything new today?", "k", "No.")
 ANSWERS = ("sure", "Hi", "Noted.", "It is noon.", "Is there anything else I can do?", "I see.")
 
@@ -62,6 +77,22 @@ class Host:
         else:
             yield new if self.style == "pairs" else self.shown()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether a proxy hears it."""
+        return self.style.startswith("proxy")
+
+    def rewritten(self, said: Sequence[Kept]) -> list[Kept]:
+        """What a model is told, with the question at its end as it is."""
+        *history, question = said
+        if self.style == "proxy, stripped":
+            history = [replace(one, content=f"\n {one.content.strip('.')}") for one in history]
+        elif self.style == "proxy, another answer":
+            history = [one if one.role == "user" else replace(one, content="Something else") for one in history]
+        elif self.style == "proxy, cut":
+            history = history[-2 * self.window :]
+        return [replace(one, id=None) for one in (*history, question)]
+
     def shown(self) -> list[Kept]:
         if self.style == "window":
             return self.said[-self.window :]
@@ -86,11 +117,52 @@ class World:
 
     def deliver(self, messages: Sequence[Kept]) -> None:
         self.conversation.send(*messages)
+        self.note(messages)
+
+    def note(self, messages: Sequence[Kept]) -> None:
         self.sent += [(message.role, message.content) for message in messages]
         self.replaced.difference_update((message.role, message.content) for message in messages)
 
+    def hear(self, question: Kept | None, answer: Kept | None) -> None:
+        """Have a proxy hear a question, and its answer a while later: of the rest it knows that it was said."""
+        self.host.said += [] if question is None else [question]
+        asked = self.host.rewritten(self.host.said) if self.host.said else []
+        if question is not None:
+            self.conversation.send(*asked, mode=Told())
+        self.pass_time()
+        if answer is not None:
+            self.host.said.append(answer)
+            self.conversation.send(*asked, replace(answer, id=None), mode=Told(answered=True))
+        self.note([message for message in (question, answer) if message is not None])
+
+    def tell_again(self) -> None:
+        """Deliver once more; a proxy tries again what it has delivered last."""
+        if self.host.is_heard:
+            self.hear_again()
+        else:
+            self.deliver(self.host.shown())
+
+    def hear_again(self) -> None:
+        said = list(self.host.said)
+        answers = [said.pop()] if said and said[-1].role == "assistant" else []
+        if said and said[-1].role == "user":
+            asked = self.host.rewritten(said)
+            self.conversation.send(*asked, mode=Told())
+            for answer in answers:
+                self.conversation.send(*asked, replace(answer, id=None), mode=Told(answered=True))
+
+    def pass_time(self) -> None:
+        """Let a quarter of an hour pass: a first question is not asked again by then."""
+        moment = parse_moment(self.conversation.at)
+        assert moment is not None
+        self.conversation.at = spell_moment(moment + timedelta(minutes=15))
+
     def talk(self, question: str | None, answer: str | None) -> None:
         first = None if question is None else self.host.message("user", question)
+        if self.host.is_heard:
+            self.pass_time()
+            self.hear(first, None if answer is None else self.host.message("assistant", answer))
+            return
         for messages in self.host.deliveries(first, None if answer is None else self.host.message("assistant", answer)):
             self.deliver(messages)
 
@@ -167,7 +239,7 @@ def run(host: Host, steps: Sequence[tuple[str | int, ...]]) -> World:
             case "rephrase", *_:
                 world.rephrase()
             case "again", *_:
-                world.deliver(host.shown())
+                world.tell_again()
             case "erase", int(n), str(what):
                 world.erase(n, what)
             case "withdraw", int(n):
@@ -223,11 +295,11 @@ def test_a_host_that_tells_everything_again_doubles_nothing(
             case "talk":
                 exchanges += 1
                 world.talk(f"This is my question number {exchanges}", f"And this is its answer, {exchanges}")
-            case "trivial" if style != "window":
-                # A window may show nothing else, and then nobody can tell.
+            case "trivial" if style not in ("window", "proxy, cut", "proxy, another answer"):
+                # What is cut may show nothing else, and other answers tell no "ok" from the one before: both are kept.
                 world.talk("ok", "sure")
             case "again":
-                world.deliver(world.host.shown())
+                world.tell_again()
             case "erase", int(n), str(what):
                 turns = world.conversation.thread.turns
                 gone.add(n % len(turns))

@@ -17,9 +17,9 @@ from one_thread import Conversation, says
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.resend import has_substance
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
+from backstory.ledger.threads.words import has_substance
 
 WORDS = {
     "a": "I live in Oslo with my sister",

@@ -29,6 +29,7 @@ class _Choice(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     id: object = None
     choices: list[_Choice] | None = None
+    error: object = None
 
 
 class ChatEvents:
@@ -38,7 +39,7 @@ class ChatEvents:
         self._text = Words()
         self._refusal = Words()
         self._calls: dict[str, None] = {}
-        self._calls_tools = self._whole = False
+        self._calls_tools = self._whole = self._failed = False
         self._id: str | None = None
 
     def take(self, data: bytes) -> bool:
@@ -51,6 +52,7 @@ class ChatEvents:
         except (ValueError, RecursionError):
             return False
         self._id = self._id or name_of(chunk.id)
+        self._failed = self._failed or chunk.error is not None
         for choice in chunk.choices or ():
             if choice.index in (0, None):
                 self._whole = self._whole or choice.finish_reason is not None
@@ -68,7 +70,7 @@ class ChatEvents:
         """Return what was said up to now."""
         said = self._text if self._text.parts else self._refusal
         text = "" if self._calls_tools else said.joined
-        return Answer(text, self._id, tuple(self._calls), self._whole, said.cut)
+        return Answer(text, self._id, tuple(self._calls), self._whole and not self._failed, said.cut)
 
 
 def completion_of(document: Mapping[str, object]) -> Answer:

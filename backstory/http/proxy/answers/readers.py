@@ -74,11 +74,13 @@ class _Stream:
     def __init__(self, events: _Events) -> None:
         self.over = False
         self._events = events
+        self._failed = False
         self._splitter = EventSplitter(answer.MOST_BYTES)
 
     def feed(self, chunk: bytes) -> int:
         if not self.over:
             for event in self._splitter.feed(chunk):
+                self._failed = self._failed or event.is_error
                 if self._events.take(event.data):
                     self.over = True
                     return event.begin
@@ -86,7 +88,7 @@ class _Stream:
 
     def answer(self) -> Answer:
         said = self._events.answer()
-        return msgspec.structs.replace(said, cut=True) if self._splitter.lost else said
+        return msgspec.structs.replace(said, cut=said.cut or self._splitter.lost, whole=said.whole and not self._failed)
 
 
 class _Document:

@@ -11,7 +11,8 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import keep, read_message
 
 _DELTAS = ("response.output_text.delta", "response.refusal.delta")
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+_COMPLETED = "response.completed"
+_ENDS = (_COMPLETED, "response.incomplete", "response.failed", "error")
 
 
 class _ResponseEvent(msgspec.Struct):
@@ -41,7 +42,8 @@ class ResponseEvents:
         elif isinstance(event.response, dict):
             self._id = self._id or name_of(event.response.get("id"))
             if event.type in _ENDS:
-                self._end = response_of(event.response)
+                said = response_of(event.response)
+                self._end = msgspec.structs.replace(said, whole=said.whole and event.type == _COMPLETED)
         return event.type in _ENDS
 
     def answer(self) -> Answer:
@@ -55,7 +57,7 @@ def response_of(document: Mapping[str, object]) -> Answer:
     """Return the answer of a response."""
     output = document.get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-    whole = document.get("status") in ("completed", "incomplete", None)
+    whole = document.get("status") in ("completed", None)
     calls = [key for item in items if (key := name_of(item.get("call_id"))) is not None]
     return Answer(_text_of(items), name_of(document.get("id")), tuple(calls), whole)
 

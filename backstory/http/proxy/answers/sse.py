@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -16,6 +16,7 @@ class Event(NamedTuple):
 
     data: bytes
     begin: int
+    is_error: bool = False
 
 
 class EventSplitter:
@@ -42,10 +43,10 @@ class EventSplitter:
         self._rest += chunk
         start = 0
         while (end := self._end()) is not None:
-            data = _data(bytes(self._rest[start : end[0]]))
+            lines = _LINE.split(bytes(self._rest[start : end[0]]))
             self._searched = end[1]
-            if data:
-                yield Event(data, max(0, start - before))
+            if data := b"\n".join(_values(lines, b"data:")):
+                yield Event(data, max(0, start - before), [*_values(lines, b"event:")] == [b"error"])
             start = end[1]
         del self._rest[:start]
         self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
@@ -58,6 +59,5 @@ class EventSplitter:
         return None if found is None else found.span()
 
 
-def _data(event: bytes) -> bytes:
-    lines = _LINE.split(event)
-    return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+def _values(lines: Iterable[bytes], field: bytes) -> Iterator[bytes]:
+    return (line.removeprefix(field).removeprefix(b" ") for line in lines if line.startswith(field))
