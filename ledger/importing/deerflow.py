@@ -107,6 +107,9 @@ class _Home:
     def __init__(self, folder: Path, place: Place, *, users_sections: bool) -> None:
         self._folder = folder
         self._place = place
+        within = place.bucket is not None and folder.absolute().is_relative_to(place.bucket)
+        # Of an agent's own folder the user's, around it, is read too.
+        self._root = (place.bucket if within and place.bucket is not None else folder).resolve()
         self._broken: list[Candidate] = []
         own = self._documents(place.agents)
         shared = self._documents(() if place.bucket is None else (place.bucket,))
@@ -131,6 +134,11 @@ class _Home:
     def _named(self, path: Path) -> str:
         return os.path.relpath(path, self._folder)
 
+    def _leaves(self, path: Path) -> str:
+        """Return why a file is not read that a link leads out of the home to; "" for any other."""
+        away = path.resolve()
+        return "" if away.is_relative_to(self._root) else f"a link leads out of {self._root}, to {away}: copy the file"
+
     def _documents(self, folders: Iterable[Path]) -> dict[Path, Document]:
         return {folder: document for folder in folders if (document := self._document(folder)) is not None}
 
@@ -138,14 +146,15 @@ class _Home:
         path = folder / MEMORY
         if not path.exists():
             return None
+        problem = self._leaves(path)
         try:
-            document = read_json_file(path)
+            document = None if problem else read_json_file(path)
         except InputError as error:
             problem = str(error)
         else:
             if isinstance(document, Mapping) and is_document(document):
                 return document
-            problem = "it is no memory document: it has neither user nor history nor facts"
+            problem = problem or "it is no memory document: it has neither user nor history nor facts"
         name = self._named(path)
         self._broken.append(unread(f"files/{len(self._broken)}", "", f"{name}: {problem}"))
         return None
@@ -185,6 +194,9 @@ class _Home:
         return items
 
     def _fact(self, path: Path, agent: str | None) -> _Item:
+        away = self._leaves(path)
+        if away:
+            return _Item(None, self._named(path), problem=away)
         file = read_fact_file(path)
         problem = file.problem or self._misplaced(path, agent, file.stated)
         stated = {"id": path.stem, **file.stated}

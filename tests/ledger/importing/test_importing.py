@@ -670,3 +670,39 @@ def test_a_home_is_decided_again_under_another_policy(memory: MemoryHandle, root
     assert memory.what_if().facts == 2
     assert [e.fact.id for e in memory.log(limit=1)[0].events if isinstance(e, FactAdded)] == ["fact_oslo", "fact_tea"]
     assert memory.verify().ok
+
+
+# Links.
+
+
+def test_no_file_is_read_that_a_link_out_of_the_folder_leads_to(
+    memory: MemoryHandle, root: Path, tmp_path: Path
+) -> None:
+    secret = keep(tmp_path / "other" / "__default__", "fact_secret", "The password is tea")
+    there = keep(root / "users/ada/agents/__default__", "fact_secret", "x")
+    there.unlink()
+    there.symlink_to(secret)
+    document = root / "users/ada/memory.json"
+    away = document.rename(tmp_path / "away.json")
+    document.symlink_to(away)
+    memory.import_document(str(root))
+    assert not any("password" in text for text in texts(memory))
+    assert texts(memory)
+    assert work(memory) == ""
+    assert (
+        sorted(detail.partition(": ")[2].split(",")[0] for _, detail in refused(memory))
+        == [f"a link leads out of {root}"] * 2
+    )
+
+
+def test_a_folder_that_is_named_may_be_a_link_and_links_within_it_are_read(
+    memory: MemoryHandle, root: Path, tmp_path: Path
+) -> None:
+    document = root / "users/ada/memory.json"
+    document.rename(root / "users/ada/kept.json")
+    document.symlink_to("kept.json")
+    (tmp_path / "link").symlink_to(root)
+    memory.import_document(str(tmp_path / "link"))
+    assert texts(memory)
+    assert work(memory)
+    assert refused(memory) == []
