@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from backstory.projections.history.moment import FactWindow as FactWindow
     from backstory.projections.history.moment import MemoryMoment as MemoryMoment
     from backstory.projections.history.moment import SectionText as SectionText
+    from backstory.projections.history.preview import ClearedAgent as ClearedAgent
     from backstory.projections.history.preview import UndoResult as UndoResult
     from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
     from backstory.projections.history.section_audit import WhySection as WhySection
@@ -151,7 +152,7 @@ projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Refusal Removed Why WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
 projections.history.moment CommitChange FactWindow MemoryMoment SectionText
-projections.history.preview UndoResult
+projections.history.preview ClearedAgent UndoResult
 projections.history.section_audit SectionHistoryItem WhySection
 projections.index.model_usage DayUsage ModelUsage
 projections.index.timeline CommitTime Timeline TimelineBucket

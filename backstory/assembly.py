@@ -196,10 +196,13 @@ def check_folders(settings: Settings) -> None:
     Raises:
         ConfigError: A folder of prompts or patterns is missing, or a file in it cannot be used.
     """
+    from backstory.ledger.extraction.deerflow_files import agents_with_templates
     from backstory.ledger.extraction.templates import load_templates
 
     if settings.prompts_dir:
-        load_templates(Path(settings.prompts_dir))
+        folder = Path(settings.prompts_dir)
+        for agent in (None, *agents_with_templates(folder)):
+            load_templates(folder, agent)
     if settings.patterns_dir:
         signals_of(settings)
 

@@ -19,7 +19,15 @@ __all__ = ["CancelledCopy", "CopiedHome", "cancel", "copy_home"]
 
 _JSONL = "jsonl:"
 _OF_HOME = ("tokens.json", "host.json")
-_OF_SCOPE = ("access.json", "faults.json", "witness.json", "memory.json.edited-*", "*.torn-*", "*.damaged-*")
+_OF_SCOPE = (
+    "access.json",
+    "agent.marker",
+    "faults.json",
+    "witness.json",
+    "memory.json.edited-*",
+    "*.torn-*",
+    "*.damaged-*",
+)
 """Files that no other can be made from. memory.json, the index and vectors are derived from the logs."""
 
 

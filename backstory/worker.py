@@ -84,6 +84,7 @@ class Worker:
         selection: The memories it takes care of.
         poll_seconds: How often it looks for new turns; chosen by the home's debounce unless given.
         scan_seconds: How long the scan goes on between two looks.
+        scan: Whether it goes through the memories that are there at its start; otherwise it looks for changes only.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Worker:
         *,
         poll_seconds: float | None = None,
         scan_seconds: float = _SCAN_SECONDS,
+        scan: bool = True,
     ) -> None:
         self._home = home
         self._selection = selection or Selection()
@@ -103,7 +105,7 @@ class Worker:
         """The streams that the scan has still to go through; None while it does not go on."""
         self._scanned = ""
         """The stream that the scan has come to, in the order of their names."""
-        self._is_scanned = False
+        self._is_scanned = not scan
         self._again: set[Scope] = set()
         """The memories that could not be read."""
         self._stopped = threading.Event()

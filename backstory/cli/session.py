@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -34,7 +35,7 @@ class Session:
 
     home: str | None = None
     user: str | None = None
-    agent: str | None = None
+    agent_given: str | None = None
     config: str | None = None
     store: str | None = None
     as_json: bool = False
@@ -44,6 +45,18 @@ class Session:
     answered: bool = False
     interrupted: str = "interrupted"
     """What to say after an interrupt."""
+
+    @cached_property
+    def agent(self) -> str | None:
+        """The agent, under the name by which the host of the home keeps it."""
+        given = self.agent_given
+        if given is None or given == given.lower():
+            return given
+        from backstory.config.loading import load_settings
+
+        self.check_home()
+        host = load_settings(self.config, {"event_store": self.store}, home=self.home, as_hosted=True).host
+        return given if host is None else host.agent_name(given)
 
     @property
     def scope(self) -> Scope:

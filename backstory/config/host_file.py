@@ -32,6 +32,9 @@ from backstory.ledger.log.store.files import make_folder, put_in_place, read_jso
 
 _log = logging.getLogger(__name__)
 
+DEERFLOW = "DeerFlow"
+"""The name of the host whose agents' names are not case-sensitive."""
+
 NAME = "host.json"
 _VERSION = 1
 _NOT_WRITTEN = frozenset({"storage_path", "shutdown_flush_timeout_seconds", "model", "model_name"})
@@ -121,6 +124,10 @@ class HostFile(msgspec.Struct, frozen=True):
     settings: dict[str, HostSetting]
     model: HostModel | None = None
     withheld: tuple[str, ...] = ()
+
+    def agent_name(self, given: str) -> str:
+        """Return the name under which the host keeps an agent: DeerFlow's are not case-sensitive."""
+        return given.lower() if self.host == DEERFLOW else given
 
 
 def host_file_of(host: str, settings: Settings, origin: Mapping[str, str], model: HostModel | None) -> HostFile:

@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from backstory.config.host_file import host_file_of, write_host_file
+from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.config import Configured
+from backstory.deerflow.files.agent_markers import AgentMarkers
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import Document, HostedMemory
@@ -21,7 +22,7 @@ from backstory.deerflow.observers import CallObserver, Traces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, StoreError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
@@ -31,6 +32,7 @@ from backstory.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,10 @@ _DEFAULT_AGENT = "__default__"
 """DeerFlow's name for no agent in particular."""
 _LEAD_AGENT = "lead"
 """The actor's name of the agent without a name."""
+_DELETED = "deerflow:agent-deleted"
+"""The actor of the clear that follows the deletion of an agent."""
+_TAKING_UP_SECONDS = 60.0
+"""How often it looks for turns that other processes recorded, and that stay pending where such a process has died."""
 _CLOSING_SECONDS = 5.0
 _WARMING_SECONDS = 4.0
 
@@ -75,7 +81,9 @@ class Hosting:
             consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
         self._delivered = Delivered()
-        self._stopping = threading.Event()
+        self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
+        self._stopping, self._resumed = threading.Event(), threading.Event()
+        self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, scan=False)
         self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
         self._resuming.start()
 
@@ -84,7 +92,7 @@ class Hosting:
         configured = self._configured
         try:
             model = describe_model(configured, self._model)
-            content = host_file_of("DeerFlow", configured.settings, configured.origin, model)
+            content = host_file_of(DEERFLOW, configured.settings, configured.origin, model)
             write_host_file(configured.home, content)
         except Exception:  # noqa: BLE001 a description that fails must not stop the host
             _log.warning("the configuration cannot be left in %s for the command line", configured.home, exc_info=True)
@@ -101,8 +109,9 @@ class Hosting:
     # Memories.
 
     def memory(self, scope: Scope) -> HostedMemory:
-        """Return a memory, after the import of DeerFlow's own memory."""
+        """Return a memory, after the import of DeerFlow's own memory; that of a deleted agent is cleared first."""
         home = self._reopened()
+        self._settle(scope)
         self._import(scope)
         return HostedMemory.of(home.memory_of(scope))
 
@@ -126,6 +135,13 @@ class Hosting:
             self._fail_safe.guarded(
                 one, "import", functools.partial(import_if_due, self.home, source, one), otherwise=False
             )
+
+    def _settle(self, scope: Scope) -> bool:
+        def clear() -> None:
+            self._delivered.forget()
+            HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear()
+
+        return self._markers.settle(scope, clear)
 
     @contextlib.contextmanager
     def counted(self, scope: Scope, doing: str) -> Iterator[None]:
@@ -156,13 +172,22 @@ class Hosting:
         self._reopened()
         thread = bounded_name(str(thread))
         self._traces.note(scope, thread, trace_id)
+        self._fail_safe.guarded(scope, "agent", functools.partial(self._settle, scope), otherwise=False)
         self._import(scope)
         start, delivery = self._delivered.start(scope, thread, messages, self._log_of(scope))
         rest = messages[start:] if start else messages
         unjudged: list[Exception] = []
         hook = self._hooks.keep_hidden
         keep_hidden = None if hook is None else _guarded(hook, unjudged.append)
-        recorded = self._fail_safe.record(scope, thread, rest, immediate=immediate, keep_hidden=keep_hidden)
+        # What the agent is about to lose is a part of the conversation, whatever follows it.
+        recorded = self._fail_safe.record(
+            scope,
+            thread,
+            rest,
+            mode="conversation" if immediate else "branch",
+            immediate=immediate,
+            keep_hidden=keep_hidden,
+        )
         if recorded is not None and not unjudged:
             self._delivered.note(scope, thread, delivery)
 
@@ -219,13 +244,35 @@ class Hosting:
 
     def resumed(self) -> bool:
         """Wait until every memory with pending turns from an earlier process is scheduled again."""
-        self._resuming.join()
+        self._resumed.wait()
         return True
 
     def _resume(self) -> None:
+        """Schedule pending turns of processes that have ended: at the start, and from then on."""
+        worker, stopping, resumed = self._worker, self._stopping, self._resumed
+        try:
+            if self._model is None or self._configured.settings.mode != "middleware":
+                return
+            # What is recorded from here on is a change.
+            self._take_up(worker.look)
+            self._open_all()
+        finally:
+            resumed.set()
+        while not stopping.is_set() and self._take_up(worker.run):
+            stopping.wait(_TAKING_UP_SECONDS)
+
+    def _take_up(self, work: Callable[[], None]) -> bool:
+        """Look for turns that other processes recorded; return whether that can be tried again."""
+        try:
+            work()
+        except NoModelError:
+            return False
+        except (BackstoryError, OSError) as error:
+            _log.warning("turns of other processes stay pending until their memory is used: %s", error)
+        return True
+
+    def _open_all(self) -> None:
         """Open each memory, so that pending turns from an earlier process are scheduled."""
-        if self._model is None or self._configured.settings.mode != "middleware":
-            return
         home, stopping = self.home, self._stopping
         try:
             owners = home.owners()
@@ -250,7 +297,7 @@ class Hosting:
         def left() -> float:
             return max(0.0, until - time.monotonic())
 
-        self._resuming.join(left() / 2)
+        self._resumed.wait(left() / 2)
         delivered = self._fail_safe.flush(left() / 2)
         # The process ends, and no person asks: words that may still be answered are left to the next one.
         # What failed is parked, and what no model extracts waits for one: neither would end with more time.
@@ -263,13 +310,15 @@ class Hosting:
             if self._closed:
                 return
             # Another thread may open the home again as soon as the lock is free, so close the one that was open.
-            home, model, resuming = self.home, self._model, self._resuming
+            home, model, resuming, markers = self.home, self._model, self._resuming, self._markers
             self._stopping.set()
+            self._worker.stop()
             self._closed = True
 
         def close(until: float) -> bool:
             resuming.join(max(0.0, until - time.monotonic()))
             home.close()
+            markers.close()
             if model is not None:
                 model.close()
             return True

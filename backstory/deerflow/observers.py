@@ -29,6 +29,13 @@ _REASONS = {
 """The gate labels that DeerFlow counts for each kind."""
 
 
+_WHY_PARKED = {
+    "unavailable": "the model could not be reached",
+    "rejected": "the model refused to answer",
+    "reply": "the answer cannot be read",
+}
+
+
 class Traces:
     """The last trace id of each conversation, for a bounded number of conversations. Safe for threads."""
 
@@ -94,6 +101,8 @@ class CallObserver(Observer):
 
     def on_update(self, update: UpdateSettled) -> None:
         """See `Observer`."""
+        if update.outcome == "failed":
+            _warn_of_parked(update)
         if self._report is None or not update.attempts:
             # Without a model call it is no extraction in DeerFlow's sense.
             return
@@ -103,6 +112,21 @@ class CallObserver(Observer):
         with self._traces.bound(trace_id):
             # The caller of the observers logs its errors.
             self._report(metrics_of(update, trace_id, events))
+
+
+def _warn_of_parked(update: UpdateSettled) -> None:
+    """Say once that turns are parked; without content, as in every line of the log."""
+    unavailable = update.reason == "unavailable"
+    _log.warning(
+        "%s, thread %s: an update failed (%s), and turns %d to %d are parked, see commit %d: %s",
+        update.scope,
+        update.thread,
+        _WHY_PARKED.get(update.reason or "", update.reason),
+        update.turns.first,
+        update.turns.last,
+        update.seq,
+        "they are tried again later" if unavailable else "`backstory retry` asks the model again",
+    )
 
 
 def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Event] = ()) -> Metrics:

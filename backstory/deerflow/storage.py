@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.deerflow.files.storage_paths import MemoryPaths, find_paths
 from backstory.deerflow.home_import import agents_in, import_if_due
-from backstory.deerflow.paths import MemoryPaths, find_paths
 from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
 from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import ForkLock

@@ -23,7 +23,7 @@ FACT: dict[str, Any] = _FACT
 FACTS: dict[str, Any] = {"items": [_FACT], "seq": 2, "next": None}
 FACT_CHANGE: dict[str, Any] = {"commit": 2, "fact": _FACT, "evicted": []}
 HEAD: dict[str, Any] = {"seq": 2, "hash": _HASH}
-RECORDED: dict[str, Any] = {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0}
+RECORDED: dict[str, Any] = {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0, "cut": 0}
 DOCUMENT: dict[str, Any] = {
     "version": "1.0",
     "lastUpdated": _AT,

@@ -51,22 +51,74 @@ from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import last_content
 from backstory.projections.history.preview import (
+    ClearedAgent,
     UndoResult,
     preview_revert,
     preview_rollback,
     revert_command,
     rollback_command,
 )
-from backstory.projections.history.replay import read_moment
+from backstory.projections.history.times import At
 from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact
 
+_WITH_USER = "all_agents"
+"""The action of an agent's clear that was a part of its user's."""
 
-def revert(services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool) -> UndoResult:
+
+def revert(
+    services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool, with_agents: bool = False
+) -> UndoResult:
     """Undo one update; see `MemoryHandle.revert`."""
     services.must_stand()
     logs = services.logs(services.writer)
     seen = logs.last()
-    command = revert_command(logs.commit(_target(seq, seen)), force=force, seen=seen)
+    commit = logs.commit(_to_undo(services, seq))
+    cleared = _cleared_with(services, commit)
+    if not with_agents or not cleared:
+        undone = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
+        return msgspec.structs.replace(undone, agents=cleared)
+
+    def undo_all(*, dry_run: bool) -> UndoResult:
+        # The agents first: if this is interrupted, it can be repeated.
+        agents = tuple(_revert_agent(services, agent, force=force, dry_run=dry_run) for agent in cleared)
+        own = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
+        return msgspec.structs.replace(own, agents=agents)
+
+    plan = undo_all(dry_run=True)
+    conflicts = [*plan.conflicts, *(note for agent in plan.agents if agent.undo for note in agent.undo.conflicts)]
+    return plan if dry_run or (conflicts and not force) else undo_all(dry_run=False)
+
+
+def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent, ...]:
+    """Return the agents from whose memories something went with a clear of their user's."""
+    if commit.cause.kind != "clear" or services.scope.agent is not None:
+        return ()
+    found = []
+    for writer in services.agents():
+        for theirs in services.logs(writer).newest():
+            if theirs.at < commit.at:
+                break
+            cause = theirs.cause
+            if (cause.kind, cause.action, cause.target) == ("clear", _WITH_USER, commit.seq):
+                facts = sum(isinstance(event, FactRemoved) for event in theirs.events)
+                found += [ClearedAgent(writer.scope.agent or "", theirs.seq, facts)] if theirs.events else []
+                break
+    return tuple(found)
+
+
+def _revert_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool, dry_run: bool) -> ClearedAgent:
+    writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
+    agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
+    logs = services.logs(writer)
+    command = revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
+    undone = _revert(agent, command, dry_run=True)
+    if not dry_run and undone.events:
+        undone = _revert(agent, command, dry_run=False)
+    return msgspec.structs.replace(cleared, undo=undone)
+
+
+def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    force = command.force
     if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
         return _revert(services, command, dry_run=dry_run)
     users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
@@ -110,16 +162,16 @@ def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoR
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
-def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoResult:
+def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
     """Bring back an earlier moment; see `MemoryHandle.rollback`."""
     services.must_stand()
     writer = services.writer
     seen = writer.memory().seq
-    if _is_head(to):
+    if str(to).strip().upper() in ("HEAD", "HEAD~0"):
         raise UsageError(
             "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
         )
-    then = services.logs(writer).memory_at(read_moment(to))
+    then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
     command = rollback_command(then, then.seq, seen=seen)
     if not dry_run:
         services = services.with_policy_in_force()
@@ -192,7 +244,8 @@ def _must_be_live(services: ScopeServices, fact_id: str) -> None:
         WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
     """
     try:
-        live_fact(services.writer.memory(durable=False), fact_id)
+        with services.naming_the_owner(fact_id):
+            live_fact(services.writer.memory(durable=False), fact_id)
     except NotFoundError:
         services.must_stand()
         raise
@@ -204,10 +257,10 @@ def clear(services: ScopeServices, *, all_agents: bool) -> Document:
         raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
     services.home.outbox.let_in(services.scope)
     # The own memory first: where its head is not the expected one, nothing is cleared.
-    services.commit(Clear(at=""), services.cause("clear"))
+    cleared = services.commit(Clear(at=""), services.cause("clear"))
     for writer in services.agents() if all_agents else ():
         services.home.outbox.let_in(writer.scope)
-        writer.commit(Clear(at=""), services.cause("clear"))
+        writer.commit(Clear(at=""), services.cause("clear", action=_WITH_USER, target=cleared.seq))
     return document_of(services.memory())
 
 
@@ -374,22 +427,13 @@ def _changed(commit: Commit, facts: Iterable[Fact]) -> Fact:
     raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
-def _is_head(text: int | str) -> bool:
-    return str(text).strip().upper() == "HEAD"
-
-
-def _target(seq: int | str, last: int) -> int:
-    if isinstance(seq, int):
-        return seq
-    if _is_head(seq):
-        if last <= 1:
-            raise NotFoundError(
-                "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
-            )
-        return last
-    if str(seq).strip().isdecimal() and isinstance(number := read_moment(seq), int):
-        return number
-    raise UsageError(f"the commit to undo must be a number, or HEAD for the last one, got {seq!r}: see `log`")
+def _to_undo(services: ScopeServices, seq: int | str) -> int:
+    target = services.times(services.writer).commit("the commit to undo", seq)
+    if target <= 1 and str(seq).strip().casefold().startswith("head"):
+        raise NotFoundError(
+            "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
+        )
+    return target
 
 
 def _text(content: str) -> str:

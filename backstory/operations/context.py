@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from backstory import checks
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.operations.services import ScopeServices
 from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
+from backstory.projections.context.joined import USERS, Joined, parted
 
 if TYPE_CHECKING:
     from backstory.config.settings import Settings
@@ -52,8 +54,9 @@ def context(
         return blocks.nothing()
     words = None if said is None else last_words(said, blocks.turns) if facts else ""
     writer = services.reading()
-    memory = services.memory()
-    alike = services.home.searches.of(writer).likeness(memory, words) if words else {}
+    joined = services.joined()
+    memory = services.memory() if joined is None else joined.memory
+    alike = _likeness(services, memory, joined, words) if words else {}
     block = blocks.block(
         writer.scope,
         memory,
@@ -62,10 +65,22 @@ def context(
         max_tokens=max_tokens,
         facts=facts,
     )
-    newly = blocks.newly_used(writer.scope, block.facts, writer.clock.now())
-    if newly:
-        services.home.usage.touch(writer, newly)
-    head = writer.reader.standing()[1]
-    if head.seq != memory.seq and block.text:
-        head = services.logs(writer).commit(memory.seq).head
-    return block.given_at(head, of_user=writer is services.fallback)
+    own, users = parted(blocks.newly_used(writer.scope, block.facts, writer.clock.now()))
+    for used, newly in ((writer, own), (services.beside(), users)):
+        if newly and used is not None:
+            services.home.usage.touch(used, newly)
+    if not block.text:
+        return block
+    head, beside = services.head_at(writer, memory.seq), services.beside()
+    of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
+    return block.given_at(head, of_user=writer is not services.own, users=of_both)
+
+
+def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:
+    """Return how like the facts of a memory are to a text, by their ids in it."""
+    searches, beside = services.home.searches, services.beside()
+    if joined is None or beside is None:
+        return searches.of(services.reading()).likeness(memory, words)
+    theirs = searches.of(beside).likeness(joined.users, words)
+    own = searches.of(services.writer).likeness(joined.own, words)
+    return {**own, **{f"{USERS}{fact_id}": alike for fact_id, alike in theirs.items()}}

@@ -9,7 +9,14 @@ from functools import partial
 from backstory.ledger.core.content import Words
 from backstory.ledger.core.errors import NotFoundError, StoreError
 from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
-from backstory.ledger.erasure.requests import Erasure, ForgetEverything, ForgetMatching, ForgetShared, Plan
+from backstory.ledger.erasure.requests import (
+    Erasure,
+    ForgetEverything,
+    ForgetMatching,
+    ForgetShared,
+    ForgetThread,
+    Plan,
+)
 from backstory.ledger.erasure.transcript import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
 from backstory.ledger.log.commits import read_durable_commits
@@ -24,6 +31,30 @@ def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgo
     Where agents share their user's sections, what these say of it is erased from the user's other memories, too.
     """
     services.must_stand()
+    try:
+        return _forget(services, request, dry_run=dry_run)
+    except NotFoundError as error:
+        if isinstance(request, ForgetThread) and (agents := _agents_with(services, request.thread)):
+            raise NotFoundError(
+                f"no thread {request.thread} to erase in the memory of {services.scope}; it is in that of its "
+                f"{'agent' if len(agents) == 1 else 'agents'} {', '.join(agents)}: name the agent"
+            ) from error
+        raise
+
+
+def _agents_with(services: ScopeServices, thread: str) -> Sequence[str]:
+    """Return the agents of a user whose memories hold a thread."""
+    found = []
+    for writer in () if services.scope.agent is not None else services.agents():
+        with writer.reader.state() as state:
+            known = state.transcript.threads.get(thread)
+            # Of a thread that was erased only its places are left.
+            if known is not None and any(turn is not None for turn in known.turns):
+                found.append(writer.scope.agent or "")
+    return found
+
+
+def _forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
     if not services.shares:
         seq, plan = _erase(services, services.writer, request, dry_run=dry_run)
         return _forgotten([plan], seq)

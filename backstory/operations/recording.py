@@ -12,7 +12,7 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
-from backstory.ledger.core.sanitize import MAX_NAME, safe_text
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, safe_text
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.ledger.threads.turn_match import Said, spoken_in
@@ -65,7 +65,15 @@ class Intake:
         home.must_be_open()
         if not home.enabled:
             return RecordResult(1, 0, len(kept))
-        backlog = False
+        backlog, cut = False, [message.cut for message in kept if message.cut]
+        for more in cut:
+            _log.warning(
+                "%s: a message of thread %s has %s characters: the first %s are kept, the rest is not recorded",
+                self._services.scope,
+                thread,
+                f"{MAX_CONTENT + more:,}",
+                f"{MAX_CONTENT:,}",
+            )
         try:
             recorded = self._record(safe_text(thread), kept, mode, sent_before=sent_before)
         except LockTimeoutError:
@@ -80,7 +88,7 @@ class Intake:
             _warn_without_model(home.folder)
         if home.producer is not None:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
-        return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
+        return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded, len(cut))
 
     def _record(self, thread: str, kept: Sequence[Kept], mode: Mode, *, sent_before: bool) -> Recorded:
         services, key = self._services, self._services.key

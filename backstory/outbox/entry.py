@@ -14,6 +14,7 @@ from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
+    from backstory.ledger.threads.turn_dedup import Mode
 
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""
@@ -23,7 +24,13 @@ class Intake(Protocol):
     """Takes in messages that were read before; see `MemoryHandle.intake`."""
 
     def take_in(
-        self, thread: str, kept: Sequence[Kept], *, immediate: bool = False, sent_before: bool = False
+        self,
+        thread: str,
+        kept: Sequence[Kept],
+        *,
+        mode: Mode = "conversation",
+        immediate: bool = False,
+        sent_before: bool = False,
     ) -> RecordResult:
         """Record what is new of them."""
 
@@ -43,6 +50,7 @@ class Records(Protocol):
         thread: str,
         messages: Sequence[object],
         *,
+        mode: Mode = "conversation",
         immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
         on_unreadable: Unreadable | None = None,
@@ -62,6 +70,7 @@ class OutboxEntry:
         keep_hidden: Decides which hidden messages are kept.
         on_unreadable: Called once with the error of each message that cannot be read.
         sent_before: Whether the messages may have been recorded already.
+        mode: What the host says of the delivery.
 
     Attributes:
         size: Bytes of the packed messages; 0 before.
@@ -80,12 +89,14 @@ class OutboxEntry:
         keep_hidden: KeepHidden | None,
         on_unreadable: Callable[[Exception], None],
         sent_before: bool = False,
+        mode: Mode = "conversation",
     ) -> None:
         self.scope = scope
         self.thread = thread
         self.immediate = immediate
         self.number = self.attempts = self.size = 0
         self._sent_before = sent_before
+        self._mode = mode
         self._memory = memory
         self._messages = messages
         self._sent = len(messages)
@@ -122,13 +133,14 @@ class OutboxEntry:
             return memory.record(
                 self.thread,
                 self._messages,
+                mode=self._mode,
                 immediate=self.immediate,
                 keep_hidden=self._keep_hidden,
                 on_unreadable=self._leave_out,
             )
         self.pack()
         kept = self._kept or []
-        taken = memory.intake.take_in(self.thread, kept, immediate=self.immediate, sent_before=tried)
+        taken = memory.intake.take_in(self.thread, kept, mode=self._mode, immediate=self.immediate, sent_before=tried)
         return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:

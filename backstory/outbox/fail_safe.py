@@ -19,6 +19,7 @@ from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden
+    from backstory.ledger.threads.turn_dedup import Mode
 
 _T = TypeVar("_T")
 _M = TypeVar("_M")
@@ -92,6 +93,7 @@ class FailSafeMemory:
         immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
         sent_before: bool = False,
+        mode: Mode = "conversation",
     ) -> RecordResult | None:
         """Record the new messages of a conversation, as `MemoryHandle.record`.
 
@@ -105,6 +107,7 @@ class FailSafeMemory:
             immediate: Whether the turns are due for extraction at once.
             keep_hidden: Decides which hidden messages are kept.
             sent_before: Whether the messages may have been recorded already.
+            mode: As for `MemoryHandle.record`.
 
         Returns:
             The result; None if the delivery was queued, or can never be recorded.
@@ -129,6 +132,7 @@ class FailSafeMemory:
             keep_hidden=keep_hidden,
             on_unreadable=lambda error: self._faults.note(scope, "record", error),
             sent_before=sent_before,
+            mode=mode,
         )
         return self._outbox.hand_over(entry)
 

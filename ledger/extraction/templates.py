@@ -2,6 +2,7 @@
 
 `system.md` is the system message and `update.md` the question. `hints.md` (with one file per signal in `hints`),
 `staleness.md` and `consolidation.md` are optional parts of `update.md`, filled in when there is something to ask.
+DeerFlow's own files override them, too; see `deerflow_files`.
 `summary_system.md` with `summary.md` or `summary_merging.md` asks for a summary of a long thread, from its turns or
 from its summaries. A slot is written `{{name}}`. An overriding file may leave out any slot but the conversation.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.extraction.deerflow_files import check_names, read_template, template_file
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.text.tokens import estimate_tokens
 
@@ -77,8 +79,10 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
 
 
-def load_templates(folder: Path | None = None) -> Templates:
+def load_templates(folder: Path | None = None, agent: str | None = None) -> Templates:
     """Read the templates of an extraction; a file of the folder replaces the packaged one of the same name.
+
+    DeerFlow's files may replace them for one agent.
 
     The digest is the sha256 of what `sha256sum` prints for all files of the set, sorted by name, including parts that
     a prompt does not use. The files are read for each prompt, so an edit takes effect in a running worker.
@@ -87,7 +91,7 @@ def load_templates(folder: Path | None = None) -> Templates:
         ConfigError: the folder is missing, a file in it overrides nothing, or a template cannot be read, repeats a
             slot, has an unknown slot or lacks the slot of the conversation.
     """
-    templates = _read(NAMES, folder)
+    templates = _read(NAMES, folder, agent)
     texts = templates.texts
     for names in (_PAGES, *((name,) for name in NAMES if name not in _PAGES)):
         known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS.get(names[0], frozenset())
@@ -122,17 +126,18 @@ def load_summary_templates(folder: Path | None = None) -> Templates:
     return templates
 
 
-def _read(names: Sequence[str], folder: Path | None) -> Templates:
+def _read(names: Sequence[str], folder: Path | None, agent: str | None = None) -> Templates:
     if folder is not None:
         _must_override(folder)
     texts = {}
     digest = hashlib.sha256()
     for name in names:
         path = (folder or _PACKAGED) / name
+        theirs = None if folder is None else template_file(folder, name, agent)
         try:
-            path = path if path.exists() else _PACKAGED / name
+            path = theirs or (path if path.exists() else _PACKAGED / name)
             content = path.read_bytes()
-            texts[name] = content.decode().replace("\r\n", "\n")
+            texts[name] = content.decode().replace("\r\n", "\n") if theirs is None else read_template(theirs, name)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
         digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
@@ -165,6 +170,7 @@ def _must_override(folder: Path) -> None:
         raise ConfigError(
             f"the folder of prompt templates {folder} does not exist; set prompts_dir to an existing folder"
         )
+    check_names(folder)
     for path in sorted([*folder.glob("*.md"), *folder.glob("hints/*.md")]):
         name = path.relative_to(folder).as_posix()
         known = (*NAMES, *SUMMARY_NAMES)

@@ -85,6 +85,7 @@ class _Task(msgspec.Struct):
         attempts: the calls so far, those of earlier updates included.
         log: `State.log` when the model was asked.
         thread: the turns that a recorded reply may cite.
+        tells: whether there is anything to learn from.
     """
 
     writer: Writer
@@ -97,6 +98,7 @@ class _Task(msgspec.Struct):
     log: str
     thread: Sequence[Turn] = ()
     users: int | None = None
+    tells: bool = True
 
     @property
     def prompt(self) -> Prompt:
@@ -222,17 +224,26 @@ class Updater:
         if users is not None:
             memory = memory.with_sections_of(users)
         name = clip(str(model.name), MAX_NAME)
-        builder = None if isinstance(model, RecordedReply) else self._prompt_builder(memory, job, turns[0])
+        builder = None if isinstance(model, RecordedReply) else self._prompt_builder(writer, memory, job, turns[0])
         portion = turns if builder is None else builder.first_of(turns)
         if len(portion) < len(turns):
             job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
-        signals = load_signals(self._patterns).seen_in(portion)
+        patterns = load_signals(self._patterns)
+        telling = portion if builder is None else patterns.telling(portion)
+        signals = patterns.seen_in(telling)
         cause = Cause(
-            kind="extraction", thread=job.thread, transcript=pin, model=name, signals=signals, actor=job.actor
+            kind="extraction",
+            thread=job.thread,
+            transcript=pin,
+            model=name if telling else None,
+            signals=signals,
+            actor=job.actor,
         )
-        question = None if builder is None else builder.question(portion, signals)
+        question = None if builder is None or not telling else builder.question(telling, signals)
         shown = None if users is None else users.seq
-        return _Task(writer, job, portion, memory.seq, cause, question, job.attempts, log, citable, shown)
+        return _Task(
+            writer, job, portion, memory.seq, cause, question, job.attempts, log, citable, shown, tells=bool(telling)
+        )
 
     def _users_memory(self, writer: Writer) -> Memory | None:
         """Return the user's memory whose sections an agent's prompt shows, once it has received what was shared."""
@@ -242,18 +253,27 @@ class Updater:
         receive_all(writer.users)
         return writer.users.memory()
 
-    def _prompt_builder(self, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
+    def _prompt_builder(self, writer: Writer, memory: Memory, job: Job, first: Turn) -> PromptBuilder:
         from backstory.ledger.extraction.prompt import PromptBuilder
 
         # A backfilled commit is dated no earlier than the job's first turn, so review dates hold at the commit too.
         now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
-        return PromptBuilder(memory, job.thread, at=at, folder=self._prompts, max_tokens=self._prompt_max_tokens)
+        return PromptBuilder(
+            memory,
+            job.thread,
+            at=at,
+            folder=self._prompts,
+            agent=writer.scope.agent,
+            max_tokens=self._prompt_max_tokens,
+        )
 
     def _settle(self, task: _Task, model: Model) -> Outcome:
         """Ask the model about a portion and commit the outcome."""
         from backstory.ledger.extraction.reply import read_reply
 
+        if not task.tells:
+            return self._conclude(task, _NO_ANSWER, None)
         try:
             answer = self._ask(task, model)
         except ModelError as error:

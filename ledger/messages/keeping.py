@@ -17,17 +17,19 @@ _TAIL = 300
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A message to record, sanitized."""
+    """A message to record, sanitized; `cut` is the number of characters that it was too long by."""
 
     role: str
     content: str
     id: str | None = None
     name: str | None = None
     at: str | None = None
+    offset: str | None = None
     cause_by: str | None = None
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
+    cut: int = 0
     told: str | None = None
     """The content with the reasoning that was left out; None where none was."""
 
@@ -133,10 +135,12 @@ def _kept(message: Message, text: str, *, told: str | None = None) -> Kept:
         id=bounded_name(message.id) if message.id else None,
         name=_clipped(message.name),
         at=message.at,
+        offset=message.offset,
         cause_by=_clipped(message.cause_by),
         sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
+        cut=max(0, len(text) - MAX_CONTENT),
         told=None if told is None else clip(told, MAX_CONTENT),
     )
 

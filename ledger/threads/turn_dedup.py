@@ -8,13 +8,14 @@ too, unless it is said to be new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.threads.branches import given_up
 from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole, has_substance
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_match import Said
@@ -22,10 +23,12 @@ from backstory.ledger.threads.turn_match import Said
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
 
-Mode: TypeAlias = Literal["conversation", "append", "replace"]
+Mode: TypeAlias = Literal["conversation", "branch", "append", "replace"]
 """What a host says of a delivery.
 
 `conversation`: the whole conversation, or a part of it; a message without an id is known only where that is certain.
+`branch`: the same of a host that lets people edit messages: where messages with ids begin as the thread does and go on
+otherwise, the pending turns behind that stand no longer.
 `append`: every message without an id is new. `replace`: the whole conversation as it stands now; what of the thread is
 not in it stands no longer.
 """
@@ -64,6 +67,7 @@ def align(
     highest: int = 0,
     seal: Seal | None = None,
     sent_before: bool = False,
+    is_covered: Callable[[int], bool] = lambda _: False,
 ) -> Arrival:
     """Find what of a delivery is new to a thread, and what it supersedes.
 
@@ -78,15 +82,18 @@ def align(
         highest: the highest ordinal that is taken, also by turns that the thread has lost.
         seal: the keyed digest of a role and a text; None where the scope has no key.
         sent_before: the delivery may have been recorded already, as one that is tried again.
+        is_covered: whether a turn of the thread was learned from, by its ordinal.
     """
     by_id = {message.id: message for message in messages if message.id is not None}
     forgotten = frozenset() if mode == "append" else _forgotten(thread, messages, seal)
     aligned = NOTHING_KNOWN
     if mode == "replace":
         aligned = align_whole(thread, messages, seal, forgotten=forgotten)
-    elif mode == "conversation":
+    elif mode != "append":
         aligned = align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
     superseded = dict.fromkeys(aligned.superseded)
+    if mode == "branch":
+        superseded |= dict.fromkeys(given_up(thread, messages, is_covered))
     fresh: list[Kept] = []
     for index, message in enumerate(messages):
         if message.id is None:
@@ -140,6 +147,7 @@ def _turn(message: Kept, n: int, at: str) -> Turn:
         role=message.role,
         content=message.content,
         at=message.at or at,
+        offset=message.offset,
         anonymous=message.id is None,
         name=message.name,
         cause_by=message.cause_by,

@@ -55,7 +55,8 @@ class Context(msgspec.Struct, frozen=True):
         counter: the name of the token counter.
         standing: the part for the system message: the same text as long as memory is the same.
         found: the part for directly before the newest question: what the question brings besides.
-        facts: the ids of the facts used, in order: those that stand, then those that were found.
+        facts: the ids of the facts used, in order: those that stand, then those that were found. Those of an agent's
+            user begin with `user:`.
         turns: the turns used; there are none yet.
         sections: the names of the sections used.
         summaries: the number of summaries used.
@@ -66,6 +67,7 @@ class Context(msgspec.Struct, frozen=True):
         seq: the commit that memory stood at.
         digest: a digest of that commit and of the ids used; no text can be guessed from it.
         of_user: whether an agent without a memory of its own was given its user's.
+        users_seq: where an agent reads its user's facts beside its own, the commit that the user's memory stood at.
     """
 
     text: str
@@ -84,19 +86,21 @@ class Context(msgspec.Struct, frozen=True):
     seq: int = 0
     digest: str = ""
     of_user: bool = False
+    users_seq: int = 0
 
-    def given_at(self, head: Head, *, of_user: bool = False) -> Context:
-        """Return the block with where memory stood when it was made."""
+    def given_at(self, head: Head, *, of_user: bool = False, users: Head | None = None) -> Context:
+        """Return the block with where memory stood when it was made, and the user's memory where that was read, too."""
         if not self.text:
             return self
-        digest = given_digest(head, self.facts, self.turns)
-        return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user)
+        digest = given_digest((head,) if users is None else (head, users), self.facts, self.turns)
+        users_seq = 0 if users is None else users.seq
+        return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user, users_seq=users_seq)
 
     def note(self) -> dict[str, object]:
         """Return what to keep of the block with the answer, in its `metadata`: ids and a digest, and no text."""
         if not self.text:
             return {}
-        return Given(self.seq, self.digest, self.facts, self.turns, self.of_user).noted()
+        return Given(self.seq, self.digest, self.facts, self.turns, self.of_user, self.users_seq).noted()
 
 
 def fill(

@@ -12,6 +12,7 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
+from backstory.projections.context.joined import Joined, join
 from backstory.projections.context.prepared import Prepared, prepare
 
 _KEPT = 32
@@ -37,6 +38,7 @@ class Blocks:
         self.enabled = enabled
         self._recent: Recent[Scope, Prepared] = Recent(_KEPT)
         self._used: Recent[Scope, dict[str, datetime]] = Recent(_KEPT)
+        self._joined: Recent[Scope, Joined] = Recent(_KEPT)
 
     def block(
         self,
@@ -72,6 +74,12 @@ class Blocks:
         self._recent.put(scope, prepared)
         return prepared
 
+    def joined(self, agent: Scope, own: Memory, users: Memory) -> Joined:
+        """Return an agent's memory joined with its user's; see `join`."""
+        found = join(own, users, self._joined.get(agent))
+        self._joined.put(agent, found)
+        return found
+
     def nothing(self) -> Context:
         """Return an empty block."""
         return Context("", 0, self.tokens.value.name)
@@ -91,3 +99,5 @@ class Blocks:
         """Drop everything cached of a scope."""
         self._recent.pop(scope, None)
         self._used.pop(scope, None)
+        for agent in [one for one in list(self._joined) if scope in (one, Scope(one.user))]:
+            self._joined.pop(agent, None)

@@ -29,6 +29,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
         turns: the turns.
         digest: a digest of that commit and of these ids.
         of_user: whether the memory was that of the agent's user.
+        users_seq: where the agent reads its user's facts beside its own, the commit that the user's memory stood at.
     """
 
     seq: int
@@ -36,6 +37,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: tuple[str, ...]
     turns: tuple[GivenTurn, ...]
     of_user: bool = False
+    users_seq: int = 0
 
     def noted(self) -> dict[str, object]:
         """Return the metadata of a turn that notes this."""
@@ -50,11 +52,13 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
             return None
 
 
-def given_digest(head: Head, facts: Iterable[str], turns: Iterable[GivenTurn]) -> str:
+def given_digest(heads: Iterable[Head], facts: Iterable[str], turns: Iterable[GivenTurn]) -> str:
     """Return the digest of what was given.
 
-    The hash of the commit stands for all content: it is made of salted digests, and the salts go with the content. A
-    digest of the text itself would let an erased text be guessed.
+    The hashes of the commits stand for all content: they are made of salted digests, and the salts go with the content.
+    A digest of the text itself would let an erased text be guessed.
     """
     ids = [*facts, "", *(f"{turn.thread}\0{turn.id}" for turn in turns)]
-    return hashlib.sha256("\n".join((head.hash, *ids)).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        "\n".join((*(head.hash for head in heads), *ids)).encode("utf-8", "surrogatepass")
+    ).hexdigest()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.commit import Head
 from backstory.ledger.core.memory import Memory
 from backstory.projections.context.given import Given, given_digest
 from backstory.projections.history.audit import Evidence
@@ -65,14 +67,15 @@ def said_without_note(turn: Evidence) -> WhySaid:
     return WhySaid(turn.turn, turn.thread, turn.role, turn.content, turn.at)
 
 
-def why_said(turn: Evidence, given: Given, commit: Commit | None, then: Memory, now: Memory) -> WhySaid:
+def why_said(turn: Evidence, given: Given, heads: Sequence[Head], then: Memory, now: Memory) -> WhySaid:
     """Explain an answer.
 
     Args:
         turn: the turn of the answer.
         given: what it notes.
-        commit: the commit that memory stood at; None where the ledger has none of this number.
-        then: memory at that commit.
+        heads: the head that memory stood at, and the user's where both were read; none where a ledger has no such
+            commit.
+        then: memory at that moment.
         now: memory now.
     """
     facts = []
@@ -87,7 +90,7 @@ def why_said(turn: Evidence, given: Given, commit: Commit | None, then: Memory, 
         noted=True,
         seq=given.seq,
         digest=given.digest,
-        holds=commit is not None and given_digest(commit.head, given.facts, given.turns) == given.digest,
+        holds=bool(heads) and given_digest(heads, given.facts, given.turns) == given.digest,
         of_user=given.of_user,
         facts=tuple(facts),
     )

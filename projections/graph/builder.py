@@ -108,7 +108,8 @@ class _Building:
         if thread is not None:
             self._edge(update.id, self._thread(thread), "learned-from", commit)
         target = commit.cause.target
-        if target is not None and target in self._seqs:
+        # The target of a clear is a commit of another ledger.
+        if target is not None and target in self._seqs and commit.cause.kind != "clear":
             kind: Kind = "undid" if commit.cause.kind == "revert" else "returned-to"
             self._edge(update.id, f"update:{target}", kind, commit)
         for event in commit.events:

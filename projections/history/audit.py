@@ -36,6 +36,8 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.threads import ranges
+from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.history.history import concerns, revision_in_words
 
 T = TypeVar("T")
@@ -50,7 +52,10 @@ class Birth(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A turn that a fact was learned from; `turn` is its id in the thread."""
+    """A turn that a fact was learned from; `turn` is its id in the thread.
+
+    `withdrawn` if it stands no longer: it was edited, replaced or taken back.
+    """
 
     turn: str
     thread: str
@@ -58,6 +63,24 @@ class Evidence(msgspec.Struct, frozen=True):
     content: str
     at: str
     name: str | None = None
+    withdrawn: bool = False
+
+
+def evidence_in(logs: Logs, thread: str, turns: Iterable[Turn]) -> tuple[Evidence, ...]:
+    """Return turns of a thread as evidence."""
+    gone = logs.superseded(thread)
+    return tuple(
+        Evidence(
+            turn.id,
+            thread,
+            turn.role,
+            turn.content,
+            turn.at,
+            turn.name,
+            withdrawn=bool(ranges.overlap(gone, turn.n, turn.n)),
+        )
+        for turn in turns
+    )
 
 
 class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -147,6 +170,9 @@ class Logs(Protocol):
 
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
         """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""
+
+    def superseded(self, thread: str) -> Ranges:
+        """Return the ordinals of a thread's turns that stand no longer."""
 
 
 class _Story(msgspec.Struct):
@@ -252,7 +278,7 @@ def _cited(logs: Logs, born: Commit, ids: Sequence[str]) -> tuple[tuple[Evidence
     elsewhere = logs.turns(thread) if None in here.values() else ()
     cited = [here[turn_id] or _latest(elsewhere, turn_id) for turn_id in ids]
     found = [turn for turn in cited if turn is not None]
-    return tuple(Evidence(t.id, thread, t.role, t.content, t.at, t.name) for t in found or update), bool(found)
+    return evidence_in(logs, thread, found or update), bool(found)
 
 
 def _latest(turns: Sequence[Turn], turn_id: str) -> Turn | None:

@@ -14,10 +14,27 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.undo import Note, Undo, plan_revert, plan_rollback
 
 
+class ClearedAgent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An agent whose memory was cleared with its user's.
+
+    Attributes:
+        agent: the agent.
+        seq: the commit of the clear in the agent's ledger.
+        facts: how many facts it took.
+        undo: the undo of it, or its preview; None where only the user's was asked for.
+    """
+
+    agent: str
+    seq: int
+    facts: int
+    undo: UndoResult | None = None
+
+
 class UndoResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of an undo or of its preview; `commit` is None where nothing was written.
 
     `users` is the undo in the user's memory of the sections that an agent's commit shared with it, if it did.
+    `agents` are those whose memories were cleared with the user's, where it is a clear that is undone.
     """
 
     commit: int | None
@@ -25,6 +42,7 @@ class UndoResult(msgspec.Struct, frozen=True, omit_defaults=True):
     superseded: tuple[Note, ...]
     conflicts: tuple[Note, ...]
     users: UndoResult | None = None
+    agents: tuple[ClearedAgent, ...] = ()
 
     @classmethod
     def of(cls, plan: Undo, commit: int | None = None) -> UndoResult:

@@ -18,7 +18,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.projections.history.audit import Evidence, Logs
+from backstory.projections.history.audit import Evidence, Logs, evidence_in
 
 
 class SectionHistoryItem(msgspec.Struct, frozen=True):
@@ -146,5 +146,4 @@ def _evidence(written: SectionHistoryItem, origin: Commit, logs_of: Callable[[st
     cause = origin.cause if written.agent_seq is None else logs.commit(written.agent_seq).cause
     if cause.thread is None or cause.turns is None:
         return
-    for turn in logs.turns(cause.thread, cause.turns):
-        yield Evidence(turn.id, cause.thread, turn.role, turn.content, turn.at, turn.name)
+    yield from evidence_in(logs, cause.thread, logs.turns(cause.thread, cause.turns))

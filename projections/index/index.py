@@ -25,6 +25,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from backstory.ledger.log.store import EventStore
+from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
@@ -372,6 +373,10 @@ class ScopeIndex:
     def turns(self, thread: str, within: TurnRange | None = None) -> tuple[Turn, ...]:
         """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
         return self._ask(lambda at: tuple(_turns(at, thread, within)))
+
+    def superseded(self, thread: str) -> Ranges:
+        """Return the ordinals of a thread's turns that stand no longer."""
+        return self._ask(lambda at: at.thread(thread).superseded)
 
     # Whether it is right.
 

@@ -25,8 +25,8 @@ Reason: TypeAlias = Literal["revised", "edited", "replaced", "withdrawn"]
 class SupersededTurn(msgspec.Struct, frozen=True):
     """A turn that no longer stands.
 
-    `reason`: `revised`, its id was sent with another text; `edited`, a delivery without ids repeated its conversation
-    with another end; `replaced`, its host sent the conversation in mode `replace`; `withdrawn`, it was taken back.
+    `reason`: `revised`, its id was sent with another text; `edited`, a delivery repeated its conversation with another
+    end; `replaced`, its host sent the conversation in mode `replace`; `withdrawn`, it was taken back.
     `seq` and `since` are the transcript's commit and its time. `proven` is false where a delivery without ids does not
     show that it held the whole conversation: the turn may have been cut by mistake.
     """
@@ -73,7 +73,8 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
     ids = {turn.id for turn in recorded if not turn.anonymous}
     gone = [known.turns[n - 1] for n in ordinals if 0 < n <= len(known.turns)] if known is not None else []
     reasons = {turn.n: _reason(commit, turn, ids) for turn in gone if turn is not None}
-    edited = [n for n, reason in reasons.items() if reason == "edited"]
+    # Ids prove an edit themselves.
+    edited = [n for n, reason in reasons.items() if reason == "edited" and commit.cause.action != "branch"]
     proven = True
     if known is not None and edited:
         # What the delivery must have begun with, for it to have been taken for an edit.
@@ -90,7 +91,7 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
             commit.seq,
             commit.at,
             reasons[turn.n],
-            proven or reasons[turn.n] != "edited",
+            proven or turn.n not in edited,
         )
         for turn in gone
         if turn is not None

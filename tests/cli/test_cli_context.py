@@ -83,6 +83,7 @@ def test_an_empty_memory_prints_nothing(cli: Cli) -> None:
         "seq": 0,
         "digest": "",
         "of_user": False,
+        "users_seq": 0,
     }
     assert not cli.home.exists()
 
@@ -111,7 +112,7 @@ def test_a_command_waits_for_the_real_count(story: Cli, monkeypatch: pytest.Monk
     assert story.json("context")["counter"].endswith(":o200k_base")
 
 
-def test_a_user_and_a_thread_may_be_named(cli: Cli) -> None:
+def test_a_user_and_a_thread_may_be_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ScriptedModel(reply_of("User likes tea"), {"summary": "They talked of many drinks."})
     with open_home(cli.home, asked, summary_min_turns=4) as bs:
         memory = bs.memory("ada")
@@ -121,6 +122,7 @@ def test_a_user_and_a_thread_may_be_named(cli: Cli) -> None:
     assert "there is no thread t2" in cli.error("--user", "ada", "context", "--thread", "t2", code=1)
     assert "there is no thread t1" in cli.error("context", "--thread", "t1", code=1)
     # An agent that has learned nothing yet is told what its user's memory tells.
+    monkeypatch.setenv("BACKSTORY_AGENT_READS", "fallback")
     coder = ("--user", "ada", "--agent", "coder", "context", "--thread", "t1")
     assert cli.json(*coder)["summaries"] == 1
     assert cli.json(*coder, "--max-tokens", "1")["summaries_left_out"] == 1

@@ -39,6 +39,17 @@ def test_with_its_evidence_the_turns_go_too(story: Cli) -> None:
     assert b"rust" not in everything_below(story)
 
 
+def test_a_thread_of_an_agent_is_named_with_the_agent_that_holds_it(cli: Cli) -> None:
+    words = cli.file("t1.jsonl", said("t1", "u1", "user", "I like tea."))
+    for agent in ("coder", "cook"):
+        cli.run("--user", "ada", "--agent", agent, "record", words)
+    forget = ("--user", "ada", "forget", "--thread", "t1", "--yes")
+    assert "it is in that of its agents coder, cook: name the agent" in cli.error(*forget, code=1)
+    for agent in ("coder", "cook"):
+        cli.run("--agent", agent, *forget)
+    assert "never existed or is erased already" in cli.error(*forget, code=1)
+
+
 def test_forgetting_a_thread(story: Cli) -> None:
     assert story.json("forget", "--thread", "t2", "--yes")["commit"] == 4
     assert b"bergen" not in everything_below(story)

@@ -14,7 +14,7 @@ def test_record_counts_threads_turns_and_what_was_skipped(cli: Cli) -> None:
     rows = [said("t1", "1", "user", "hi"), said("t1", "2", "assistant", "ho"), said("t2", "3", "tool", "42")]
     file = cli.file("c", *rows)
     for turns, skipped in ((2, 1), (0, 3)):
-        counts = {"threads": 2, "turns": turns, "skipped": skipped, "superseded": 0}
+        counts = {"threads": 2, "turns": turns, "skipped": skipped, "superseded": 0, "cut": 0}
         scopes = [{"user": None, "agent": None, **counts}]
         assert cli.json("record", file) == {**counts, "backlog": False, "scopes": scopes}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commandline import Cli
 from doubles.misbehaving import MisbehavingServer, completion, failure
-from hosts import TEA, ChatModel, Host, learning, talk
+from hosts import TEA, ChatModel, Host, contents, learning, talk
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from backstory import Backstory
@@ -404,3 +404,24 @@ def test_settings_that_another_user_may_have_written_are_not_used(
     path.chmod(mode)
     assert (read_host_file(tmp_path) is not None) is used
     assert ("can be written by another user" in caplog.text) is not used
+
+
+@pytest.mark.parametrize("where", ["option", "environment"])
+def test_an_agent_has_deerflows_name_on_the_command_line_too(host, monkeypatch, where):
+    host.manager().create_fact("Writes Go", confidence=0.9, user_id="ada", agent_name="Coder")
+    named = ("--agent", "Coder") if where == "option" else ()
+    if where == "environment":
+        monkeypatch.setenv("BACKSTORY_AGENT", "CODER")
+    cli = line(host)
+    assert [fact["content"] for fact in cli.json("--user", "ada", *named, "show")["facts"]] == ["Writes Go"]
+    said = cli.file("t1.jsonl", {"thread_id": "t1", "role": "user", "content": "Hi"})
+    cli.run("--user", "ada", *named, "record", said)
+    cli.run("--user", "ada", *named, "forget", "--matching", "Writes Go", "--yes")
+    assert contents(host.manager(), agent="coder") == []
+    assert [path.name for path in (home_of(host) / "users" / "ada" / "agents").iterdir()] == ["coder"]
+
+
+def test_without_a_host_the_names_of_agents_are_as_given(tmp_path):
+    cli = Cli(tmp_path / "home")
+    cli.run("--user", "ada", "--agent", "Coder", "fact", "add", "Writes Go")
+    assert (cli.home / "users" / "ada" / "agents" / "Coder").is_dir()

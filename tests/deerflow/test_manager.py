@@ -92,6 +92,18 @@ def test_without_any_configuration_memory_lies_in_our_own_home(tmp_path, monkeyp
 # Learning and reading.
 
 
+def test_a_conversation_that_an_operator_forgets_beside_a_running_deerflow_stays_out_when_it_is_sent_again(host):
+    manager = host.manager(ChatModel())
+    manager.add("t1", talk(), user_id="ada", agent_name="coder")
+    assert learned(manager, agent="coder") == ["Likes tea"]
+    with Backstory.open(host.folder / "backstory") as home:
+        home.memory("ada", "coder").forget(thread_id="t1")
+    assert contents(manager, agent="coder") == []
+    manager.add("t1", [*talk(), *talk("And honey.", number=2)], user_id="ada", agent_name="coder")
+    turns = manager._hosting.home.memory("ada", "coder").transcript("t1")
+    assert [turn.content for turn in turns] == ["And honey.", "Noted."]
+
+
 def test_what_is_said_in_one_conversation_is_before_the_agent_in_the_next(host):
     manager = host.manager(ChatModel(learning("Likes tea", **WORK)))
     manager.add("t1", talk(), user_id="ada")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
-from hosts import ChatModel, talk
+from hosts import ChatModel, learned, talk
 
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.model_port import ChatModelPort
@@ -211,3 +212,42 @@ def test_the_key_of_another_providers_model_is_not_shown(tmp_path):
     read = read_backend_config({"storage_path": str(tmp_path), "model": model}, "middleware")
     assert "sk-secret" not in repr(read)
     assert read.own_model
+
+
+# DeerFlow's own prompts and patterns.
+
+OWN = "messages:\n- {role: system, content: 'The prompt of NAME.'}\n- {role: user, content: '{conversation}'}\n"
+
+
+def test_deerflows_own_prompts_are_asked_with_also_those_of_one_agent(host, tmp_path):
+    (tmp_path / "prompts" / "coder").mkdir(parents=True)
+    (tmp_path / "prompts" / "memory_update.chat.yaml").write_text(OWN.replace("NAME", "all"))
+    (tmp_path / "prompts" / "coder" / "memory_update.chat.yaml").write_text(OWN.replace("NAME", "coder"))
+    model = ChatModel()
+    manager = host.manager(model, prompts_dir=str(tmp_path / "prompts"))
+    for agent in (None, "coder"):
+        manager.add("t1", talk(), user_id="ada", agent_name=agent)
+        assert learned(manager, agent=agent) == ["Likes tea"]
+    assert "The prompt of all." in str(model.asked[0].messages)
+    assert "The prompt of coder." in str(model.asked[1].messages)
+
+
+@pytest.mark.parametrize("agent", ["", "coder"])
+def test_a_prompt_that_cannot_be_used_stops_the_start_and_names_the_file(host, tmp_path, agent):
+    path = tmp_path / "prompts" / agent / "memory_update.chat.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(OWN.replace("conversation", "conversation.x"))
+    with pytest.raises(ConfigError, match=re.escape(str(path))):
+        host.manager(ChatModel(), prompts_dir=str(tmp_path / "prompts"))
+
+
+def test_a_conversation_of_trivial_messages_is_covered_without_asking_the_model(host, tmp_path):
+    (tmp_path / "trivial.yaml").write_text("- 'Ahoj'\n")
+    model = ChatModel()
+    manager = host.manager(model, patterns_dir=str(tmp_path))
+    manager.add("t1", talk("Ahoj!", "Hello."), user_id="ada")
+    assert learned(manager) == []
+    assert model.asked == []
+    assert manager._hosting.home.memory("ada").status().pending == ()
+    manager.add("t1", [*talk("Ahoj!", "Hello."), *talk("I like tea.", number=2)], user_id="ada")
+    assert learned(manager) == ["Likes tea"]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from deerflow.agents.memory.manager import MemoryCallbacks
+from fakes import PATIENCE
 from hosts import ChatModel, contents, learned, learning, talk
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
@@ -481,3 +482,24 @@ def test_a_hook_in_the_configuration_beats_the_hosts_and_does_not_stay_there(hos
     assert (len(ours.calls), len(theirs.calls)) == (1, 0)
     json.dumps(manager.backend_config)
     assert set(manager.backend_config) == {"storage_path", "min_seconds_between_calls"}
+
+
+# What fails.
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("no json", "(the answer cannot be read), and turns 1 to 2 are parked, see commit 2: `backstory retry` asks"),
+        (ValueError("no such deployment"), "are parked, see commit 2"),
+    ],
+)
+def test_an_update_that_is_parked_is_one_warning_in_the_log_of_the_gateway(host, caplog, answer, reason):
+    manager = host.manager(ChatModel(answer), max_attempts=1)
+    manager.add("t1", talk("My pin is 4711."), user_id="ada", agent_name="coder")
+    manager.shutdown_flush(PATIENCE)
+    told = [record for record in caplog.records if "parked" in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING"]
+    assert "user ada, agent coder, thread t1: an update failed" in told[0].getMessage()
+    assert reason in told[0].getMessage()
+    assert "4711" not in caplog.text

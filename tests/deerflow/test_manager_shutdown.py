@@ -185,3 +185,16 @@ def test_who_opens_the_home_again_while_it_is_closed_keeps_theirs(host, monkeypa
     manager.add("t2", talk(), user_id="ada")
     assert len(manager._hosting.home.memory("ada").threads()) == 2
     manager.close()
+
+
+def test_a_running_process_takes_up_the_pending_turns_of_one_that_was_killed(host, monkeypatch):
+    monkeypatch.setattr("backstory.deerflow.hosting._TAKING_UP_SECONDS", 0.01)
+    asked = threading.Event()
+    model = ChatModel(lambda: asked.set() or learning("Likes tea"))
+    manager = host.manager(model, debounce_seconds=1)
+    assert manager.warm_retrieval()
+    # It ends without having learned from what it recorded, as a killed one does.
+    with Backstory.open(host.folder / "backstory", background=False) as other:
+        other.memory("ada", "coder").record("t1", talk())
+    assert asked.wait(PATIENCE)
+    assert learned(manager, agent="coder") == ["Likes tea"]

@@ -45,11 +45,9 @@ def ask(built, text: str, user: str | None = "ada", thread: str = "t", **more) -
     return run(built, [HumanMessage(text)], user, thread, **more)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("called", ["invoke", "ainvoke"])
+# Async nodes need `ainvoke`.
+@pytest.mark.parametrize(("asynchronous", "called"), [(False, "invoke"), (False, "ainvoke"), (True, "ainvoke")])
 def test_the_block_reaches_the_model_and_both_words_are_recorded(bs, asynchronous, called):
-    if asynchronous and called == "invoke":
-        pytest.skip("async nodes need ainvoke")
     bs.memory("ada").add_fact("Ada plays the cello")
     model = Scripted("I know.")
     built = graph(MemoryNodes(bs), model, asynchronous=asynchronous)

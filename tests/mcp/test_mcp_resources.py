@@ -76,8 +76,8 @@ def test_a_commit_is_given_with_its_events(server, learned):
     [
         ("memory://log/99", "no commit 99"),
         ("memory://log/0", "no commit 0"),
-        ("memory://log/-1", "whole number"),
-        ("memory://log/" + "9" * 30, "whole number"),
+        ("memory://log/-1", "beginning of its hash"),
+        ("memory://log/" + "9" * 30, "no commit whose hash begins with 999"),
         ("memory://fact/fact_9_9", "no fact"),
         ("memory://nothing", "memory://nothing"),
         ("memory://fact/..%2F..%2Fx", "x"),

@@ -15,7 +15,7 @@ from backstory.ledger.rules.undo import Note
 from backstory.projections.context.why_said import GivenFact, WhySaid
 from backstory.projections.history.audit import HistoryItem, Why, WhyNot
 from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
-from backstory.projections.history.preview import UndoResult
+from backstory.projections.history.preview import ClearedAgent, UndoResult
 from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
@@ -53,6 +53,9 @@ def log_row(entry: LogEntry) -> Sequence[str]:
     )
 
 
+_WITHDRAWN = ", withdrawn since"
+
+
 def why_page(page: Page, why: Why) -> None:
     """Print the origin of a fact: its commit, its evidence and its later history."""
     if why.fact is None:
@@ -75,7 +78,8 @@ def why_page(page: Page, why: Why) -> None:
         page.line((_heading(cited=why.cited, merged=bool(sources)), "bold"), ":")
     for words in why.evidence:
         name = f" ({words.name})" if words.name else ""
-        page.line((f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
+        said = f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}"
+        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
         page.quote(words.content, indent=2)
     later = why.history[1:]
     if later:
@@ -128,7 +132,8 @@ def why_section_page(page: Page, why: WhySection) -> None:
     if why.evidence:
         page.line(("The update read these turns", "bold"), ":")
     for words in why.evidence:
-        page.line((f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}:", "dim"), indent=2)
+        said = f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}"
+        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
         page.quote(words.content, indent=2)
     page.line(("History", "bold"), ":")
     columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("who"), Column("", folds=True))
@@ -253,7 +258,9 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
             page.line((f"left alone: {_noted(note)}", "dim"))
         if result.users.commit is not None:
             page.line(f"That is commit {result.users.commit} of the user's memory.")
-    if not (result.events or result.superseded or result.conflicts or result.users):
+    for cleared in result.agents:
+        _cleared_agent_lines(page, cleared)
+    if not (result.events or result.superseded or result.conflicts or result.users or result.agents):
         page.line("No difference: memory is so already.")
     if result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
@@ -261,6 +268,21 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
         page.line(("Nothing was written: this was a dry run.", "bold"))
     else:
         page.line(("Nothing was written", "bold red"), ": use --force to undo it in spite of the conflicts.")
+
+
+def _cleared_agent_lines(page: Page, cleared: ClearedAgent) -> None:
+    lost = f"agent {cleared.agent}, cleared at the same time: {counted(cleared.facts, 'fact')} (commit {cleared.seq})"
+    undo = cleared.undo
+    if undo is None:
+        page.line(f"{lost}. --with-agents brings them back.")
+        return
+    page.line(f"In the memory of {lost}:")
+    for event in undo.events:
+        _event_line(page, event)
+    for note in undo.superseded:
+        page.line((f"left alone: {_noted(note)}", "dim"))
+    for note in undo.conflicts:
+        page.line((f"conflict: {_noted(note)}", "red"))
 
 
 def _event_line(page: Page, event: Event) -> None:

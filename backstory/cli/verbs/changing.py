@@ -25,11 +25,14 @@ def revert(
     *,
     seq: Annotated[
         str | None,
-        typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one."),
+        typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one, HEAD~1 the one before."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="SEQ|HEAD", help="The commit, as an option.")] = None,
     dry_run: _DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Undo it even if later commits conflict.")] = False,
+    with_agents: Annotated[
+        bool, typer.Option("--with-agents", help="Of a clear with all agents, undo the agents', too.")
+    ] = False,
 ) -> None:
     """Undo one commit and restore what it replaced. Exit 1 if later commits conflict.
 
@@ -40,16 +43,18 @@ def revert(
     session = session_of(ctx)
     target = _target(seq, to, "the commit to undo: its number, or HEAD for the last one")
     with session.memory() as memory:
-        result = memory.revert(target, dry_run=dry_run, force=force)
+        result = memory.revert(target, dry_run=dry_run, force=force, with_agents=with_agents)
     session.answer(result, lambda page, undone: undo_lines(page, undone, dry_run=dry_run))
-    if result.conflicts and not force:
+    if not force and any(undo.conflicts for undo in (result, *(one.undo for one in result.agents if one.undo))):
         raise typer.Exit(1)
 
 
 def rollback(
     ctx: typer.Context,
     *,
-    moment: Annotated[str | None, typer.Argument(metavar="SEQ|TIME", help="The commit or time to go back to.")] = None,
+    moment: Annotated[
+        str | None, typer.Argument(metavar="SEQ|TIME", help="The commit to go back to, or a time that is no day.")
+    ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="The same, as an option.")] = None,
     dry_run: _DryRun = False,
 ) -> None:

@@ -105,7 +105,7 @@ async def revert(writing: Writing, asked: Reverting) -> Response:
     """Undo what is still in force of one update. Where later work conflicts nothing is written: see `conflicts`."""
 
     def undo(memory: MemoryHandle) -> UndoResult:
-        return memory.revert(asked.seq, dry_run=asked.dry_run, force=asked.force)
+        return memory.revert(asked.seq, dry_run=asked.dry_run, force=asked.force, with_agents=asked.with_agents)
 
     return await (writing.preview(undo) if asked.dry_run else writing.change(undo))
 

@@ -120,7 +120,7 @@ def _found(found: Found, items: int, length: int) -> Reply:
 
 def _item(hit: Hit, length: int) -> FoundItem:
     return FoundItem(
-        id=hit.id,
+        id=hit.shown_id,
         content=cut(hit.content, length),
         score=round(hit.score, 4),
         category=hit.category,
@@ -223,7 +223,14 @@ def _section_origin(answering: Answering, why: WhySection) -> Reply:
 
 
 def _evidence(one: Evidence, length: int) -> EvidenceItem:
-    return EvidenceItem(role=one.role, content=cut(one.content, length), at=one.at, thread=one.thread, turn=one.turn)
+    return EvidenceItem(
+        role=one.role,
+        content=cut(one.content, length),
+        at=one.at,
+        thread=one.thread,
+        turn=one.turn,
+        withdrawn=one.withdrawn,
+    )
 
 
 def _origin_text(why: WhyResult) -> str:
@@ -235,7 +242,10 @@ def _origin_text(why: WhyResult) -> str:
         lines.append(f"learned {why.added.at}{by} ({why.added.kind}, commit {why.added.seq}{thread})")
     if why.evidence:
         lines.append("from these words:" if why.cited else "from these words, of which it cited none:")
-        lines += [f"- {name_of(one.role)}, {one.at}: {quoted(one.content)}" for one in why.evidence]
+        lines += [
+            f"- {name_of(one.role)}, {one.at}{', withdrawn since' if one.withdrawn else ''}: {quoted(one.content)}"
+            for one in why.evidence
+        ]
     elif why.added is not None and why.added.thread is None:
         lines.append("from no conversation")
     if why.history:

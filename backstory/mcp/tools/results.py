@@ -82,6 +82,7 @@ class EvidenceItem(_Result):
     at: Moment
     thread: str
     turn: str
+    withdrawn: Annotated[bool, Field(description="Whether these words were edited or taken back since.")] = False
 
 
 class HistoryItem(_Result):

@@ -74,6 +74,7 @@ CHOICES = {
     "fact_eviction_policy": EVICTIONS,
     "dedup_key": DEDUP_KEYS,
     "token_counting": ("tiktoken", "char"),
+    "agent_reads": ("both", "fallback", "own"),
 }
 SWITCHES = [
     "enabled",
@@ -105,6 +106,7 @@ DEFAULTS: dict[str, object] = {
     "event_store": "jsonl:",
     "strict_user_scope": False,
     "shared_summaries": False,
+    "agent_reads": "both",
     "file_lock_timeout_seconds": 10,
     "transcript_retention_days": None,
     "debounce_seconds": 30,
@@ -124,7 +126,7 @@ DEFAULTS: dict[str, object] = {
     "max_facts_limit": 500,
     "fact_confidence_threshold": 0.7,
     "gate_enabled": True,
-    "dedup_key": "normalized",
+    "dedup_key": "visible",
     "fact_eviction_policy": "confidence",
     "eviction_confidence_weight": 0.65,
     "eviction_confirmation_weight": 0.25,

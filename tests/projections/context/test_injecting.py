@@ -175,14 +175,6 @@ def test_a_closed_home_says_so(tmp_path: Path, on: bool) -> None:
         bs.warm()
 
 
-def test_an_agent_reads_its_users_memory_until_it_has_one(home: Backstory) -> None:
-    home.memory("ada").add_fact("User likes tea")
-    agent = home.memory("ada", "writer")
-    assert shown(agent) == ["User likes tea"]
-    agent.add_fact("User wants short texts")
-    assert shown(agent) == ["User wants short texts"]
-
-
 def test_what_changes_is_in_the_next_block(tmp_path: Path, memory: MemoryHandle) -> None:
     added = memory.add_fact("User likes tea")
     assert shown(memory) == ["User likes tea"]

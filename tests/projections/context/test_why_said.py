@@ -142,12 +142,13 @@ def test_an_id_in_several_threads_needs_the_thread(memory: MemoryHandle) -> None
         memory.why_said("a1", "three")
 
 
-def test_an_agent_that_was_given_its_users_memory_tells_that(home: Backstory, memory: MemoryHandle) -> None:
-    tea = memory.add_fact("Ada likes tea").fact.id
-    agent = home.memory("ada", "writer")
-    answer(agent)
-    agent.add_fact("Ada wants short texts")
-    why = agent.why_said("a1")
+def test_an_agent_that_was_given_its_users_memory_tells_that(tmp_path: Path) -> None:
+    with open_home(tmp_path / "fallback", agent_reads="fallback") as home:
+        tea = home.memory("ada").add_fact("Ada likes tea").fact.id
+        agent = home.memory("ada", "writer")
+        answer(agent)
+        agent.add_fact("Ada wants short texts")
+        why = agent.why_said("a1")
     assert (why.of_user, why.holds) == (True, True)
     assert why.facts == (GivenFact(tea, live=True, content="Ada likes tea", category="context", confidence=0.9),)
 

@@ -722,7 +722,7 @@ def flip(path, place, change=0xFF):
 @pytest.mark.slow
 @PATIENT
 def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny):
-    flips = sized(15, 250)
+    flips = sized(8, 250)
     life = Life(tmp_path).live(45)
     life.learn("tea")
     index_of(tmp_path).catch_up()

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import pytest
 from doubles.misbehaving import (
-    AUTHORITY,
     PATIENCE,
     SILENCE,
     Behaviour,
@@ -56,7 +55,6 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., EndpointEmbedder]]:
-    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
     made: list[EndpointEmbedder] = []
 
     def make(server: MisbehavingServer, **options) -> EndpointEmbedder:

@@ -155,9 +155,11 @@ def test_a_beat_begins_a_new_transaction_and_keeps_the_leases(engine: PostgresEn
 
 def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: PostgresEngine) -> None:
     with engine.admin() as admin:
-        if admin.info.server_version < 170000:
-            pytest.skip("transaction_timeout came with PostgreSQL 17")
-        admin.execute(f"ALTER DATABASE {engine.database} SET transaction_timeout = '200ms'".encode())
+        limits = ["idle_in_transaction_session_timeout"]
+        if admin.info.server_version >= 170000:
+            limits.append("transaction_timeout")
+        for limit in limits:
+            admin.execute(f"ALTER DATABASE {engine.database} SET {limit} = '200ms'".encode())
     try:
         store = engine.open()
         with store.lease(STREAM, "monday"), store.locked(STREAM):
@@ -168,7 +170,8 @@ def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: P
             store.append(STREAM, chain(1)[0], 0)
     finally:
         with engine.admin() as admin:
-            admin.execute(f"ALTER DATABASE {engine.database} RESET transaction_timeout".encode())
+            for limit in limits:
+                admin.execute(f"ALTER DATABASE {engine.database} RESET {limit}".encode())
 
 
 def test_what_is_lost_with_a_connection_is_told_once_and_harms_no_later_lease(
