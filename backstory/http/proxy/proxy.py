@@ -184,7 +184,12 @@ class Proxy:
             return body, None
 
         def otherwise(answer: bytes) -> bytes | None:
-            return asked.with_block(block.standing, block.found, in_question=True) if refuses_system(answer) else None
+            if not refuses_system(answer):
+                return None
+            try:
+                return asked.with_block(block.standing, block.found, in_question=True)
+            except UnreadableRequestError:
+                return None
 
         return body, Otherwise(otherwise, lambda: self._without_system.put(asked.model, True))
 

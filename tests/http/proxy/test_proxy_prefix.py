@@ -197,6 +197,15 @@ def test_a_refusal_of_the_clients_own_system_message_is_its_answer(proxy, upstre
     assert len(upstream.requests) == 1
 
 
+def test_a_refusal_passes_back_where_the_first_question_cannot_be_read(proxy, upstream):
+    refusal = failure(400, "System role not supported")
+    upstream.then(refusal)
+    messages = [{"role": "user", "content": 3}, {"role": "user", "content": "Where do I live?"}]
+    answer = proxy.post(json={"user": "ada", "model": "m", "messages": messages})
+    assert (answer.status_code, answer.content) == (400, refusal.parts[0])
+    assert len(upstream.requests) == 1
+
+
 def test_a_model_that_refuses_both_is_not_remembered(proxy, upstream):
     upstream.then(failure(400, "System role not supported"))
     assert proxy.chat("Where do I live?").status_code == 400

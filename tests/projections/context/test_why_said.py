@@ -72,6 +72,15 @@ def test_the_same_block_has_the_same_digest_and_another_one_has_not(memory: Memo
     assert memory.context("town number 7").digest != one
 
 
+def test_the_same_facts_with_other_words_have_another_digest(memory: MemoryHandle) -> None:
+    tea = memory.add_fact("Ada likes tea").fact.id
+    before = memory.context()
+    memory.edit_fact(tea, "Ada likes green tea")
+    after = memory.context()
+    assert before.facts == after.facts
+    assert before.digest != after.digest
+
+
 @pytest.mark.parametrize("matching", [False, True])
 def test_a_fact_that_was_erased_is_named_without_its_text_and_can_not_be_guessed(
     memory: MemoryHandle, tmp_path: Path, matching: bool
