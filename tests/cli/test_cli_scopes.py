@@ -123,3 +123,16 @@ def test_other_folders_are_no_scopes(folder: str) -> None:
     assert Scope.in_folder(folder) is None
     assert Scope.in_folder("") == Scope()
     assert Scope.in_folder("agents/a") == Scope(None, "a")
+
+
+def test_scopes_in_full_say_what_waits_and_which_are_full(home: Cli) -> None:
+    home.run("--user", "ada", "policy", "--set", "max_facts=10")
+    for number in range(10):
+        home.run("--user", "ada", "fact", "add", f"Likes tea number {number}")
+    states = home.json("scopes", "--long")
+    assert {(one["user"], one["agent"]) for one in states} == set(OWNERS)
+    told = home.run("scopes", "--long").stdout.splitlines()
+    assert told[0].split() == ["USER", "AGENT", "SEQ", "FACTS", "TURNS", "PENDING", "PARKED"]
+    (full,) = [line.split() for line in told if line.endswith("full")]
+    assert (full[0], full[3], full[5]) == ("ada", "10", "2")
+    assert home.run("status", "--all").stdout.splitlines() == told
