@@ -62,7 +62,7 @@ durations: $(READY)  ## run the tests and say how long those of each folder take
 torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples of each property, 100,000 replies: hours
 	TORTURE=1 $(TESTS)
 
-planted: $(READY)  ## put small bugs into a copy, one at a time, and see that the tests notice each
+planted: $(READY)  ## put small bugs into copies of the project, one at a time in each, and see that the tests notice
 	$(BIN)/python -m benchmarks.planted
 
 docs: $(READY)  ## write docs/reference.md from the docstrings

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import InputError, UsageError
-from backstory.ledger.core.moments import parse_moment, spell_moment
-from backstory.projections.history.replay import Moment, read_moment
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept, Message
 
 Unreadable = Callable[[int, InputError], None]
 """A callback for a message that cannot be read: it gets the message's index and the error."""
-
-When = str | date
-"""A time in ISO 8601, a datetime or a date; without a zone it is UTC, and a date is its midnight."""
 
 _MOST = 10**18 - 1
 """More than any count here, and small enough for every library below."""
@@ -70,48 +64,6 @@ def flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise UsageError(f"{name} must be True or False, got {_shown(value)}")
     return value
-
-
-def time(name: str, value: object) -> str:
-    """Return a time as the logs spell it.
-
-    Raises:
-        UsageError: It is none.
-    """
-    if isinstance(value, str | date):
-        moment = parse_moment(value if isinstance(value, str) else value.isoformat())
-        if moment is not None:
-            return spell_moment(moment)
-    raise UsageError(
-        f"{name} must be a time in ISO 8601, such as 2026-03-12T10:30:00Z, or a datetime, got {_shown(value)}"
-    )
-
-
-def span(since: When | None, until: When | None) -> tuple[str | None, str | None]:
-    """Return the bounds of a span of time as the logs spell them; None is no bound.
-
-    Raises:
-        UsageError: One is no time, or the span is empty.
-    """
-    first, end = None if since is None else time("since", since), None if until is None else time("until", until)
-    if first is not None and end is not None and first >= end:
-        raise UsageError(f"until must be later than since, got {first} and {end}")
-    return first, end
-
-
-def commit_or_time(name: str, value: object) -> Moment:
-    """Return a commit's number, or a time as the logs spell it.
-
-    Raises:
-        UsageError: It is neither.
-    """
-    if isinstance(value, int):
-        return whole(name, value, 0, "the number of a commit (0 for the empty memory)")
-    if isinstance(value, str):
-        return read_moment(value)
-    if isinstance(value, date):
-        return time(name, value)
-    raise UsageError(f"{name} must be a commit's number, a time in ISO 8601 or a datetime, got {_shown(value)}")
 
 
 def messages_in(given: object) -> list[object]:

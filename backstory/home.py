@@ -454,11 +454,13 @@ class Backstory:
         def agents() -> list[Writer]:
             return list(map(self._writer, self._agents_of(scope.user)))
 
-        own, services = self._writer(scope), self._services
+        own, services, reads = self._writer(scope), self._services, self.config.settings.agent_reads
         if not self.config.settings.shared_summaries:
-            return MemoryHandle(ScopeServices(own, services, users, agents, services.actor))
+            return MemoryHandle(ScopeServices(own, services, users, reads, agents, services.actor))
         self._catch_up(users or own)
-        return MemoryHandle(ScopeServices(own, services, None, agents, services.actor, users=users, shares=True))
+        return MemoryHandle(
+            ScopeServices(own, services, users, reads, agents, services.actor, users=users, shares=True)
+        )
 
     def _agents_of(self, user: str | None) -> list[Scope]:
         prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import metadata
@@ -17,7 +18,7 @@ from typing import TypeVar
 
 from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
-from backstory.config.settings import DEFAULT_MODEL, Settings
+from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
 from backstory.copies import COPIES
 from backstory.home import Backstory
@@ -42,6 +43,12 @@ _ASIDE = "*.damaged-*"
 _KINDS = (LEDGER, TRANSCRIPT)
 _OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000
+_AGENTS = "/agents/"
+_READS: Mapping[AgentReads, str] = {
+    "both": "each reads its user's facts beside its own",
+    "fallback": "each reads its user's facts until it has a memory of its own, and then no more",
+    "own": "each reads its own facts only",
+}
 _NAME_AND_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -82,7 +89,10 @@ def doctor(
     with closing(engine):
         checks += _seal(engine)
         checks += _risks(engine)
-        found, sound = _memories(engine, folder, scope, clock, differing or _differing(engine, folder))
+        reads = None if loaded is None else loaded.settings.agent_reads
+        found, sound = _memories(
+            engine, folder, scope, clock=clock, differing=differing or _differing(engine, folder), reads=reads
+        )
         checks += found
         if loaded is not None:
             checks.append(_parked(folder, config, store, sound))
@@ -92,7 +102,13 @@ def doctor(
 
 
 def _memories(
-    store: EventStore, home: Path, scope: Scope | None, clock: Clock, differing: Differing
+    store: EventStore,
+    home: Path,
+    scope: Scope | None,
+    *,
+    clock: Clock,
+    differing: Differing,
+    reads: AgentReads | None,
 ) -> tuple[list[Check], list[Scope]]:
     """Look at the memories of a store; return the checks, and the scopes without a finding."""
     named = None if scope is None else scope.folder
@@ -106,12 +122,28 @@ def _memories(
         # Its server looks after its own files.
         checks = [_copies(store, home)]
     found, sound = examine_logs(store, home, folders, clock, differing=differing, all_of=named)
-    checks += found
+    checks += [_alike(folders), *found]
+    if reads is not None and any(_AGENTS in f"/{below}" for below in folders):
+        checks.append(Check("agents", True, f"{_READS[reads]} (agent_reads: {reads})"))
     if len(folders) > _FOLDERS:
         checks.append(
             Check("more", True, f"only {len(folders)} memories were looked at: name others with --user, --agent")
         )
     return checks, sound
+
+
+def _alike(folders: Iterable[str]) -> Check:
+    """Look for user ids that differ only in their Unicode form, and for agents that differ only in case."""
+    spelled: dict[tuple[str, str], list[str]] = {}
+    for scope in filter(None, map(Scope.in_folder, folders)):
+        alike = unicodedata.normalize("NFC", scope.user or ""), (scope.agent or "").casefold()
+        spelled.setdefault(alike, []).append(scope.folder)
+    twice = [" and ".join(names) for names in spelled.values() if len(names) > 1]
+    hint = (
+        f"{some(twice)}: each is a memory of its own, because names are taken exactly; if both mean the same, let the "
+        "host spell them in one way, and `export` one memory and `import` it into the other"
+    )
+    return Check("alike", not twice, hint if twice else "no two users or agents differ only in Unicode form or case")
 
 
 def _copies(store: EventStore, home: Path) -> Check:

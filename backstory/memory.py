@@ -11,7 +11,7 @@ import msgspec
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.checks import Unreadable, When
+from backstory.checks import Unreadable
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError
@@ -42,12 +42,14 @@ from backstory.operations.recording import Intake
 from backstory.operations.search import Within
 from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff
 from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment
 from backstory.projections.history.preview import UndoResult
 from backstory.projections.history.section_audit import WhySection
+from backstory.projections.history.times import At, When
 from backstory.projections.index.keyed_commits import digest_of
 from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
@@ -401,17 +403,17 @@ class MemoryHandle:
 
     # Reading.
 
-    def document(self, at: int | str | None = None) -> Document:
+    def document(self, at: At | None = None) -> Document:
         """Return the content of memory.json, now or at an earlier moment.
 
         Args:
-            at: The number of a commit, or a time in ISO 8601; None for now.
+            at: A commit or a time, for its end; see docs/times.md. None for now.
 
         Returns:
             The document, in DeerFlow's shape.
 
         Raises:
-            UsageError: `at` is neither a commit's number nor a time.
+            UsageError: `at` is neither a commit nor a time, or in the future.
             NotFoundError: The ledger has no such commit.
         """
         return document_of(self._services.memory(at))
@@ -427,24 +429,29 @@ class MemoryHandle:
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self, at: int | str | None = None) -> tuple[Fact, ...]:
+    def facts(self, at: At | None = None, *, joined: bool = True) -> tuple[Fact, ...]:
         """Return the live facts, now or at an earlier moment.
 
+        An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
+        `owner` says whose it is, and of equal facts the agent's is there.
+
         Args:
-            at: The number of a commit, or a time in ISO 8601; None for now.
+            at: A commit or a time, for its end; see docs/times.md. None for now.
+            joined: False for the facts of this ledger alone.
 
         Returns:
             The facts, oldest first.
 
         Raises:
-            UsageError: `at` is neither a commit's number nor a time.
+            UsageError: `at` is neither a commit nor a time, or in the future.
             NotFoundError: The ledger has no such commit.
         """
-        return tuple(self._services.memory(at).in_order())
+        both = self._services.joined(at) if joined else None
+        return tuple(self._services.memory(at).in_order() if both is None else both.facts(self.scope))
 
     def moment(
         self,
-        at: int | str | None = None,
+        at: At | None = None,
         *,
         sort: FactOrder = "born",
         descending: bool = False,
@@ -456,7 +463,7 @@ class MemoryHandle:
         """Return memory after a commit, as a window of its facts, and what that commit changed.
 
         Args:
-            at: The number of a commit, or a time in ISO 8601; None for now.
+            at: A commit or a time, for its end; see docs/times.md. None for now.
             sort: What the facts are sorted by: born, confidence, content or category. Facts that are equal in it are in
                 the order of their births.
             descending: The other way round.
@@ -469,7 +476,7 @@ class MemoryHandle:
             The sections and facts at that moment, with the numbers of all facts and of those that match.
 
         Raises:
-            UsageError: `at` is neither a commit's number nor a time, or another value cannot be one of its kind.
+            UsageError: `at` is neither a commit nor a time, or in the future, or another value is not of its kind.
             NotFoundError: The ledger has no such commit.
         """
         if sort not in get_args(FactOrder):
@@ -531,14 +538,17 @@ class MemoryHandle:
     ) -> Found:
         """Search live facts or standing turns, by words and by meaning.
 
+        An agent finds its user's facts, too, unless `agent_reads` says otherwise: then the `owner` of a hit says whose
+        it is. Turns are its own.
+
         Args:
             query: What to look for.
             top_k: How many hits at most; as configured unless given.
             category: Only facts of this category.
             within: `facts` or `turns`.
             thread: Only turns of this conversation, or facts learned from it.
-            since: Only from this time on: ISO 8601, a datetime or a date.
-            until: Only before this time.
+            since: Only from this time on; see docs/times.md.
+            until: Only before this time, or up to the end of this day.
             min_similarity: The cosine, -1 to 1, that a hit by meaning alone needs; as configured unless given.
             explain: Say of each hit why it has its rank.
 
@@ -553,27 +563,9 @@ class MemoryHandle:
         most = None if top_k is None else checks.whole("top_k", top_k, 1)
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
-        first, end = checks.span(since, until)
-        # An agent may still read its user's facts; the turns are always its own.
-        reading = self._services.reading() if within == "facts" else self._services.writer
-        searches = self._services.home.searches
-        found = searches.of(reading).find(
-            query,
-            searches.top_k if most is None else most,
-            within=within,
-            category=category,
-            thread=source,
-            since=first,
-            until=end,
-            min_similarity=floor,
-            explain=explain,
-        )
-        search.count_trouble(self._services, found)
-        if source is not None and not found:
-            search.must_be_a_source(self._services, reading, source, within)
-        if within == "facts" and found:
-            self._services.home.usage.touch(reading, [hit.id for hit in found])
-        return found
+        first, end = self._services.times().span(since, until)
+        asked = search.Asked(query, most, within, category, source, first, end, floor, explain)
+        return search.find(self._services, asked)
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
         """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
@@ -600,20 +592,26 @@ class MemoryHandle:
         thread: str | None = None,
         facts: bool = True,
     ) -> Context:
-        """Return the block of memory to put before a model.
+        """Return the block of memory to put before a model, in two parts.
 
-        The first block of a process is counted by an estimate while the vocabulary loads, unless `Backstory.warm` was
-        waited for.
+        `standing` is for the system message: it depends on memory and policy alone (and, with `thread`, on that
+        conversation's summaries), so it is the same text while memory is the same. `found` is what the question brings
+        besides; it goes directly before the newest question. If all facts fit, all stand and nothing is found.
+        `text` is both.
+
+        The first block of a process waits until the vocabulary is loaded that counts its tokens, unless
+        `Backstory.warm` was waited for.
 
         Args:
-            messages: What the conversation is about, as messages or a text: it ranks the facts. None ranks them by
-                confidence.
+            messages: What the conversation is about, as messages or a text: it finds facts. With None those are found
+                that rank next by themselves.
             max_tokens: The text never has more; `max_injection_tokens` unless given.
             thread: Add the summaries of this conversation.
             facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
 
         Returns:
-            The text, its tokens and how they were counted, and the ids of its facts.
+            Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
+            `metadata` of the answer, so that `why_said` can tell what the answer was given.
 
         Raises:
             InputError: `messages` is no list, or one of the last cannot be read.
@@ -640,7 +638,7 @@ class MemoryHandle:
         limit: int | None = None,
         fact: str | None = None,
         thread: str | None = None,
-        since: str | None = None,
+        since: At | None = None,
         before: int | None = None,
     ) -> tuple[LogEntry, ...]:
         """Return the commits.
@@ -649,7 +647,7 @@ class MemoryHandle:
             limit: How many at most.
             fact: Only commits about this fact; a unique beginning of its id is enough.
             thread: Only commits about this conversation.
-            since: Only from this time, or this commit's number, on.
+            since: Only from this commit or the beginning of this time on.
             before: Only commits before this number, to go on from the last entry of an earlier answer.
 
         Returns:
@@ -657,28 +655,26 @@ class MemoryHandle:
 
         Raises:
             NotFoundError: There is and was no such fact.
-            UsageError: `since` is neither a commit's number nor a time, or a number is none.
+            UsageError: `since` is neither a commit nor a time, or a number is none.
         """
         most = None if limit is None else checks.whole("limit", limit, 0)
         named = None if thread is None else checks.text("thread", thread)
         end = None if before is None else checks.whole("before", before, 1)
         return history.log(self._services, limit=most, fact=fact, thread=named, since=since, before=end)
 
-    def timeline(
-        self, since: int | When | None = None, until: int | When | None = None, *, buckets: int = 200
-    ) -> Timeline:
+    def timeline(self, since: At | None = None, until: At | None = None, *, buckets: int = 200) -> Timeline:
         """Count the commits by time and by kind, over the whole history or a part of it.
 
         Args:
-            since: Only from this commit's number or this time on.
-            until: Only up to this commit's number or this time, which is included.
+            since: Only from this commit or the beginning of this time on.
+            until: Only up to this commit or the end of this time, which is included.
             buckets: Into how many stretches of equal width the time between them is divided.
 
         Returns:
             The counts of the range and of each stretch with commits in it.
 
         Raises:
-            UsageError: A bound is neither a commit's number nor a time, `until` is before `since`, or `buckets` is no
+            UsageError: A bound is neither a commit nor a time, `until` is before `since`, or `buckets` is no
                 number from 1 on.
         """
         return history.timeline(self._services, since, until, buckets)
@@ -712,7 +708,25 @@ class MemoryHandle:
             UsageError: Several ids begin so.
         """
         reading = self._services.reading()
-        return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+        with self._services.naming_the_owner(fact_id):
+            return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+
+    def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
+        """Explain what the agent had been given to read when it said something.
+
+        Args:
+            turn: The id of the turn of the answer.
+            thread: The conversation's id, where several have a turn of this id.
+
+        Returns:
+            The turn, and the facts as they were at that time. Where the turn notes nothing, `noted` is false: the host
+            did not keep `Context.note()` with it, or memory was empty.
+
+        Raises:
+            NotFoundError: There is no such turn or thread.
+            UsageError: Several threads have a turn of this id.
+        """
+        return history.said(self._services, turn, thread)
 
     def why_section(self, section: str) -> WhySection:
         """Explain where the text of a section came from, down to the turns of the update that wrote it.
@@ -743,13 +757,13 @@ class MemoryHandle:
         writer = self._services.reading()
         return why_not(self._services.commits(writer), writer.memory(), checks.text("text", text))
 
-    def refusals(self, seq: int) -> tuple[ExplainedRefusal, ...]:
+    def refusals(self, seq: int | str) -> tuple[ExplainedRefusal, ...]:
         """Return what a commit refused, and what it would have taken to accept each candidate.
 
         The commit's command is decided again on the memory before it, with one value of the policy changed.
 
         Args:
-            seq: The number of the commit.
+            seq: The commit, by its number, `HEAD`, `HEAD~1`, or the beginning of its hash.
 
         Returns:
             The refused candidates, in the order of the commit's events; `needs` is the nearest policy value that
@@ -757,32 +771,48 @@ class MemoryHandle:
 
         Raises:
             NotFoundError: There is no such commit.
-            UsageError: `seq` is no number from 1 on.
+            UsageError: `seq` is no commit.
         """
         return history.refusals(self._services, seq)
 
-    def diff(self, a: int | str, b: int | str) -> Diff:
+    def seq_of(self, commit: int | str) -> int:
+        """Return the number of a commit.
+
+        Args:
+            commit: `HEAD`, `HEAD~1`, the beginning of its hash, or its number, which is not looked up.
+
+        Returns:
+            The number.
+
+        Raises:
+            NotFoundError: There is no such commit.
+            UsageError: It is no commit, or the hashes of several commits begin so.
+        """
+        return self._services.times().commit("commit", commit)
+
+    def diff(self, a: At, b: At) -> Diff:
         """Compare memory at two moments.
 
         Args:
-            a: The number of a commit, or a time in ISO 8601.
+            a: A commit, or a time that is no whole day; see docs/times.md.
             b: Likewise; what memory at `b` has and memory at `a` has not is added.
 
         Returns:
             The facts added, removed and revised, and the sections that differ.
 
         Raises:
-            UsageError: One is neither a commit's number nor a time.
+            UsageError: One is neither a commit nor a time, is in the future, or is a whole day.
             NotFoundError: The ledger has no such commit.
         """
-        return diff(self._services.memory(a), self._services.memory(b))
+        before = self._services.memory(a, whole_days=False, name="a")
+        return diff(before, self._services.memory(b, whole_days=False, name="b"))
 
     def graph(
         self,
         *,
         thread: str | None = None,
         fact: str | None = None,
-        since: int | When | None = None,
+        since: At | None = None,
         limit: int = 200,
     ) -> Graph:
         """Return the graph of facts, the updates and threads they came from, and what superseded what.
@@ -824,7 +854,7 @@ class MemoryHandle:
     # What would be.
 
     def what_if(
-        self, /, *, until: int | None = None, progress: Progress | None = None, **policy: PolicyValue
+        self, /, *, until: int | str | None = None, progress: Progress | None = None, **policy: PolicyValue
     ) -> WhatIf:
         """Decide the whole history again under another policy, and compare. Nothing is written.
 
@@ -897,7 +927,7 @@ class MemoryHandle:
         """Undo what is still in force of one update; what it superseded lives again.
 
         Args:
-            seq: The number of a commit, or `HEAD` for the last.
+            seq: A commit, by its number, `HEAD` for the last, `HEAD~1`, or the beginning of its hash.
             dry_run: Write nothing.
             force: Undo in spite of conflicts with later work.
             with_agents: Of a clear of the user and all agents, undo the agents', too. If one of them conflicts, nothing
@@ -909,15 +939,15 @@ class MemoryHandle:
 
         Raises:
             NotFoundError: There is no such commit.
-            UsageError: It is the genesis, or no number.
+            UsageError: It is the genesis, or no commit.
         """
         return changing.revert(self._services, seq, dry_run=dry_run, force=force, with_agents=with_agents)
 
-    def rollback(self, to: int | str, *, dry_run: bool = False) -> UndoResult:
+    def rollback(self, to: At, *, dry_run: bool = False) -> UndoResult:
         """Bring back the facts and sections of an earlier moment, under today's policy.
 
         Args:
-            to: The number of a commit, or a time in ISO 8601.
+            to: A commit, or a time that is no whole day; see docs/times.md.
             dry_run: Write nothing.
 
         Returns:
@@ -925,7 +955,7 @@ class MemoryHandle:
 
         Raises:
             NotFoundError: The ledger has no such commit.
-            UsageError: `to` is neither a commit's number nor a time.
+            UsageError: `to` is neither a commit nor a time, is in the future, or is a whole day.
         """
         return changing.rollback(self._services, to, dry_run=dry_run)
 
@@ -1111,8 +1141,8 @@ class MemoryHandle:
             turns: Whether turns are read, too.
 
         Returns:
-            The head of the ledger; for an agent that reads its user's memory or shares sections with it, that of the
-            user's ledger; with `turns`, that of the transcript.
+            The head of the ledger that is read; for an agent that reads its user's memory, or shares sections with it,
+            that of the user's ledger; with `turns`, that of the transcript.
         """
         return self.heads_seen(turns=turns).heads
 
@@ -1210,9 +1240,11 @@ class MemoryHandle:
     atimeline = in_thread(timeline)
     ausage = in_thread(usage)
     awhy = in_thread(why)
+    awhy_said = in_thread(why_said)
     awhy_section = in_thread(why_section)
     awhy_not = in_thread(why_not)
     arefusals = in_thread(refusals)
+    aseq_of = in_thread(seq_of)
     adiff = in_thread(diff)
     agraph = in_thread(graph)
     amessage_flow = in_thread(message_flow)

@@ -21,7 +21,7 @@ class RecordResult(msgspec.Struct, frozen=True):
 
     `turns` are new, `skipped` were recorded before or filtered out. `superseded` stand no longer, since the delivery
     edits or replaces them; `MemoryHandle.restore` brings them back. `backlog` is true when more threads are due than
-    `queue_max_depth`.
+    `queue_max_depth`. `cut` messages had more than a million characters; only their beginning is kept.
     """
 
     threads: int
@@ -29,6 +29,7 @@ class RecordResult(msgspec.Struct, frozen=True):
     skipped: int
     backlog: bool = False
     superseded: int = 0
+    cut: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -46,6 +46,15 @@ class Bug(NamedTuple):
         """Return the text of the file with the bug in it."""
         return (ROOT / self.file).read_text("utf-8").replace(self.find, self.put)
 
+    def distance(self, tests: str) -> int:
+        """Return how unlikely some tests are to notice: first those named like the file, then those that import it."""
+        path = Path(self.file)
+        if path.stem in tests:
+            return 0
+        module = ".".join(("backstory", *path.with_suffix("").parts))
+        files = (ROOT / tests).rglob("*.py") if (ROOT / tests).is_dir() else [ROOT / tests]
+        return 1 if any(module in file.read_text("utf-8") for file in files) else 2
+
     def times(self) -> int:
         """Return how often the file holds the text."""
         path = ROOT / self.file
@@ -102,8 +111,7 @@ def noticed(bug: Bug, tests: list[str], copy: Path, number: int) -> bool:
     try:
         path.write_text(bug.planted(), "utf-8")
         os.utime(path, (number, number))
-        # The tests that are named like the file are the likeliest to notice.
-        return not passes(sorted(tests, key=lambda test: Path(bug.file).stem not in test), copy)
+        return not passes(sorted(tests, key=bug.distance), copy)
     except subprocess.TimeoutExpired:
         return True
     finally:

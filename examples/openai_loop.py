@@ -36,16 +36,23 @@ class Chat:
         """Say something in a conversation; returns the answer."""
         messages = self.conversations.setdefault(thread, [])
         messages.append({"role": "user", "content": words})
-        # Before: what bears on the last words is put into the system message. No network, no model, a few milliseconds.
+        # Before: what stands goes into the system message, what these words find directly before them. No network, no
+        # model, a few milliseconds.
         known = self.memory.context(messages, thread=thread)
+        question = "\n\n".join(filter(None, (known.found, words)))
         completion = self.client.chat.completions.create(
             model=self.model,
-            messages=[{"role": "system", "content": f"{INSTRUCTIONS}\n\n{known.text}"}, *messages],
+            messages=[
+                {"role": "system", "content": f"{INSTRUCTIONS}\n\n{known.standing}"},
+                *messages[:-1],
+                {"role": "user", "content": question},
+            ],
         )
         answer = completion.choices[0].message.content or ""
         messages.append({"role": "assistant", "content": answer})
-        # After: the whole conversation, as it stands; what of it is new is on disk when this returns.
-        self.memory.record(thread, messages)
+        # After: the whole conversation, as it stands; what of it is new is on disk when this returns. The note lets
+        # `why-said` tell what this answer was given.
+        self.memory.record(thread, [*messages[:-1], {**messages[-1], "metadata": known.note()}])
         return answer
 
 

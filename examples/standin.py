@@ -27,7 +27,7 @@ _READINGS = {
 _BLOCK = re.compile(r"<memory>\n(.*?)</memory>", re.DOTALL)
 _IN_BLOCK = re.compile(r"^- \[[^\]]*\] (.+)$", re.MULTILINE)
 _REMEMBERED = re.compile(r"^- (fact_\w+) \[[^\]]*\] (.+)$", re.MULTILINE)
-_SAID = re.compile(r"^\[(\d+)\] user: (.+)$", re.MULTILINE)
+_SAID = re.compile(r"^\[(\d+)\] user(?:, \w+ \S+ \S+ \S+)?: (.+)$", re.MULTILINE)
 
 
 def answer(messages: Sequence[Mapping[str, str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from doubles import marks, run
+from doubles.misbehaving import AUTHORITY
 from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
 
@@ -63,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
     _spare_the_disk()
     _hear_signals()
+    # Each client of a model reads the certificates to trust; no test asks a server that these would prove.
+    os.environ.setdefault("SSL_CERT_FILE", AUTHORITY)
     run.begin(config)
 
 
@@ -78,6 +82,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if LONG or not item.get_closest_marker("torture")]
     if hasattr(config, "workerinput"):
         items.sort(key=_late)
+    # What was collected stays: it need not be gone through again whenever a test collects garbage.
+    gc.collect()
+    gc.freeze()
 
 
 def _late(item: pytest.Item) -> int:

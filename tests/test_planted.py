@@ -36,6 +36,14 @@ def test_a_bug_that_does_not_fit_the_code_is_named(root: Path) -> None:
     ]
 
 
+def test_the_likeliest_tests_run_first(root: Path) -> None:
+    (root / "test_far.py").write_text("import os\n")
+    (root / "near").mkdir()
+    (root / "near/test_near.py").write_text("from backstory.ledger.code import x\n")
+    bug = Bug("kind", "ledger/code.py", "x", "y")
+    assert sorted(["test_far.py", "near", "test_code.py"], key=bug.distance) == ["test_code.py", "near", "test_far.py"]
+
+
 def test_bugs_are_planted_one_at_a_time_in_copies_and_what_is_not_noticed_is_returned(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

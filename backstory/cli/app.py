@@ -78,6 +78,7 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "context": context.context,
         "why": history.why,
         "why-not": history.why_not,
+        "why-said": history.why_said,
         "diff": history.diff,
         "what-if": history.what_if,
         "reextract": reextraction.reextract,

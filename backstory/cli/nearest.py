@@ -50,10 +50,16 @@ def missing(bs: Backstory, scope: Scope) -> str | None:
     names = (other.agent for other in _in_folder(bs, f"{user.folder}/agents".lstrip("/")))
     found = _nearest(scope.agent, names, lambda name: _is_known(bs, Scope(scope.user, name)))
     owner = "the global memory" if scope.user is None else str(user)
-    reads = "it shows its user's sections"
-    if not bs.config.settings.shared_summaries:
-        reads = "an agent without a memory of its own reads its user's"
+    settings = bs.config.settings
+    reads = _READS[settings.agent_reads] if not settings.shared_summaries else "it shows its user's sections"
     return f"{owner} has no agent {scope.agent!r}{_hint('agent', scope.agent, found)}; {reads}"
+
+
+_READS = {
+    "both": "an agent reads its user's facts in `context`, `search` and `fact list`",
+    "fallback": "an agent without a memory of its own reads its user's",
+    "own": "an agent reads its own facts only",
+}
 
 
 def _only_others(bs: Backstory) -> str | None:

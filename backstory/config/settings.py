@@ -43,6 +43,9 @@ def _as_here(value: object) -> object:
     return "hybrid" if value == "hybrid-v1" else value
 
 
+AgentReads = Literal["both", "fallback", "own"]
+"""What an agent reads of its user's facts: them beside its own, them until it has a memory of its own, or none."""
+
 Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
 
 
@@ -72,6 +75,7 @@ class Settings(BaseModel):
     event_store: str = "jsonl:"
     strict_user_scope: bool = False
     shared_summaries: bool = False
+    agent_reads: AgentReads = "both"
     file_lock_timeout_seconds: float = Field(default=10, ge=1, le=120)
     transcript_retention_days: int | None = Field(default=None, ge=1, le=_LONGEST_DAYS)
 
@@ -94,7 +98,7 @@ class Settings(BaseModel):
     max_facts_limit: int = Field(default=_LARGEST_MEMORY, ge=_LARGEST_MEMORY, le=_LARGEST_LEDGER)
     fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)
     gate_enabled: bool = True
-    dedup_key: Literal["normalized", "casefold", "exact"] = "normalized"
+    dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
 
     fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
     eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)
@@ -129,6 +133,7 @@ class Settings(BaseModel):
     similarity_weight: float = Field(default=0.6, ge=0, le=1)
     confidence_weight: float = Field(default=0.4, ge=0, le=1)
     max_context_turns: int = Field(default=3, ge=1, le=20)
+    context_found_share: float = Field(default=0.7, ge=0, le=1)
 
     embedding_model: str | None = None
     embedding_base_url: str | None = None

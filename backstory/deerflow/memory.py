@@ -123,7 +123,7 @@ class HostedMemory(MemoryHandle):
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
         memory = self._services.memory()
-        context = blocks.block(
+        context = blocks.whole_block(
             own.scope,
             memory,
             self._services.home.searches.of(own).likeness(memory, words) if words else {},
@@ -133,8 +133,6 @@ class HostedMemory(MemoryHandle):
         newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
         if newly:
             self._services.home.usage.touch(own, newly)
-        if context.text:
-            blocks.tokens.begin()
         return _without_tags(context)
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:

@@ -43,6 +43,7 @@ _Category = Annotated[
 _Confidence = Annotated[float, _Number, Field(ge=0, le=1, examples=[0.9])]
 _DryRun = Annotated[bool, Field(description="Only say what would change.")]
 _Seq = Annotated[int, _Number, Field(ge=0, lt=10**18)]
+_Name = Annotated[str, Field(max_length=100)]
 
 
 class _Body(BaseModel):
@@ -145,7 +146,11 @@ class Clearing(_Body):
 class Reverting(_Body):
     """The update to undo."""
 
-    seq: _Seq | Literal["HEAD"] = Field(default="HEAD", examples=[3])
+    seq: _Seq | _Name = Field(
+        default="HEAD",
+        description="A commit: its number, HEAD, HEAD~1, or the beginning of its hash.",
+        examples=[3],
+    )
     dry_run: _DryRun = False
     force: bool = Field(default=False, description="Undo in spite of conflicts with later work.")
     with_agents: bool = Field(
@@ -156,7 +161,10 @@ class Reverting(_Body):
 class RollingBack(_Body):
     """The moment to go back to."""
 
-    to: _Seq | str = Field(description="The number of a commit, or a time in ISO 8601.", examples=[2])
+    to: _Seq | _Name = Field(
+        description="A commit (its number, HEAD~1, or the beginning of its hash) or a time that is no whole day.",
+        examples=[2],
+    )
     dry_run: _DryRun = False
 
 
@@ -183,7 +191,9 @@ class WhatIfQuestion(_Body):
     """Another policy for the whole history."""
 
     policy: _Policy = Field(description="Policy keys with their values.", examples=[{"max_facts": 20}])
-    until: _Seq | None = Field(default=None, description="Leave out later commits.")
+    until: _Seq | _Name | None = Field(
+        default=None, description="Leave out commits later than this one: its number, or HEAD~1."
+    )
 
     def values(self) -> dict[str, PolicyValue]:
         """Return the values as a policy holds them."""

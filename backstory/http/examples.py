@@ -15,6 +15,7 @@ _STORED_FACT: dict[str, Any] = {
 _FACT: dict[str, Any] = {**_STORED_FACT, "seq": 2, "evidence": ["m1"]}
 _CAUSE = {"kind": "extraction", "thread": "monday", "turns": {"first": 1, "last": 2}, "model": "recorded"}
 _HASH = "5f0c4a1be2a94f5c7f7d3b7d2e2cb4d4c0f3f3a9a1a0c27c2f3f4c7f9b1b7d10"
+_DIGEST = "9b1b7d105f0c4a1be2a94f5c7f7d3b7d2e2cb4d4c0f3f3a9a1a0c27c2f3f4c7f"
 _AT = "2026-03-02T09:00:00Z"
 _EMPTY = {"summary": "", "updatedAt": ""}
 
@@ -22,7 +23,7 @@ FACT: dict[str, Any] = _FACT
 FACTS: dict[str, Any] = {"items": [_FACT], "seq": 2, "next": None}
 FACT_CHANGE: dict[str, Any] = {"commit": 2, "fact": _FACT, "evicted": []}
 HEAD: dict[str, Any] = {"seq": 2, "hash": _HASH}
-RECORDED: dict[str, Any] = {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0}
+RECORDED: dict[str, Any] = {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0, "cut": 0}
 DOCUMENT: dict[str, Any] = {
     "version": "1.0",
     "lastUpdated": _AT,
@@ -34,13 +35,19 @@ CONTEXT: dict[str, Any] = {
     "text": "<memory>\nFacts:\n- [preference | 0.95] Ada is allergic to peanuts\n</memory>",
     "tokens": 24,
     "counter": "tiktoken:o200k_base",
+    "standing": "<memory>\nFacts:\n- [preference | 0.95] Ada is allergic to peanuts\n</memory>",
+    "found": "",
     "facts": ["fact_2_0"],
+    "turns": [],
     "sections": [],
     "summaries": 0,
     "left_out": 0,
     "sections_left_out": 0,
     "summaries_left_out": 0,
     "max_tokens": 2000,
+    "seq": 2,
+    "digest": _DIGEST,
+    "of_user": False,
 }
 FOUND: dict[str, Any] = {
     "hits": [{**_FACT, "score": 1.0}],
@@ -86,6 +93,28 @@ WHY: dict[str, Any] = {
     "evidence": [{"turn": "m1", "thread": "monday", "role": "user", "content": "I am allergic to peanuts.", "at": _AT}],
     "history": [{"seq": 2, "at": _AT, "type": "FactAdded", "cause": "extraction", "detail": "added"}],
     "removed": {"seq": 3, "at": _AT, "reason": "model"},
+}
+WHY_SAID: dict[str, Any] = {
+    "turn": "m2",
+    "thread": "monday",
+    "role": "assistant",
+    "content": "Then no satay for you.",
+    "at": _AT,
+    "noted": True,
+    "seq": 2,
+    "digest": _DIGEST,
+    "holds": True,
+    "of_user": False,
+    "facts": [
+        {
+            "id": "fact_2_0",
+            "live": True,
+            "content": "Ada is allergic to peanuts",
+            "category": "preference",
+            "confidence": 0.95,
+        }
+    ],
+    "turns": [],
 }
 MEMORY: dict[str, Any] = {
     "seq": 2,

@@ -24,6 +24,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle
 from backstory.operations.services import HeadsSeen
+from backstory.projections.history.times import depends_on_clock
 
 __all__ = [
     "MOST_OF_KEY",
@@ -128,6 +129,8 @@ class ReadExchange(_Exchange):
             long: Whether it may take long, so that it must not keep a thread from other requests.
         """
         known: HeadsSeen | None = None
+        stated = self.request.query_params
+        tagged = tagged and not any(depends_on_clock(stated[name]) for name in _TIMES if name in stated)
 
         def work() -> Response:
             nonlocal known
@@ -260,6 +263,8 @@ MOST_OF_KEY = 255
 _MOST_PREVIEWS = 5
 """How often a preview is computed again because of a commit meanwhile."""
 
+_TIMES = ("at", "since", "until", "a", "b")
+"""The parameters of queries that may be times."""
 _UNTAGGED = {"Cache-Control": "no-store"}
 
 

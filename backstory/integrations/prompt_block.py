@@ -1,14 +1,19 @@
-"""Context block in the text of a prompt. It goes to the end, so that the text before it stays in the prompt cache."""
+"""Context block in the text of a prompt.
+
+The part that stands goes to the end of the system message. What was found goes directly before the newest question, so
+that the text before it stays in the prompt cache.
+"""
 
 from __future__ import annotations
 
 import re
 
-from backstory.projections.context.fact_lines import CLOSING, OPENING, PARTS
+from backstory.projections.context.fact_lines import CLOSING, FOUND, GAP, OPENING, PARTS
 
-GAP = "\n\n"
+__all__ = ["GAP", "text_after_block", "text_with_block", "without_block"]
+
 # The text of a block contains no `<`, so this matches only our block, even if a prompt mentions `<memory>`.
-_OURS = rf"{re.escape(OPENING)}(?:{'|'.join(map(re.escape, PARTS))}):\n[^<]*{re.escape(CLOSING)}"
+_OURS = rf"{re.escape(OPENING)}(?:{'|'.join(map(re.escape, (*PARTS, FOUND)))}):\n[^<]*{re.escape(CLOSING)}"
 _BLOCK = re.compile(rf"{GAP}{_OURS}|{_OURS}\n*")
 
 
@@ -21,3 +26,9 @@ def text_with_block(text: str, block: str) -> str:
     """Return a text with this context block at its end instead of an earlier one."""
     bare = without_block(text)
     return f"{bare}{GAP if bare else ''}{block}" if block else bare
+
+
+def text_after_block(text: str, block: str) -> str:
+    """Return a text with this context block before it instead of an earlier one."""
+    bare = without_block(text)
+    return f"{block}{GAP if bare else ''}{bare}" if block else bare

@@ -15,7 +15,7 @@ from backstory.integrations.identity import present_config
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import RunState, RunUpdate, part_of
 from backstory.langchain.run_memory import HasRunMemory, RunMemory
-from backstory.langchain.system_message import with_block
+from backstory.langchain.system_message import with_block, with_found
 from backstory.langchain.tools import Calls, memory_tools
 from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.memory import MemoryHandle
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
     """Memory for an agent of `create_agent`: `middleware=[BackstoryMiddleware()]`.
 
-    It appends the context block to the system message of each model call. It records the conversation at the begin and
-    at the end of each run; extraction happens later, in the background. A fault of memory is logged, counted and shown
-    by `status`, and never breaks an answer. One instance serves any number of agents and threads.
+    It adds the context block to each model call: what stands to the end of the system message, and what the question
+    finds directly before it, so that prompt caches hold. It records the conversation at the begin and at the end of
+    each run; extraction happens later, in the background. A fault of memory is logged, counted and shown by `status`,
+    and never breaks an answer. One instance serves any number of agents and threads.
     """
 
     state_schema = RunState
@@ -102,7 +103,7 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], ModelResponse],
     ) -> ModelResponse:
-        """Put the context block into the system message; it replaces an earlier block."""
+        """Put the context block into the messages; it replaces an earlier block."""
         return handler(self._with_memory(request))
 
     async def awrap_model_call(
@@ -124,9 +125,15 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
 
     def _with_memory(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         run = self._memory.run(request.state, request.runtime.context, present_config())
-        text = self._memory.block(run, request.messages)
-        message = request.system_message if text is None else with_block(request.system_message, text)
-        return request if message is request.system_message else request.override(system_message=message)
+        block = self._memory.block(run, request.messages)
+        if block is None:
+            return request
+        messages = with_found(request.messages, block.found) if block.found else None
+        # Without a question to put it before, what was found goes to the rest.
+        system = with_block(request.system_message, block.text if messages is None else block.standing)
+        if system is not request.system_message:
+            request = request.override(system_message=system)
+        return request if messages is None else request.override(messages=messages)
 
     def _opens(self, runtime: Calls) -> tuple[Scope, Callable[[], MemoryHandle]]:
         run = self._memory.run(runtime.state, runtime.context, runtime.config)

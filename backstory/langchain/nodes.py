@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, cast
 
 from langchain.agents.middleware.types import ContextT
+from langchain_core.messages import AnyMessage, SystemMessage
 from langgraph.graph import MessagesState
 from langgraph.runtime import Runtime
 
 from backstory.home import Backstory
+from backstory.integrations.prompt_block import GAP
 from backstory.integrations.threads import run_in_thread
 from backstory.langchain.run import Plain, RunState, RunUpdate
 from backstory.langchain.run_memory import HasRunMemory, RunMemory
+from backstory.langchain.system_message import with_block, with_found
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope
 
@@ -25,21 +28,24 @@ class MemoryState(MessagesState):
     """The state of a graph with `MemoryNodes`; extend it with fields of your own.
 
     Attributes:
-        memory: The context block for the system message of the model, "" for an empty memory.
+        memory: The part of the context block for the system message, "" for an empty memory.
+        memory_found: The part for directly before the newest question, "" where nothing is found.
         backstory_runs: What the nodes keep about a run. It names messages by their ids, and other users by a digest.
     """
 
     memory: NotRequired[str]
+    memory_found: NotRequired[str]
     backstory_runs: NotRequired[Plain]
 
 
 class MemoryNodes(HasRunMemory):
     """Memory for a graph of your own: add `before` as a node before the model, and `after` as the last one.
 
-    `before` records the question and puts the context block into the state, as `memory`; the node that calls the model
-    puts it into the system message. `after` records the answer. Users, threads, faults and what is recorded are those
-    of `BackstoryMiddleware`. One instance serves any number of graphs and threads, in `invoke` and `ainvoke`: LangGraph
-    runs `before` and `after` in threads there, and `abefore` and `aafter` are for graphs of async nodes.
+    `before` records the question and puts the context block into the state, as `memory` and `memory_found`; the node
+    that calls the model gives it the messages of `prompt`. `after` records the answer. Users, threads, faults and what
+    is recorded are those of `BackstoryMiddleware`. One instance serves any number of graphs and threads, in `invoke`
+    and `ainvoke`: LangGraph runs `before` and `after` in threads there, and `abefore` and `aafter` are for graphs of
+    async nodes.
     """
 
     def __init__(
@@ -97,12 +103,28 @@ class MemoryNodes(HasRunMemory):
         mine = _run_state(state)
         run = self._memory.begin(mine, runtime.context)
         # An earlier block must not stay in the state where memory cannot be read.
-        block = self._memory.block(run, mine["messages"]) or ""
-        return {"memory": block, **self._memory.put(run, mine)}
+        block = self._memory.block(run, mine["messages"])
+        parts = ("", "") if block is None else (block.standing, block.found)
+        return {"memory": parts[0], "memory_found": parts[1], **self._memory.put(run, mine)}
 
     async def abefore(self, state: MemoryState, runtime: Runtime[ContextT]) -> dict[str, str | Plain]:
         """See `before`."""
         return await run_in_thread(self.before, state, runtime)
+
+    def prompt(self, state: MemoryState, instructions: str = "") -> list[AnyMessage]:
+        """Return the messages for the model: what stands in the system message, what was found before the question.
+
+        Args:
+            state: The state of the graph, after `before`.
+            instructions: What the system message says besides.
+        """
+        messages: list[AnyMessage] = list(_field(state, "messages") or [])  # type: ignore[call-overload]
+        standing, found = (str(_field(state, name) or "") for name in ("memory", "memory_found"))
+        asked = with_found(messages, found) if found else messages
+        if asked is None:
+            standing, asked = f"{standing}{GAP if standing else ''}{found}", messages
+        system = with_block(SystemMessage(instructions) if instructions else None, standing)
+        return asked if system is None else [system, *asked]
 
     def after(self, state: MemoryState) -> RunUpdate:
         """Record the messages that the run added.
@@ -126,8 +148,9 @@ class MemoryNodes(HasRunMemory):
 
 def _run_state(state: object) -> RunState:
     """Return what a state of any kind (a dict, a dataclass, a pydantic model) holds of a run."""
+    messages, runs = _field(state, "messages"), _field(state, "backstory_runs")
+    return cast("RunState", {"messages": messages or [], "backstory_runs": runs or {}})
 
-    def field(name: str) -> object:
-        return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
 
-    return cast("RunState", {"messages": field("messages") or [], "backstory_runs": field("backstory_runs") or {}})
+def _field(state: object, name: str) -> object:
+    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import orjson
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
 from backstory.langchain.conversations import UNKNOWN_USER, Conversation, Conversations
@@ -81,8 +81,11 @@ class Recorder:
             recorded = self._deliver(run, question) and recorded
         return run if recorded else msgspec.structs.replace(run, missed=True)
 
-    def end(self, run: Run, state: RunState) -> Run:
-        """Record the messages that a run added, and the question again, since its text may have changed."""
+    def end(self, run: Run, state: RunState, given: Mapping[str, object]) -> Run:
+        """Record the messages that a run added, and the question again, since its text may have changed.
+
+        The last answer notes in its metadata what it was `given` to read.
+        """
         if not run.records:
             return run
         messages = state.get("messages", [])
@@ -99,7 +102,7 @@ class Recorder:
         lost = not known.keys() <= {message.id for message in conversation.said}
         delivered = [_with_id(message, run.asked.get(message.id or "", message.id)) for message in added]
         answer = _structured(messages, state.get("structured_response"))
-        recorded = self._deliver(run, [*delivered, *answer], immediate=lost)
+        recorded = self._deliver(run, _noted([*delivered, *answer], given), immediate=lost)
         alone = bytes.fromhex(run.began) if run.alone else None
         self._conversations.answered(run.scope, run.thread, alone, conversation, heard=recorded and not run.missed)
         return msgspec.structs.replace(run, owners=_by_user(conversation, owners))
@@ -129,6 +132,20 @@ def _by_user(conversation: Conversation, owners: Sequence[str]) -> dict[str, lis
         if message.id:
             found.setdefault(owner, []).append(message.id)
     return found
+
+
+def _noted(messages: list[BaseMessage | dict[str, object]], given: Mapping[str, object]) -> list[object]:
+    """Return messages with a note in the metadata of the last answer."""
+    last = next((n for n in reversed(range(len(messages))) if not isinstance(messages[n], HumanMessage)), None)
+    if last is None or not given:
+        return list(messages)
+    answer = messages[last]
+    if isinstance(answer, BaseMessage):
+        held = getattr(answer, "metadata", None)
+        noted: object = answer.model_copy(update={"metadata": {**(held if isinstance(held, Mapping) else {}), **given}})
+    else:
+        noted = {**answer, "metadata": dict(given)}
+    return [*messages[:last], noted, *messages[last + 1 :]]
 
 
 def _structured(messages: Sequence[BaseMessage], answer: object) -> list[dict[str, object]]:

@@ -17,15 +17,18 @@ from backstory.integrations.closing import Closing
 from backstory.integrations.identity import Identity, check_scope, present_config
 from backstory.langchain.recording import Recorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import UsageError
-from backstory.ledger.core.scope import MemoryScope
+from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.operations.recording import consider_warned
 from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
+    from backstory.projections.context import Context
 
 _log = logging.getLogger(__name__)
+_RUNS = 4_096
 
 
 class RunMemory:
@@ -96,6 +99,10 @@ class RunMemory:
         self._records = record and not self.by_tools
         self.fail_safe = FailSafeMemory(self.backstory)
         self._recorder = Recorder(self.fail_safe)
+        self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
+        """What the answers of the runs under way are given, as their turns note it."""
+        # The first block needs it; by then it may be there.
+        self.backstory.warm(timeout=0)
         if self._records and stated.enabled and self.backstory.model is None:
             _log.warning(
                 "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
@@ -134,7 +141,7 @@ class RunMemory:
         if run is None or not run.records:
             return None
         try:
-            return self._recorder.end(run, state)
+            return self._recorder.end(run, state, self._given.pop((run.scope, run.thread), {}))
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
             self.backstory.faults.note(run.scope, "record", error)
             return None
@@ -151,16 +158,21 @@ class RunMemory:
         """
         return Run.within(state, self._owner) or self._unrecorded(context, config)
 
-    def block(self, run: Run, messages: Sequence[object]) -> str | None:
-        """Return the context block for the messages of a run; None where memory cannot be read."""
+    def block(self, run: Run, messages: Sequence[object]) -> Context | None:
+        """Return the context block for the messages of a run, and remember what the answer of the run is given.
+
+        It is None where memory cannot be read.
+        """
         # Other messages do not show the topic, and may be unreadable.
         spoken = [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
 
-        def block() -> str | None:
+        def block() -> Context | None:
             memory = self.backstory.memory_of(run.scope)
-            return memory.context(spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools).text
+            return memory.context(spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools)
 
-        return self.fail_safe.guarded(run.scope, "inject", block, None)
+        made = self.fail_safe.guarded(run.scope, "inject", block, None)
+        self._given.put((run.scope, run.thread), {} if made is None else made.note())
+        return made
 
     def _unrecorded(self, context: object, config: Mapping[str, object]) -> Run:
         who = self._identity.of(context, part_of(config, "configurable"))

@@ -1,12 +1,13 @@
-"""Context block in a system message."""
+"""Context block in the messages of a model call: in the system message, and before the newest question."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
-from backstory.integrations.prompt_block import GAP, text_with_block, without_block
+from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block, without_block
 
 
 def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None:
@@ -23,6 +24,30 @@ def with_block(message: SystemMessage | None, text: str) -> SystemMessage | None
     if not blocks:
         return None
     return message if blocks == content else message.model_copy(update={"content": blocks})
+
+
+def with_found(messages: Sequence[AnyMessage], text: str) -> list[AnyMessage] | None:
+    """Return messages with this part of a block before the newest question; None where there is no question."""
+    newest = next((n for n in reversed(range(len(messages))) if isinstance(messages[n], HumanMessage)), None)
+    if newest is None:
+        return None
+    changed = list(messages)
+    changed[newest] = _after(messages[newest], text)
+    return changed
+
+
+def _after(message: AnyMessage, text: str) -> AnyMessage:
+    content = message.content
+    if isinstance(content, str):
+        return _replaced(message, text_after_block(content, text))
+    return _replaced(message, [{"type": "text", "text": f"{text}{GAP}"}, *_bare_blocks(content)] if text else content)
+
+
+_M = TypeVar("_M", bound=BaseMessage)
+
+
+def _replaced(message: _M, content: str | list[str | dict[str, object]]) -> _M:
+    return message if content == message.content else message.model_copy(update={"content": content})
 
 
 def _bare_blocks(content: list[str | dict[str, object]]) -> Iterator[str | dict[str, object]]:

@@ -118,7 +118,7 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
 def _found(hits: Iterable[Hit]) -> Json:
     results: list[Json] = [
         {
-            "id": hit.id,
+            "id": hit.shown_id,
             "content": hit.content,
             "category": hit.category,
             "confidence": hit.confidence,

@@ -76,7 +76,7 @@ def _chosen(memory: MemoryHandle, document: Document, about: str | None) -> list
     facts = {fact.id: fact for fact in document.facts}
     if about is not None and about.strip():
         found = memory.search(about, top_k=_MOST)
-        return [facts[hit.id] for hit in found if hit.id in facts]
+        return [facts[hit.id] for hit in found if hit.id in facts and hit.owner in (None, memory.scope)]
     return sorted(document.facts, key=lambda fact: -fact.confidence)[:_MOST]
 
 

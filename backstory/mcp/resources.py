@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.resources import Resource
 from pydantic import ConfigDict, Field
 
-from backstory.ledger.core.errors import NotFoundError, UsageError
+from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.sanitize import safe_json
 from backstory.mcp.answering import Answering
 from backstory.mcp.tools.history import history_of
@@ -32,7 +32,7 @@ class _MemoryResource(Resource):
 
 
 def add_resources(server: MCPServer, answering: Answering) -> None:
-    """Add `memory://document`, `memory://log` and the templates for one fact and one commit."""
+    """Add `memory://document`, `memory://context`, `memory://log` and the templates for one fact and one commit."""
     budget = answering.budget
     server.add_resource(
         _MemoryResource(
@@ -43,6 +43,17 @@ def add_resources(server: MCPServer, answering: Answering) -> None:
             mime_type=_JSON,
             answering=answering,
             show=lambda memory: msgspec.json.format(msgspec.json.encode(memory.document()), indent=2),
+        )
+    )
+    server.add_resource(
+        _MemoryResource(
+            uri="memory://context",
+            name="context",
+            title="Memory for a system message",
+            description="The part of the context block that stands: the same text while memory is the same.",
+            mime_type="text/plain",
+            answering=answering,
+            show=lambda memory: memory.context("").standing.encode(),
         )
     )
     server.add_resource(
@@ -79,15 +90,11 @@ def add_resources(server: MCPServer, answering: Answering) -> None:
 
 
 def _commit(memory: MemoryHandle, seq: str) -> str:
-    if not (seq.isascii() and seq.isdecimal() and len(seq) < 19):  # noqa: PLR2004 as many digits as a position has
-        raise UsageError(f"the number of a commit must be a whole number, got {seq[:80]!r}: see memory://log")
-    wanted = int(seq)
-    newest = memory.log(limit=1)
-    behind = newest[0].seq - wanted if newest else -1
-    found = memory.log(limit=behind + 1) if wanted and behind >= 0 else ()
-    if not found or found[-1].seq != wanted:
+    wanted = memory.seq_of(seq)
+    found = memory.log(limit=1, before=wanted + 1)
+    if not found or found[0].seq != wanted:
         raise NotFoundError(f"the memory has no commit {wanted}: see memory://log for those it has")
-    return _shown(found[-1])
+    return _shown(found[0])
 
 
 def _shown(value: object) -> str:

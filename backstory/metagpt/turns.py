@@ -432,13 +432,14 @@ class Turns:
     def _record(self, messages: Sequence[object], count: int, thread: str | None) -> RecordResult:
         """Record what is left of `count` messages, in their order."""
         whose = thread or self._filter.thread
-        turns, backlog, threads = 0, False, set()
+        turns, cut, backlog, threads = 0, 0, False, set()
         for name, part in groupby(messages, key=lambda message: whose or _thread_of(message) or DEFAULT_THREAD):
             result = self._append(name, [_message(message) for message in part])
             threads.add(name)
             turns += result.turns
+            cut += result.cut
             backlog = backlog or result.backlog
-        return RecordResult(len(threads), turns, count - turns, backlog)
+        return RecordResult(len(threads), turns, count - turns, backlog, cut=cut)
 
     def _withdraw(self, turns: Iterable[TurnView]) -> int:
         by_thread: dict[str, list[int]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Coroutine, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import uuid4
 
 from agents import OpenAIConversationsSession, SessionSettings, TResponseInputItem
@@ -15,12 +15,14 @@ from agents.run_config import CallModelData, ModelInputData
 from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.identity import check_scope, id_text
-from backstory.integrations.prompt_block import text_with_block
+from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import MemoryScope, Scope
+from backstory.ledger.threads.turn_match import Said
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.projections.context import Context
 
 _T = TypeVar("_T")
 
@@ -100,6 +102,10 @@ class BackstorySession:
         self._max_tokens = max_tokens
         self._records = record
         self._fail_safe = FailSafeMemory(home)
+        self._given: dict[str, object] = {}
+        """What the answer of the run under way is given, as its turn notes it."""
+        # The first block needs it; by then it may be there.
+        home.warm(timeout=0)
         self.session_id: str = session.session_id
         self.session_settings: SessionSettings | None = getattr(session, "session_settings", None)
 
@@ -133,9 +139,10 @@ class BackstorySession:
         await self._session.clear_session()
 
     async def add_memory(self, data: CallModelData[object]) -> ModelInputData:
-        """Return the input of a model with the context block at the end of the instructions.
+        """Return the input of a model with the context block.
 
-        It replaces an earlier block. Give it to `RunConfig(call_model_input_filter=…)`, or call it in a filter of your
+        What stands goes to the end of the instructions, what a question finds directly before the newest question. It
+        replaces an earlier block. Give it to `RunConfig(call_model_input_filter=…)`, or call it in a filter of your
         own.
 
         Args:
@@ -145,7 +152,12 @@ class BackstorySession:
         block = await run_in_thread(self._block, sent.input)
         if block is None:
             return sent
-        return dataclasses.replace(sent, instructions=text_with_block(sent.instructions or "", block) or None)
+        self._given = block.note()
+        asked = _with_found(sent.input, block.found) if block.found else None
+        instructions = text_with_block(sent.instructions or "", block.text if asked is None else block.standing)
+        return dataclasses.replace(
+            sent, instructions=instructions or None, input=sent.input if asked is None else asked
+        )
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
@@ -170,6 +182,9 @@ class BackstorySession:
         try:
             # Ids of the SDK are no proof: some models give the same id to every answer.
             messages = [{**item, "id": uuid4().hex} if _is_spoken(item) else item for item in items]
+            answer = next((n for n in reversed(range(len(items))) if _role(items[n]) == "assistant"), None)
+            if answer is not None and self._given:
+                messages[answer] = {**messages[answer], "metadata": self._given}
         except Exception as error:  # noqa: BLE001 a fault of memory must not break a run
             self._home.faults.note(self._scope, "record", error)
             return
@@ -185,23 +200,44 @@ class BackstorySession:
             turns = self._home.memory_of(self._scope).turns.of(self._thread)
             # Items are taken from the end, so the turn is the newest one, or the item was never recorded.
             newest = turns.get(1)
-            if newest and (newest[0].role, newest[0].content) == (kept[0].role, kept[0].content):
+            if newest and newest[0].role == kept[0].role and newest[0].content in Said.of(kept[0]).forms:
                 turns.delete(newest[0])
 
         self._fail_safe.guarded(self._scope, "withdraw", withdraw, None)
 
-    def _block(self, items: list[TResponseInputItem]) -> str | None:
-        def block() -> str | None:
+    def _block(self, items: list[TResponseInputItem]) -> Context | None:
+        def block() -> Context | None:
             # Other items do not show the topic, and may be unreadable.
             spoken = [item for item in items if _is_spoken(item)]
             memory = self._home.memory_of(self._scope)
-            return memory.context(spoken, self._max_tokens, thread=self._thread).text
+            return memory.context(spoken, self._max_tokens, thread=self._thread)
 
         return self._fail_safe.guarded(self._scope, "inject", block, None)
 
 
+def _role(item: object) -> object:
+    return item.get("role") if isinstance(item, Mapping) else None
+
+
 def _is_spoken(item: object) -> bool:
-    return isinstance(item, Mapping) and item.get("role") in _SPOKEN
+    return _role(item) in _SPOKEN
+
+
+def _with_found(items: list[TResponseInputItem], found: str) -> list[TResponseInputItem] | None:
+    """Return items with this part of a block before the newest question; None where there is none to put it before."""
+    for n in reversed(range(len(items))):
+        item = items[n]
+        if _role(item) != "user" or not isinstance(item, Mapping):
+            continue
+        content = item.get("content")
+        if isinstance(content, str):
+            changed: object = {**item, "content": text_after_block(content, found)}
+        elif isinstance(content, list):
+            changed = {**item, "content": [{"type": "input_text", "text": f"{found}{GAP}"}, *content]}
+        else:
+            return None
+        return [*items[:n], cast("TResponseInputItem", changed), *items[n + 1 :]]
+    return None
 
 
 async def _to_its_end(change: Coroutine[object, object, _T]) -> _T:

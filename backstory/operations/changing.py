@@ -58,7 +58,7 @@ from backstory.projections.history.preview import (
     revert_command,
     rollback_command,
 )
-from backstory.projections.history.replay import read_moment
+from backstory.projections.history.times import At
 from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact
 
 _WITH_USER = "all_agents"
@@ -72,7 +72,7 @@ def revert(
     services.must_stand()
     logs = services.logs(services.writer)
     seen = logs.last()
-    commit = logs.commit(_target(seq, seen))
+    commit = logs.commit(_to_undo(services, seq))
     cleared = _cleared_with(services, commit)
     if not with_agents or not cleared:
         undone = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
@@ -162,16 +162,16 @@ def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoR
     return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
 
-def rollback(services: ScopeServices, to: int | str, *, dry_run: bool) -> UndoResult:
+def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
     """Bring back an earlier moment; see `MemoryHandle.rollback`."""
     services.must_stand()
     writer = services.writer
     seen = writer.memory().seq
-    if _is_head(to):
+    if str(to).strip().upper() in ("HEAD", "HEAD~0"):
         raise UsageError(
             "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
         )
-    then = services.logs(writer).memory_at(read_moment(to))
+    then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
     command = rollback_command(then, then.seq, seen=seen)
     if not dry_run:
         services = services.with_policy_in_force()
@@ -244,7 +244,8 @@ def _must_be_live(services: ScopeServices, fact_id: str) -> None:
         WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
     """
     try:
-        live_fact(services.writer.memory(durable=False), fact_id)
+        with services.naming_the_owner(fact_id):
+            live_fact(services.writer.memory(durable=False), fact_id)
     except NotFoundError:
         services.must_stand()
         raise
@@ -426,22 +427,13 @@ def _changed(commit: Commit, facts: Iterable[Fact]) -> Fact:
     raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
-def _is_head(text: int | str) -> bool:
-    return str(text).strip().upper() == "HEAD"
-
-
-def _target(seq: int | str, last: int) -> int:
-    if isinstance(seq, int):
-        return seq
-    if _is_head(seq):
-        if last <= 1:
-            raise NotFoundError(
-                "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
-            )
-        return last
-    if str(seq).strip().isdecimal() and isinstance(number := read_moment(seq), int):
-        return number
-    raise UsageError(f"the commit to undo must be a number, or HEAD for the last one, got {seq!r}: see `log`")
+def _to_undo(services: ScopeServices, seq: int | str) -> int:
+    target = services.times(services.writer).commit("the commit to undo", seq)
+    if target <= 1 and str(seq).strip().casefold().startswith("head"):
+        raise NotFoundError(
+            "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
+        )
+    return target
 
 
 def _text(content: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from backstory import checks
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.operations.services import ScopeServices
 from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
+from backstory.projections.context.joined import USERS, Joined, parted
 
 if TYPE_CHECKING:
     from backstory.config.settings import Settings
@@ -24,6 +26,7 @@ def blocks_of(settings: Settings, model: str | None) -> Blocks:
             guaranteed_tokens=settings.guaranteed_token_budget,
             similarity_weight=settings.similarity_weight,
             confidence_weight=settings.confidence_weight,
+            found_share=settings.context_found_share,
         ),
         tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
         turns=settings.max_context_turns,
@@ -49,21 +52,35 @@ def context(
     blocks = services.home.blocks
     if not blocks.enabled:
         return blocks.nothing()
-    words = last_words(said, blocks.turns) if facts else ""
+    words = None if said is None else last_words(said, blocks.turns) if facts else ""
     writer = services.reading()
-    memory = services.memory()
+    joined = services.joined()
+    memory = services.memory() if joined is None else joined.memory
+    alike = _likeness(services, memory, joined, words) if words else {}
     block = blocks.block(
         writer.scope,
         memory,
-        services.home.searches.of(writer).likeness(memory, words) if words else {},
+        None if words is None else alike,
         summaries=() if thread is None else thread_summaries(memory, thread),
         max_tokens=max_tokens,
         facts=facts,
     )
-    newly = blocks.newly_used(writer.scope, block.facts, writer.clock.now())
-    if newly:
-        services.home.usage.touch(writer, newly)
-    if block.text:
-        # Not before: building a vocabulary blocks everything else, and now the agent waits for its model anyway.
-        blocks.tokens.begin()
-    return block
+    own, users = parted(blocks.newly_used(writer.scope, block.facts, writer.clock.now()))
+    for used, newly in ((writer, own), (services.beside(), users)):
+        if newly and used is not None:
+            services.home.usage.touch(used, newly)
+    if not block.text:
+        return block
+    head, beside = services.head_at(writer, memory.seq), services.beside()
+    of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
+    return block.given_at(head, of_user=writer is not services.own, users=of_both)
+
+
+def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:
+    """Return how like the facts of a memory are to a text, by their ids in it."""
+    searches, beside = services.home.searches, services.beside()
+    if joined is None or beside is None:
+        return searches.of(services.reading()).likeness(memory, words)
+    theirs = searches.of(beside).likeness(joined.users, words)
+    own = searches.of(services.writer).likeness(joined.own, words)
+    return {**own, **{f"{USERS}{fact_id}": alike for fact_id, alike in theirs.items()}}

@@ -8,16 +8,20 @@ from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
 from backstory import checks
-from backstory.checks import When
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
+from backstory.projections.context import Given
+from backstory.projections.context.joined import join
+from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
+from backstory.projections.history.audit import Evidence
 from backstory.projections.history.history import LogEntry, diff, entry
 from backstory.projections.history.moment import FactQuery, MemoryMoment, memory_moment
-from backstory.projections.history.replay import read_moment
 from backstory.projections.history.section_audit import WhySection, why_section
+from backstory.projections.history.times import At, When
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
@@ -31,7 +35,8 @@ if TYPE_CHECKING:
 
 def fact(services: ScopeServices, fact_id: str) -> Fact:
     """Return a live fact by its id or a unique beginning of it; see `MemoryHandle.fact`."""
-    found = begun_fact(services.memory(), fact_id)
+    with services.naming_the_owner(fact_id):
+        found = begun_fact(services.memory(), fact_id)
     if found.id != fact_id:
         with contextlib.suppress(UsageError):
             if services.fact_id(services.reading(), fact_id) == fact_id:
@@ -45,14 +50,14 @@ def log(
     limit: int | None,
     fact: str | None,
     thread: str | None,
-    since: str | None,
+    since: At | None,
     before: int | None,
 ) -> tuple[LogEntry, ...]:
     """Return the commits, newest first; see `MemoryHandle.log`."""
     reading = services.reading()
     logs = services.logs(reading)
     wanted = None if fact is None else services.fact_id(reading, fact)
-    moment = 1 if since is None else read_moment(since)
+    moment = 1 if since is None else services.times(reading).bound("since", since)
     first = logs.first_since(moment)
     if wanted is not None:
         commits = logs.commits_about(wanted, newest_first=True)
@@ -70,12 +75,13 @@ def log(
     return tuple(map(entry, islice(found, limit)))
 
 
-def moment(services: ScopeServices, at: int | str | None, query: FactQuery) -> MemoryMoment:
+def moment(services: ScopeServices, at: At | None, query: FactQuery) -> MemoryMoment:
     """Return memory after a commit, and what that commit changed; see `MemoryHandle.moment`."""
-    wanted = None if at is None else read_moment(at)
     if at is None:
         services.memory()  # Delivers what is not received yet.
-    found = services.logs(services.reading()).around(wanted)
+    reading = services.reading()
+    wanted = None if at is None else services.times(reading).cut("at", at)
+    found = services.logs(reading).around(wanted)
     if services.users is None:
         return memory_moment(found.after, found.commit, diff(found.before, found.after), query)
     users = services.logs(services.users)
@@ -88,10 +94,10 @@ def moment(services: ScopeServices, at: int | str | None, query: FactQuery) -> M
     return memory_moment(shown, found.commit, diff(before, after), query)
 
 
-def timeline(services: ScopeServices, since: int | When | None, until: int | When | None, buckets: int) -> Timeline:
+def timeline(services: ScopeServices, since: At | None, until: At | None, buckets: int) -> Timeline:
     """Count the commits by time and kind; see `MemoryHandle.timeline`."""
-    first = None if since is None else checks.commit_or_time("since", since)
-    last = None if until is None else checks.commit_or_time("until", until)
+    first = None if since is None else services.times().bound("since", since)
+    last = None if until is None else services.times().bound("until", until, end=True)
     backwards = (isinstance(first, int) and isinstance(last, int) and first > last) or (
         isinstance(first, str) and isinstance(last, str) and first > last
     )
@@ -102,8 +108,9 @@ def timeline(services: ScopeServices, since: int | When | None, until: int | Whe
 
 def usage(services: ScopeServices, since: When | None, until: When | None) -> ModelUsage:
     """Return what models did by day; see `MemoryHandle.usage`."""
+    times = services.times()
     first, last = (
-        None if when is None else checks.time(name, when)[: len("2026-03-02")]
+        None if when is None else times.time(name, when)[: len("2026-03-02")]
         for name, when in (("since", since), ("until", until))
     )
     if first is not None and last is not None and first > last:
@@ -123,35 +130,65 @@ def section_origin(services: ScopeServices, name: str) -> WhySection:
     return why_section(services.commits(writer), writer.memory(), name, logs_of)
 
 
+def said(services: ScopeServices, turn: str, thread: str | None) -> WhySaid:
+    """Explain what an answer had been given; see `MemoryHandle.why_said`."""
+    named = checks.text("turn", turn)
+    if thread is not None:
+        must_know(services.writer, checks.text("thread", thread))
+    turns = services.home.turns(services.writer.scope).standing(thread)
+    found = {one.thread: one for one in turns if one.id == named}
+    if not found:
+        where = "memory" if thread is None else f"thread {thread}"
+        raise NotFoundError(f"there is no turn {named} in this {where}: see `turns`; it may be superseded or erased")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} threads have a turn {named}: say which of them, as {next(iter(found))}")
+    (view,) = found.values()
+    answer = Evidence(view.id, view.thread, view.role, view.content, view.at, view.name)
+    given = Given.within(view.metadata)
+    if given is None:
+        return said_without_note(answer)
+    writer = services.user if given.of_user and services.user is not None else services.writer
+    now = writer.memory()
+    if not given.users_seq or services.user is None:
+        if not 0 < given.seq <= now.seq:
+            return why_said(answer, given, (), Memory(), now)
+        head = services.head_at(writer, given.seq)
+        return why_said(answer, given, (head,), services.logs(writer).memory_at(given.seq), now)
+    users = services.user.memory()
+    if given.seq > now.seq or given.users_seq > users.seq:
+        return why_said(answer, given, (), Memory(), join(now, users).memory)
+    heads = (services.head_at(writer, given.seq), services.head_at(services.user, given.users_seq))
+    then = join(services.logs(writer).memory_at(given.seq), services.logs(services.user).memory_at(given.users_seq))
+    return why_said(answer, given, heads, then.memory, join(now, users).memory)
+
+
 def what_if(
-    services: ScopeServices, policy: Mapping[str, PolicyValue], *, until: int | None, progress: Progress | None
+    services: ScopeServices, policy: Mapping[str, PolicyValue], *, until: int | str | None, progress: Progress | None
 ) -> WhatIf:
     """Decide the whole history again under another policy; see `MemoryHandle.what_if`."""
     known_policy(policy)
     writer = services.reading()
     now = writer.memory()
     overrides = overrides_for(policy, now.policy)
-    today = now if until is None else services.logs(writer).memory_at(read_moment(until))
+    today = now if until is None else services.logs(writer).memory_at(services.times(writer).commit("until", until))
     would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
     found = diff(today, would_be)
     return WhatIf(found.added, found.removed, found.revised, found.sections, len(would_be.facts))
 
 
-def refusals(services: ScopeServices, seq: int) -> tuple[ExplainedRefusal, ...]:
+def refusals(services: ScopeServices, seq: int | str) -> tuple[ExplainedRefusal, ...]:
     """Return what a commit refused, and what it would take; see `MemoryHandle.refusals`."""
     logs = services.logs(services.reading())
-    commit = logs.commit(checks.whole("seq", seq, 1))
+    commit = logs.commit(services.times().commit("seq", seq, 1))
     return refusals_of(commit, logs.memory_at(commit.seq - 1))
 
 
-def graph(
-    services: ScopeServices, *, thread: str | None, fact: str | None, since: int | When | None, limit: int
-) -> Graph:
+def graph(services: ScopeServices, *, thread: str | None, fact: str | None, since: At | None, limit: int) -> Graph:
     """Return the graph of facts, updates and threads; see `MemoryHandle.graph`."""
     from backstory.projections.graph import Choice, graph_of
 
     most = _some(limit)
-    moment = None if since is None else checks.commit_or_time("since", since)
+    moment = None if since is None else services.times().bound("since", since)
     named = None if fact is None else checks.text("fact", fact)
     writer = services.reading()
     if thread is not None:
@@ -165,9 +202,7 @@ def message_flow(services: ScopeServices, *, thread: str | None, since: When | N
     from backstory.projections.graph import message_flow_of
 
     most = _some(limit)
-    moment = None if since is None else checks.commit_or_time("since", since)
-    if isinstance(moment, int):
-        raise UsageError(f"{since} is a commit's number, and turns have times only: give a time in ISO 8601")
+    moment = None if since is None else services.times().time("since", since)
     writer = services.reading()
     if thread is not None:
         must_know(writer, checks.text("thread", thread))

@@ -12,9 +12,10 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
-from backstory.ledger.core.sanitize import MAX_NAME, safe_text
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, safe_text
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.threads.turn_dedup import Mode
+from backstory.ledger.threads.turn_match import Said, spoken_in
 from backstory.operations.services import NO_MODEL_HERE, ScopeServices
 from backstory.projections.index.keyed_commits import delivered
 from backstory.results import RecordResult
@@ -64,7 +65,15 @@ class Intake:
         home.must_be_open()
         if not home.enabled:
             return RecordResult(1, 0, len(kept))
-        backlog = False
+        backlog, cut = False, [message.cut for message in kept if message.cut]
+        for more in cut:
+            _log.warning(
+                "%s: a message of thread %s has %s characters: the first %s are kept, the rest is not recorded",
+                self._services.scope,
+                thread,
+                f"{MAX_CONTENT + more:,}",
+                f"{MAX_CONTENT:,}",
+            )
         try:
             recorded = self._record(safe_text(thread), kept, mode, sent_before=sent_before)
         except LockTimeoutError:
@@ -79,7 +88,7 @@ class Intake:
             _warn_without_model(home.folder)
         if home.producer is not None:
             backlog = 0 < home.queue_max_depth < home.producer.depth()
-        return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded)
+        return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded, len(cut))
 
     def _record(self, thread: str, kept: Sequence[Kept], mode: Mode, *, sent_before: bool) -> Recorded:
         services, key = self._services, self._services.key
@@ -132,7 +141,7 @@ def _is_whole(newest: Commit, kept: Sequence[Kept]) -> bool:
     turns = [event.turn for event in newest.events if isinstance(event, TurnRecorded)]
     if len(turns) < TURNS_PER_COMMIT:
         return True
-    return bool(kept) and (turns[-1].role, turns[-1].content) == (kept[-1].role, kept[-1].content)
+    return bool(kept) and Said.of(kept[-1]).is_in(turns[-1])
 
 
 def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) -> None:
@@ -142,7 +151,9 @@ def _must_be_the_same(thread: str, kept: Sequence[Kept], turns: Sequence[Turn]) 
         KeyReusedError: The key was used for another delivery.
     """
     sent = Counter((message.role, message.content) for message in kept)
-    if Counter((turn.role, turn.content) for turn in turns) - sent:
+    # Turns of an older version may hold reasoning.
+    recorded = [(turn.role, said) for turn in turns if (said := spoken_in(turn)).strip()]
+    if Counter(recorded) - sent:
         raise KeyReusedError(
             f"this key was used for other messages of thread {thread}: take a new key for each delivery"
         )

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Literal
+
+import msgspec
 
 from backstory import checks
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import NO_THREADS
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, must_know
+from backstory.projections.context.joined import USERS
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
 
@@ -19,6 +24,77 @@ Within = Literal["facts", "turns"]
 
 _MAX_SECONDS = 1e9
 """Longer than any caller waits, and still a number that a clock accepts."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A search as it was asked for; see `MemoryHandle.search`."""
+
+    query: str
+    top_k: int | None
+    within: Within
+    category: str | None
+    thread: str | None
+    since: str | None
+    until: str | None
+    min_similarity: float | None
+    explain: bool
+
+
+def find(services: ScopeServices, asked: Asked) -> Found:
+    """Search facts or turns; see `MemoryHandle.search`."""
+    # An agent may also read its user's facts; the turns are always its own.
+    reading = services.reading() if asked.within == "facts" else services.writer
+    beside = services.beside() if asked.within == "facts" else None
+    most = services.home.searches.top_k if asked.top_k is None else asked.top_k
+    own = _find(services, reading, asked, most)
+    found = own if beside is None else _joined(services, own, _find(services, beside, asked, most), most)
+    count_trouble(services, found)
+    if asked.thread is not None and not found:
+        must_be_a_source(services, reading, asked.thread, asked.within)
+    if asked.within == "facts" and found:
+        for writer in (reading, beside):
+            ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
+            if writer is not None and ids:
+                services.home.usage.touch(writer, ids)
+    return found
+
+
+def _find(services: ScopeServices, writer: Writer, asked: Asked, most: int) -> Found:
+    return services.home.searches.of(writer).find(
+        asked.query,
+        most,
+        within=asked.within,
+        category=asked.category,
+        thread=asked.thread,
+        since=asked.since,
+        until=asked.until,
+        min_similarity=asked.min_similarity,
+        explain=asked.explain,
+    )
+
+
+def _joined(services: ScopeServices, own: Found, users: Found, most: int) -> Found:
+    """Join what was found in an agent's memory and in its user's: equal facts once, each hit with its owner.
+
+    The scores of two searches compare only where both ranked in the same way; otherwise the hits take turns.
+    """
+    joined = services.joined()
+    known = {} if joined is None else joined.memory.facts
+    agent, user = services.scope, Scope(services.scope.user)
+    ours = [msgspec.structs.replace(hit, owner=agent) for hit in own]
+    theirs = [msgspec.structs.replace(hit, owner=user) for hit in users if f"{USERS}{hit.id}" in known]
+    if own.model == users.model and (own.trouble is None) == (users.trouble is None):
+        hits = sorted((*ours, *theirs), key=lambda hit: -hit.score)
+    else:
+        hits = [hit for pair in zip_longest(ours, theirs) for hit in pair if hit is not None]
+    return Found(
+        tuple(hits[:most]),
+        own.within,
+        own.total + users.total,
+        own.model or users.model,
+        own.embedded + users.embedded,
+        own.trouble or users.trouble,
+    )
 
 
 def count_trouble(services: ScopeServices, found: Found) -> None:
@@ -53,7 +129,8 @@ def embed(services: ScopeServices, *, timeout: float | None, progress: Callable[
     """Embed every fact and turn that has no vector yet; see `MemoryHandle.embed`."""
     limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MAX_SECONDS)
     begun = time.monotonic()
-    own, reading, searches = services.writer, services.reading(), services.home.searches
+    own, searches = services.writer, services.home.searches
+    reading = services.beside() or services.reading()
     embedded = searches.embed(own, timeout=limit, progress=progress)
     if reading is own:
         return embedded

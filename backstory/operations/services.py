@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import Command
-from backstory.ledger.core.commit import Cause, Commit, Head
+from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
@@ -26,15 +26,16 @@ from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.commits import read_durable_commits
+from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
 from backstory.ledger.log.store import TellsAtOnce
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks
+from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
-from backstory.projections.history.replay import read_moment
+from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import Indexes, ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.search.services import SearchServices
@@ -43,6 +44,7 @@ from backstory.projections.turns import TurnLogs
 from backstory.results import PolicyResult
 
 if TYPE_CHECKING:
+    from backstory.config.settings import AgentReads
     from backstory.outbox.outbox import Outbox
     from backstory.witness.witness import Witness
 
@@ -131,14 +133,32 @@ class HomeServices(msgspec.Struct, frozen=True):
             raise UsageError("this home was closed: open it again with Backstory.open")
 
 
+class _LedgerCommits(msgspec.Struct, frozen=True):
+    """A ledger as the reader of times and commits asks about it."""
+
+    index: ScopeIndex
+    writer: Writer
+
+    def last(self) -> int:
+        return self.index.last()
+
+    def time_of(self, seq: int) -> str:
+        return self.index.commit(seq).at
+
+    def with_hash(self, beginning: str) -> Sequence[int]:
+        return seqs_with_hash(self.writer.store, self.writer.ledger, beginning)
+
+
 class ScopeServices(msgspec.Struct, frozen=True):
     """One scope's writer, the home it belongs to, and who acts on it."""
 
     own: Writer
     """The scope's own writer; `writer` checks first that the home is open."""
     home: HomeServices
-    fallback: Writer | None
-    """For an agent: the writer of the user's memory, which the agent reads until it has a memory of its own."""
+    user: Writer | None
+    """For an agent: the writer of its user's memory."""
+    reads: AgentReads
+    """What an agent reads of its user's facts."""
     agents: Callable[[], Sequence[Writer]]
     """Returns the writers of all of the user's agents."""
     actor: str
@@ -176,14 +196,18 @@ class ScopeServices(msgspec.Struct, frozen=True):
         return None if self.actor == self.home.actor else self.actor
 
     def reading(self) -> Writer:
-        """Return the writer to read from: an agent without a memory of its own reads its user's."""
-        if self.fallback is not None and self.writer.memory().seq == 0:
-            return self.fallback
+        """Return the writer to read from: with `fallback` an agent without a memory of its own reads its user's."""
+        if self.reads == "fallback" and self.user is not None and self.writer.memory().seq == 0:
+            return self.user
         return self.writer
 
+    def beside(self) -> Writer | None:
+        """Return the writer of the user's memory where the agent reads both; None otherwise."""
+        return self.user if self.reads == "both" else None
+
     def alone(self) -> ScopeServices:
-        """Return the services of this scope alone, without the user's memory behind it."""
-        return msgspec.structs.replace(self, fallback=None)
+        """Return the services of this scope alone, without the user's facts."""
+        return msgspec.structs.replace(self, reads="own")
 
     def commits(self, writer: Writer) -> Iterator[Commit]:
         """Yield all durable commits, oldest first, for operations that have to walk them."""
@@ -193,18 +217,62 @@ class ScopeServices(msgspec.Struct, frozen=True):
         """Return the index of a scope's logs, which answers without walking them."""
         return self.home.index(writer.scope)
 
-    def memory(self, at: int | str | None = None) -> Memory:
+    def times(self, writer: Writer | None = None) -> TimeReader:
+        """Return the reader of times and commits of the ledger that is read from."""
+        writer = writer or self.reading()
+        return TimeReader(self.own.clock.now, _LedgerCommits(self.logs(writer), writer))
+
+    def memory(self, at: At | None = None, *, whole_days: bool = True, name: str = "at") -> Memory:
         """Return memory now, or as it was at a commit or a time; an agent that shares shows its user's sections."""
         writer = self.reading()
         if at is None:
             receive_all(self.users or self.own)
             return writer.memory() if self.users is None else self._with_users_sections(writer, self.users)
-        moment = read_moment(at)
+        moment = self.times(writer).cut(name, at, whole_days=whole_days)
         then = self.logs(writer).memory_at(moment)
         if self.users is None:
             return then
         users = self.logs(self.users)
         return then.with_sections_of(users.memory_at(then.at if isinstance(moment, int) else moment))
+
+    def joined(self, at: At | None = None) -> Joined | None:
+        """Return memory joined with that of the user, now or at a moment; None where nothing is joined.
+
+        At a commit's number the user's memory is the one at the commit's time.
+        """
+        beside = self.beside()
+        if beside is None:
+            return None
+        own = self.memory(at)
+        if at is None:
+            return self.home.blocks.joined(self.scope, own, beside.memory())
+        moment = self.times().cut("at", at)
+        return join(own, self.logs(beside).memory_at(own.at if isinstance(moment, int) else moment))
+
+    def head_at(self, writer: Writer, seq: int) -> Head:
+        """Return the head that a scope's ledger had after a commit; 0 is the empty ledger."""
+        newest = writer.reader.standing()[1]
+        if newest.seq == seq:
+            return newest
+        return self.logs(writer).commit(seq).head if seq else EMPTY
+
+    @contextlib.contextmanager
+    def naming_the_owner(self, fact_id: str) -> Iterator[None]:
+        """Say whose a fact is where this memory has none of this id, and the user's memory does.
+
+        Raises:
+            NotFoundError: As the block does, or it is the user's.
+        """
+        try:
+            yield
+        except NotFoundError as error:
+            beside = self.beside()
+            if beside is None or fact_id.removeprefix(USERS) not in beside.memory().facts:
+                raise
+            raise NotFoundError(
+                f"{fact_id} is a fact of {beside.scope}, which {self.scope} only reads: look at it, or change it, in "
+                f"the memory of {beside.scope}"
+            ) from error
 
     def _with_users_sections(self, agent: Writer, users: Writer) -> Memory:
         own, theirs = agent.memory(), users.memory()
@@ -214,21 +282,22 @@ class ScopeServices(msgspec.Struct, frozen=True):
         return own.with_sections_of(theirs)
 
     def heads(self, *, turns: bool) -> HeadsSeen:
-        """Return the heads that a read depends on: of the own ledger, then of the user's and of the transcript."""
+        """Return the heads that a read depends on: of the ledger read, of any other, and of the transcript."""
         own = self.writer.reader.standing()[1]
-        heads, writers, streams = [own], [self.own], [self.own.ledger]
-        if self.users is not None or (self.fallback is not None and own.seq == 0):
-            other = self.users or self.fallback or self.own
-            heads.append(other.reader.standing()[1])
-            writers.append(other)
-            streams.append(other.ledger)
+        read = [(self.own, own)]
+        other = self.users or self.beside()
+        if other is not None:
+            read.append((other, other.reader.standing()[1]))
+        elif self.reads == "fallback" and self.user is not None and own.seq == 0:
+            read.insert(0, (self.user, self.user.reader.standing()[1]))
+        heads, streams = [head for _, head in read], [writer.ledger for writer, _ in read]
         store = self.own.store
         if turns:
             heads.append(store.durable_head(self.own.transcript_stream))
             streams.append(self.own.transcript_stream)
         # Where agents share sections a read delivers what is under way, which no head tells.
         tells = store if isinstance(store, TellsAtOnce) and not self.shares else None
-        return HeadsSeen(tuple(heads), tuple(streams), tuple(writer.scope for writer in writers), tells)
+        return HeadsSeen(tuple(heads), tuple(streams), tuple(writer.scope for writer, _ in read), tells)
 
     def policy(self) -> PolicyResult:
         """Return the policy in force and the configured one; before the first commit those that it will record."""

@@ -11,7 +11,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.store.locks import FileLocks
-from backstory.ledger.log.store.removal import Removals
+from backstory.ledger.log.store.removal import Removals, must_hold_no_links
 from backstory.memory import MemoryHandle
 from backstory.operations.services import HomeServices
 from backstory.results import RemovedScope, RemovedUser
@@ -29,7 +29,7 @@ def forget_user(
     purge: Callable[[Scope], None],
     dry_run: bool,
 ) -> RemovedUser:
-    """Remove a user; see `Backstory.forget_user`.
+    """Remove a user; see `Backstory.forget_user`. Nothing changes where a link would keep the content.
 
     Args:
         user: The user's scope.
@@ -42,6 +42,7 @@ def forget_user(
     """
     scopes = _scopes_of(store, user)
     folder = home / user.folder
+    must_hold_no_links(folder)
     files = [path for path in folder.rglob("*") if not path.is_dir()]
     size = sum(map(_size, files))
     counts = tuple(_counts(memory(scope)) for scope in scopes)

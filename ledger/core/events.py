@@ -376,8 +376,9 @@ class Turn(_Value, frozen=True, kw_only=True):
     """A recorded message.
 
     `n` is its ordinal in its thread, from 1, never reused. `id` is the host's id, or `t<n>` if the host gave none; then
-    `anonymous` is true. `at` is the host's time, or the time of recording. `cause_by`, `sent_from` and `send_to` are
-    MetaGPT's routing; they and `metadata` are kept as sent.
+    `anonymous` is true. `at` is the host's time, or the time of recording; `offset` is the offset from UTC that the
+    host's time had, None for UTC. `cause_by`, `sent_from` and `send_to` are MetaGPT's routing; they and `metadata` are
+    kept as sent.
     """
 
     n: int
@@ -385,6 +386,7 @@ class Turn(_Value, frozen=True, kw_only=True):
     role: str
     content: str
     at: str
+    offset: str | None = None
     anonymous: bool = False
     name: str | None = None
     cause_by: str | None = None

@@ -15,7 +15,7 @@ CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correct
 EVICTIONS = ("confidence", "hybrid")
 """The rankings by which the cap evicts."""
 
-DEDUP_KEYS = ("normalized", "casefold", "exact")
+DEDUP_KEYS = ("visible", "normalized", "casefold", "exact")
 """The modes of `dedup_key`, from the one that finds most duplicates to the one that finds fewest."""
 
 PolicyValue: TypeAlias = int | float | str | bool | tuple[str, ...]
@@ -42,7 +42,7 @@ class Policy(msgspec.Struct, frozen=True):
     eviction_correction_reserved_fraction: float = 0.1
     eviction_correction_reserved_max: int = 10
     gate_enabled: bool = True
-    dedup_key: str = "normalized"
+    dedup_key: str = "visible"
     staleness_review_enabled: bool = True
     staleness_age_days: int = 90
     staleness_min_candidates: int = 3

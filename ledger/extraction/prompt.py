@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.extraction.dates import over_days, said_at, when
 from backstory.ledger.extraction.excerpt import FEWEST_MERGED, cut_line, excerpt, indented, line_size, on_one_line
 from backstory.ledger.extraction.items import reply_schema
 from backstory.ledger.extraction.model import Prompt
@@ -22,9 +23,8 @@ MAX_TOKENS = 24_000
 
 _LEAST = 600
 """The fewest tokens that memory and conversation together need."""
-_SMALL_VALUES = 20
+_SMALL_VALUES = 60
 """Tokens of the other values filled in: two dates and a few numbers."""
-_DAY = len("2026-03-01")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -41,27 +41,28 @@ class Question(msgspec.Struct, frozen=True):
     stale: tuple[str, ...]
 
 
-def _speaker(turn: Turn) -> str:
-    return f"{turn.role} ({on_one_line(turn.name)})" if turn.name else turn.role
+def _head(turn: Turn, *, dated: bool) -> str:
+    # The date stands before the name, so that no name passes for one.
+    date = f", {said_at(turn)}" if dated else ""
+    name = f" ({on_one_line(turn.name)})" if turn.name else ""
+    return f"[{turn.n}] {turn.role}{date}{name}: "
 
 
-def _turn_line(turn: Turn) -> str:
-    return f"[{turn.n}] {_speaker(turn)}: {indented(abridge(turn.content))}"
+def _line(turn: Turn, *, dated: bool) -> str:
+    return _head(turn, dated=dated) + indented(abridge(turn.content))
 
 
-def _turn_size(turn: Turn) -> int:
-    return line_size(_turn_line(turn))
-
-
-def first_portion(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int] = _turn_size) -> Sequence[Turn]:
+def first_portion(turns: Sequence[Turn], room: int, size_of: Callable[[Turn], int] | None = None) -> Sequence[Turn]:
     """Return as many turns, from the first on, as fit into `room` tokens.
 
     The portion ends after an answer where it can: a user's words go with the assistant's answer to them, unless both
     together are too big. At least one turn is returned, even where it alone is too big.
     """
+    # No line takes less than a token, so a portion has no more turns than these.
+    dated = size_of is None and over_days(turns[: max(1, room)])
     stop = used = 0
     for first, last in _exchanges(turns):
-        sizes = [size_of(turn) for turn in turns[first:last]]
+        sizes = [size_of(turn) if size_of else line_size(_line(turn, dated=dated)) for turn in turns[first:last]]
         if stop and used + sum(sizes) > room:
             break
         for size in sizes:
@@ -86,15 +87,18 @@ def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
 def conversation(turns: Sequence[Turn], room: int) -> list[str]:
     """Return the lines that show turns in a prompt; a single turn that is too long is cut.
 
+    Turns of several days have their dates.
+
     Raises:
         ValueError: the turns do not fit into `room` tokens; pass the `first_portion` of them.
     """
-    lines = [_turn_line(turn) for turn in turns]
+    dated = over_days(turns)
+    lines = [_line(turn, dated=dated) for turn in turns]
     if sum(map(line_size, lines)) <= room:
         return lines
     if len(turns) > 1:
         raise ValueError(f"{len(turns)} turns do not fit into {room} tokens: ask about fewer at once")
-    return [cut_line(turn.content, room, f"[{turn.n}] {_speaker(turn)}: ") for turn in turns]
+    return [cut_line(turn.content, room, _head(turn, dated=dated)) for turn in turns]
 
 
 def _part(text: str) -> str:
@@ -160,7 +164,7 @@ class PromptBuilder:
         values = {
             "memory": "\n".join(shown.lines),
             "thread": self._thread,
-            "when": when(turn.at for turn in turns),
+            "when": when(turns),
             "conversation": "\n".join(conversation(turns, self.room)),
             "hints": self._hints(signals),
             "staleness": self._staleness(),
@@ -189,9 +193,3 @@ class PromptBuilder:
             "most": str(policy.consolidation_max_groups_per_cycle),
         }
         return _part(fill(self._templates["consolidation.md"], values)) if lines else ""
-
-
-def when(moments: Iterable[str]) -> str:
-    """Return the days of the first and the last moment, such as `2026-03-01 to 2026-03-04`."""
-    days = [on_one_line(moment)[:_DAY] for moment in moments]
-    return " to ".join(dict.fromkeys([min(days), max(days)])) if days else ""

@@ -9,16 +9,17 @@ from pathlib import Path
 from backstory.ledger.core.errors import ConfigError, ReplyError
 from backstory.ledger.core.events import Section, Turn
 from backstory.ledger.core.sanitize import Json, safe_text
+from backstory.ledger.extraction.dates import days, when
 from backstory.ledger.extraction.excerpt import cut_line, line_size, on_one_line
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion, when
+from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion
 from backstory.ledger.extraction.reply import first_object, reply_text
 from backstory.ledger.extraction.templates import fill, load_summary_templates
 from backstory.ledger.text.tokens import estimate_tokens
 
 _LEAST = 600
 """The fewest tokens that the text to summarise needs."""
-_SMALL_VALUES = 30
+_SMALL_VALUES = 60
 """Tokens of the other values filled in: two dates and a number."""
 _KNOWN = ("summary",)
 _SCHEMA: dict[str, Json] = {
@@ -57,21 +58,21 @@ class SummaryPromptBuilder:
         Raises:
             ValueError: there is no room for all of these turns; pass the `first_of` them.
         """
-        return self._asked("summary.md", [turn.at for turn in turns], conversation=conversation(turns, self.room))
+        return self._asked("summary.md", when(turns), conversation=conversation(turns, self.room))
 
     def of_summaries(self, summaries: Sequence[Section]) -> Prompt:
         """Return the prompt for a summary of summaries; where all together are too long, the longest are cut."""
         moments = [moment for section in summaries for moment in (section.since, section.until)]
-        return self._asked("summary_merging.md", moments, summaries=self._notes(summaries))
+        return self._asked("summary_merging.md", days(moments), summaries=self._notes(summaries))
 
-    def _asked(self, name: str, moments: Sequence[str], **parts: Sequence[str]) -> Prompt:
-        values = {**self._values, "when": when(moments), **{slot: "\n".join(lines) for slot, lines in parts.items()}}
+    def _asked(self, name: str, dates: str, **parts: Sequence[str]) -> Prompt:
+        values = {**self._values, "when": dates, **{slot: "\n".join(lines) for slot, lines in parts.items()}}
         system, user = fill(self._templates["summary_system.md"], values), fill(self._templates[name], values)
         return Prompt(system, user, self._templates.digest, _SCHEMA)
 
     def _notes(self, summaries: Sequence[Section]) -> list[str]:
         left, lines = self.room, dict[int, str]()
-        heads = [f"- {when((section.since, section.until))}: " for section in summaries]
+        heads = [f"- {days((section.since, section.until))}: " for section in summaries]
         sizes = [estimate_tokens(section.summary) for section in summaries]
         for done, index in enumerate(sorted(range(len(summaries)), key=sizes.__getitem__)):
             lines[index] = cut_line(summaries[index].summary, left // (len(summaries) - done), heads[index])

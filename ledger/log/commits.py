@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore, Record
+
+_HASH_FIELD = len('"hash":""}') + len(EMPTY.hash)
+"""The bytes at the end of each line that hold its hash."""
 
 
 def read_commits(
@@ -27,6 +31,15 @@ def read_commits(
 def read_durable_commits(store: EventStore, stream: str) -> Iterator[Commit]:
     """Yield the commits up to the durable head; see `read_commits`."""
     return read_commits(store, stream, until=store.durable_head(stream))
+
+
+def seqs_with_hash(store: EventStore, stream: str, beginning: str) -> list[int]:
+    """Return the seqs of the durable commits whose hash begins so, two of them at most."""
+    mark = f'"hash":"{beginning}'.encode()
+    last = store.durable_head(stream).seq
+    # Every line ends with its hash, so no line has to be decoded.
+    records = enumerate(islice(store.read(stream, 0), last), 1)
+    return list(islice((seq for seq, record in records if record.line.startswith(mark, -_HASH_FIELD)), 2))
 
 
 def read_commits_and_ends(

@@ -10,9 +10,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
-from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
@@ -33,7 +34,7 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store import EventStore, MayRefuseErasures
+from backstory.ledger.log.store import EventStore, KeepsFiles, MayRefuseErasures
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +101,13 @@ class Eraser:
         return self._carry_out(request, plan, "configuration")[0]
 
     def _must_be_allowed(self) -> None:
-        """Refuse a login that could commit a redaction, and not carry it out."""
+        """Refuse where a redaction could be committed, and not be carried out."""
         if isinstance(self._store, MayRefuseErasures):
             self._store.must_erase()
+        if isinstance(self._store, KeepsFiles):
+            for path in map(self._store.path, self._streams):
+                _must_be_no_link(path)
+                _must_be_no_link(path.with_suffix(".key"))
 
     def _seal(self, request: Erasure) -> Seal | None:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
@@ -173,21 +178,34 @@ class Eraser:
         redacted, self._state.redacted = self._state.redacted, []
         self._complete(redacted, wait=True)
 
-    def complete_if_free(self, redacted: Sequence[Redacted]) -> None:
-        """Complete erasures for a reader, which waits for no lock; if one is held, a later read tries again."""
-        self._complete(redacted, wait=False)
+    def complete_if_free(self, redacted: Sequence[Redacted], *, again: bool = False) -> bool:
+        """Complete erasures for a reader, which waits for no lock.
 
-    def _complete(self, redacted: Sequence[Redacted], *, wait: bool) -> None:
+        Args:
+            redacted: what they erase.
+            again: they are known to be incomplete, so the locks come before the logs are read.
+
+        Returns:
+            Whether a lock was held, as by a process that was killed until its lease ends, so that it has to try again.
+        """
+        return self._complete(redacted, wait=False, again=again)
+
+    def _complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
         transcript, ledger = self._streams
         try:
-            if not self._is_finished(redacted):
+            if again or not self._is_finished(redacted):
                 with self._store.locked(transcript, wait=wait), self._store.locked(ledger, wait=wait):
                     # Another process may have completed it meanwhile.
                     if not self._is_finished(redacted):
                         _log.warning("%s: an erasure was interrupted; it is completed now", self._state.scope)
                         self._erase(redacted)
+        except LockTimeoutError as error:
+            if not again:
+                _log.warning("%s: an erasure is not complete, the next read tries again: %s", self._state.scope, error)
+            return True
         except UnavailableError as error:
             _log.warning("%s: an erasure is not complete, the next open tries again: %s", self._state.scope, error)
+        return False
 
     def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
         return not any(unfinished(self._store, self._streams, redacted).values())
@@ -225,6 +243,19 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]]) -> dict[
         if left:
             lines[commit.seq] = erase(record.line, left)
     return lines
+
+
+def _must_be_no_link(path: Path) -> None:
+    """Refuse to erase in a file that is a link: another file would take the link's place, and this one stay.
+
+    Raises:
+        StoreError: it is a link.
+    """
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a link to {path.readlink()}, which would keep what is erased, so nothing was erased: move "
+            "that file to the place of the link, then run this again"
+        )
 
 
 def _redaction(request: Erasure, actor: str | None) -> Cause:

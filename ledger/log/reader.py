@@ -60,7 +60,7 @@ class Reader:
         store: EventStore,
         scope: Scope,
         snapshots: Snapshots | None,
-        met_erasure: Callable[[Sequence[Redacted]], None],
+        met_erasure: Callable[[Sequence[Redacted], bool], bool],
         shared: SharedSnapshots | None = None,
     ) -> None:
         self._store = store
@@ -81,6 +81,8 @@ class Reader:
         """Drop everything without waiting; threads that are reading keep what they have."""
         self._held = Backlog(ScopeState(self._store, self._scope, self._snapshots, settled=self._durable))
         self._shown = _Shown(Memory(), EMPTY)
+        self._unfinished: Sequence[Redacted] = ()
+        """What is to be erased once another process lets go of a lock: it was killed, and its lease has not ended."""
 
     def _durable(self, stream: str, known: Head) -> Head:
         now = self._store.durable_head(stream)
@@ -105,6 +107,8 @@ class Reader:
             CorruptLogError: the ledger is damaged, or shorter than it was.
             StoreError: it cannot be read.
         """
+        if self._unfinished and not self._met_erasure(self._unfinished, True):
+            self.start_over()
         held, shown = self._held, self._shown
         try:
             newest = self._since(shown) if shown.head.seq else self._from_others()
@@ -158,7 +162,7 @@ class Reader:
                 self._shown = shown
             redacted, state.redacted = state.redacted, []
         if redacted:
-            self._met_erasure(redacted)
+            self._unfinished = redacted if self._met_erasure(redacted, False) else []
         elif self._shared is not None:
             # Not where an erasure was met: it may be incomplete, and who finds the memory would not meet it.
             self._shared.keep(self._scope, shown.memory, shown.head)

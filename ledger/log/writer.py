@@ -62,6 +62,8 @@ _log = logging.getLogger(__name__)
 TURNS_PER_COMMIT = 200
 """How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
 
+_EARLIER_KEY = "normalized"
+"""The default of `dedup_key` before `visible` was."""
 _MOST_OVERTAKEN = 4
 """How often another writer may be first before this one keeps all others off. A long thread is slow to read again."""
 
@@ -432,11 +434,12 @@ class Writer:
             return self._queue_and_fold(head, cause, moment, decide(memory, command))
         if memory.configured is self._as_configured:
             return None
-        wanted = check_policy(msgspec.structs.replace(memory.configured, **self._configured))
+        configured = self._configured_for(memory)
+        wanted = check_policy(msgspec.structs.replace(memory.configured, **configured))
         if wanted == memory.configured:
             self._as_configured = memory.configured
             return None
-        policy = msgspec.structs.replace(memory.policy, **self._configured)
+        policy = msgspec.structs.replace(memory.policy, **configured)
         at = max(moment, memory.at)
         try:
             command = ChangePolicy(at=at, policy=policy, source="config")
@@ -446,6 +449,12 @@ class Writer:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return None
         return self._queue_and_fold(head, Cause(kind="policy", actor="configuration", heat=command.heat), at, events)
+
+    def _configured_for(self, memory: Memory) -> dict[str, PolicyValue]:
+        """Return the configured values, and today's default of `dedup_key` where the ledger has the earlier one."""
+        if "dedup_key" in self._configured or {memory.configured.dedup_key, memory.policy.dedup_key} != {_EARLIER_KEY}:
+            return self._configured
+        return {**self._configured, "dedup_key": Policy().dedup_key}
 
     def _queue_and_fold(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
         pending = self._append(head, cause, at, events)
@@ -644,8 +653,8 @@ class Writer:
     def _complete_erasures(self) -> None:
         self._eraser.complete()
 
-    def _complete_if_free(self, redacted: Sequence[Redacted]) -> None:
-        self._eraser.complete_if_free(redacted)
+    def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
+        return self._eraser.complete_if_free(redacted, again=again)
 
 
 def _may_rank(memory: Memory, command: Command) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from backstory.ledger.core.errors import InputError
+from backstory.ledger.text.reasoning import spoken
 
 _CALLS = frozenset(
     {
@@ -42,6 +43,8 @@ class Content(NamedTuple):
     """Whether a block asks the host to run a tool."""
     results: bool = False
     """Whether a block holds the result of a tool that the host ran."""
+    answer: str | None = None
+    """The text without blocks of reasoning that a later block answers, for an agent's content that has such."""
 
 
 def read_content(content: object, ends: int | None = None) -> Content:
@@ -81,7 +84,13 @@ def read_content(content: object, ends: int | None = None) -> Content:
             text = next((value for name in _TEXT_FIELDS if isinstance(value := fields.get(name), str)), None)
             if text is not None:
                 parts.append(text)
-    return Content(" ".join(parts), calls, results)
+    return Content(" ".join(parts), calls, results, _answer(parts))
+
+
+def _answer(parts: list[str]) -> str | None:
+    """Return the text without open reasoning before its last part; None where there is none."""
+    said = [part for part in parts[:-1] if not spoken(part).is_open]
+    return None if len(said) + 1 >= len(parts) or not parts[-1].strip() else " ".join([*said, parts[-1]])
 
 
 def plain(text: str) -> str:

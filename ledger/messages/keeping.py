@@ -9,6 +9,7 @@ import msgspec
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, clip, safe_text
 from backstory.ledger.messages.reading import Message
 from backstory.ledger.text.blocks import strip_memory_blocks, strip_upload_blocks
+from backstory.ledger.text.reasoning import spoken
 
 _LONG = 1_000
 _HEAD = 600
@@ -16,17 +17,21 @@ _TAIL = 300
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A message to record, sanitized."""
+    """A message to record, sanitized; `cut` is the number of characters that it was too long by."""
 
     role: str
     content: str
     id: str | None = None
     name: str | None = None
     at: str | None = None
+    offset: str | None = None
     cause_by: str | None = None
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
+    cut: int = 0
+    told: str | None = None
+    """The content with the reasoning that was left out; None where none was."""
 
 
 def keep(messages: Iterable[Message]) -> list[Kept]:
@@ -35,6 +40,9 @@ def keep(messages: Iterable[Message]) -> list[Kept]:
     A user's message that only holds an upload is dropped with the answer that follows it. One that only holds our own
     memory block is dropped without an answer, as if it were not there. If an agent makes calls as separate messages,
     only what it says after the last of them is its answer.
+
+    Reasoning at the beginning of an agent's message is left out. Where it has no end it is left out with all of the
+    message, if the agent says more before the user does; else it is kept, since it may be the answer.
     """
     kept: list[Kept] = []
     answer_start = 0  # where in `kept` the answer to the last user's message begins
@@ -60,11 +68,36 @@ def keep(messages: Iterable[Message]) -> list[Kept]:
         elif skip_answer:
             skip_answer, skipped = False, True
             continue
-        if text.strip():
-            kept.append(_kept(message, text))
+        said = _said(message, text)
+        if said.strip():
+            kept.append(_kept(message, said, told=None if said == text else text))
         if message.role == "user":
             answer_start = len(kept)
-    return kept
+    return _without_open_reasoning(kept)
+
+
+def _said(message: Message, text: str) -> str:
+    """Return the text of a message without an agent's reasoning."""
+    if message.role != "assistant":
+        return text
+    if message.answer is not None:
+        text = strip_memory_blocks(strip_upload_blocks(safe_text(message.answer)))
+    return spoken(text).text
+
+
+def _without_open_reasoning(kept: list[Kept]) -> list[Kept]:
+    """Leave out reasoning without an end that the agent's answer follows."""
+    found: list[Kept] = []
+    is_answered = False
+    for message in reversed(kept):
+        if message.role == "user":
+            is_answered = False
+        elif not spoken(message.content).is_open:
+            is_answered = True
+        elif is_answered:
+            continue
+        found.append(message)
+    return found[::-1]
 
 
 def _whole(messages: Iterable[Message]) -> Iterator[Message]:
@@ -91,20 +124,24 @@ def _joined(chunks: list[Message]) -> Message:
         content="".join([chunk.content for chunk in chunks]),
         calls_tools=any(chunk.calls_tools for chunk in chunks),
         hidden=any(chunk.hidden for chunk in chunks),
+        answer=None,
     )
 
 
-def _kept(message: Message, text: str) -> Kept:
+def _kept(message: Message, text: str, *, told: str | None = None) -> Kept:
     return Kept(
         role=message.role,
         content=clip(text, MAX_CONTENT),
         id=bounded_name(message.id) if message.id else None,
         name=_clipped(message.name),
         at=message.at,
+        offset=message.offset,
         cause_by=_clipped(message.cause_by),
         sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
+        cut=max(0, len(text) - MAX_CONTENT),
+        told=None if told is None else clip(told, MAX_CONTENT),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from backstory.ledger.core.errors import InputError
-from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.moments import parse_local, spell_moment, spell_offset
 from backstory.ledger.core.sanitize import safe_json
 from backstory.ledger.messages.content import Content, block_fields, plain, read_content
 from backstory.ledger.messages.hidden import KeepHidden, is_hidden
@@ -36,6 +37,8 @@ class Message(msgspec.Struct, frozen=True):
     id: str | None = None
     name: str | None = None
     at: str | None = None
+    offset: str | None = None
+    """The offset of `at` from UTC as it was given, such as `-07:00`; None for UTC."""
     thread_id: str | None = None
     user_id: str | None = None
     agent_name: str | None = None
@@ -49,6 +52,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether this is a call or its output as a separate message, so that the agent's answer is still to come."""
     is_chunk: bool = False
     """Whether this is a streamed message, whole or one of several chunks with the same id."""
+    answer: str | None = None
+    """The content without blocks of an agent's reasoning that has no end; None where there are none."""
 
 
 def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends: int | None = None) -> Message:
@@ -86,12 +91,14 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         role = _role(fields)
         content = read_content(fields.get("content_blocks") if given is None else given, ends)
     metadata = _metadata(fields)
+    at = _moment(fields.get("at"))
     return Message(
         role="tool" if content.results and role == "user" and not content.text.strip() else role,
         content=content.text or _refusal_or_audio(fields, extra),
         id=_name(fields, "id"),
         name=_name(fields, "name"),
-        at=_moment(fields.get("at")),
+        at=None if at is None else spell_moment(at),
+        offset=None if at is None else spell_offset(at),
         thread_id=_name(fields, "thread_id"),
         user_id=_name(fields, "user_id"),
         agent_name=_name(fields, "agent_name"),
@@ -108,6 +115,7 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         ),
         is_call_item=role == "tool" and is_call(kind),
         is_chunk=isinstance(kind, str) and kind.endswith("MessageChunk"),
+        answer=content.answer if role == "assistant" else None,
     )
 
 
@@ -178,14 +186,16 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(sorted(names) if isinstance(value, set | frozenset) else names)
 
 
-def _moment(value: object) -> str | None:
+def _moment(value: object) -> datetime | None:
+    """Return a time with its own offset; one without an offset is UTC."""
     if value is None:
         return None
-    moment = parse_moment(value) if isinstance(value, str) else None
+    text = value.isoformat() if isinstance(value, datetime) else value
+    moment = parse_local(text) if isinstance(text, str) else None
     if moment is None:
         given = repr(value[:40]) if isinstance(value, str) else type(value).__name__
         raise InputError(f"at must be an ISO 8601 time like 2026-03-12T10:30:00Z, got {given}")
-    return spell_moment(moment)
+    return moment
 
 
 def _metadata(fields: Mapping[str, object]) -> dict[str, object]:

@@ -25,6 +25,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.threads.resend import align_delivery, has_substance
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_dedup import align
+from backstory.ledger.threads.turn_match import Said
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -105,7 +106,7 @@ def _knows(thread: Thread, messages: Sequence[Kept], asked: int, seal: Seal | No
 
 
 def _same(turn: Turn, message: Kept) -> bool:
-    return (turn.role, turn.content) == (message.role, message.content)
+    return Said.of(message).is_in(turn)
 
 
 def _alike(turns: Sequence[Turn], messages: Sequence[Kept]) -> int:

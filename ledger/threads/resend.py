@@ -27,7 +27,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import is_acknowledgement
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.ledger.threads.turn_match import Piece, Said, Walk, matched, matches
+from backstory.ledger.threads.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -63,10 +63,7 @@ class _Sent(NamedTuple):
     role: str
     content: str
     after: int
-
-    @property
-    def said(self) -> Said:
-        return self.role, self.content
+    said: Said
 
 
 def align_delivery(
@@ -104,7 +101,7 @@ def align_whole(
         if index in forgotten:
             continue
         n = ordinal + 1
-        while n <= len(thread.turns) and not thread.stands(n) and not _is(thread.remembered(n), message, seal):
+        while n <= len(thread.turns) and _may_be_passed(thread, n) and not _is(thread.remembered(n), message, seal):
             n += 1
         if n > len(thread.turns) or not _is(thread.remembered(n), message, seal):
             break
@@ -112,6 +109,12 @@ def align_whole(
         ordinal = n
     behind = range(ordinal + 1, len(thread.turns) + 1)
     return Alignment(frozenset(known), tuple(n for n in behind if thread.stands(n)))
+
+
+def _may_be_passed(thread: Thread, n: int) -> bool:
+    """Whether a delivery of the whole thread need not hold a turn."""
+    turn = thread.turns[n - 1] if thread.stands(n) else None
+    return turn is None or is_reasoning(turn, thread.remembered(n + 1) if n < len(thread.turns) else None)
 
 
 def has_substance(content: str) -> bool:
@@ -134,7 +137,7 @@ def _sent(thread: Thread, messages: Sequence[Kept], forgotten: Collection[int]) 
         if index in forgotten:
             continue
         if message.id is None:
-            found.append(_Sent(index, message.role, message.content, after))
+            found.append(_Sent(index, message.role, message.content, after, Said.of(message)))
         elif message.id in thread.earliest:
             after = thread.earliest[message.id]
         elif message.id not in thread.erased_ids:
@@ -148,10 +151,10 @@ def _is(piece: Piece | None, message: Kept, seal: Seal | None) -> bool:
         return False
     if message.id is None:
         recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
-        return piece.anonymous and recognised and matches(piece, (message.role, message.content), seal)
+        return piece.anonymous and recognised and matches(piece, Said.of(message), seal)
     if piece.anonymous or piece.id != message.id:
         return False
-    return isinstance(piece, Trace) or (piece.role, piece.content) == (message.role, message.content)
+    return isinstance(piece, Trace) or Said.of(message).is_in(piece)
 
 
 def _tail(thread: Thread, count: int, *, anonymous: bool) -> tuple[list[Piece], bool]:
@@ -306,7 +309,7 @@ class _Delivery:
         known = self._known(before, left, from_end=True) if ends[-1:] == [before] else None
         if known is None:
             return None
-        if last.content in [turn.content for turn in answers]:
+        if any(last.said.is_in(turn) for turn in answers):
             # The answer is the one that stands; another role has said more since.
             return Alignment(known.known | {last.place})
         return Alignment(known.known, tuple(turn.n for turn in answers))
@@ -353,7 +356,11 @@ class _Delivery:
         return isinstance(piece, Turn) or (piece.digest is not None and self._seal is not None)
 
     def _passes(self, piece: Piece) -> bool:
-        return isinstance(piece, Trace) or piece.n in self._thread.withdrawn
+        return isinstance(piece, Trace) or piece.n in self._thread.withdrawn or self._is_reasoning(piece)
+
+    def _is_reasoning(self, turn: Turn) -> bool:
+        following = self._thread.remembered(turn.n + 1) if turn.n < len(self._thread.turns) else None
+        return is_reasoning(turn, following)
 
 
 def _last_remembered(thread: Thread) -> int:
@@ -368,7 +375,7 @@ def _head(thread: Thread, first: Said, count: int) -> Iterator[Piece]:
         if piece is None:
             continue
         stands = thread.stands(n)
-        if stands and not standing and isinstance(piece, Turn) and (piece.role, piece.content) != first:
+        if stands and not standing and isinstance(piece, Turn) and not first.is_in(piece):
             return
         yield piece
         standing += stands

@@ -18,6 +18,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.threads.branches import given_up
 from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole, has_substance
 from backstory.ledger.threads.transcript import Thread
+from backstory.ledger.threads.turn_match import Said
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -104,7 +105,7 @@ def align(
             before = thread.turns[n - 1] if n is not None and remembered else None
             if before is None or before.n in superseded:
                 fresh.append(message)
-            elif (before.role, before.content) != (message.role, message.content):
+            elif not Said.of(message).is_in(before):
                 fresh.append(message)
                 if thread.stands(before.n):
                     superseded[before.n] = None
@@ -120,7 +121,7 @@ def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> f
         for index, message in enumerate(messages)
         if message.id is None
         and has_substance(message.content)
-        and seal(message.role, message.content) in thread.forgotten
+        and any(seal(message.role, form) in thread.forgotten for form in Said.of(message).forms)
     )
 
 
@@ -129,11 +130,12 @@ def _was_erased(thread: Thread, message: Kept, seal: Seal | None) -> bool:
 
     Without a digest they prove nothing where the id may have been ours, or where a later text stands under it.
     """
+    said = Said.of(message)
     for trace in thread.erased_ids.get(message.id or "", ()):
         if trace.digest is not None and seal is not None:
-            if seal(message.role, message.content) == trace.digest:
+            if said.is_sealed_in(trace.digest, seal):
                 return True
-        elif not trace.anonymous and message.id not in thread.latest and len(message.content) == trace.size:
+        elif not trace.anonymous and message.id not in thread.latest and said.has_size(trace.size):
             return True
     return False
 
@@ -145,6 +147,7 @@ def _turn(message: Kept, n: int, at: str) -> Turn:
         role=message.role,
         content=message.content,
         at=message.at or at,
+        offset=message.offset,
         anonymous=message.id is None,
         name=message.name,
         cause_by=message.cause_by,

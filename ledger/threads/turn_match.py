@@ -3,25 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.text.reasoning import spoken
 from backstory.ledger.threads.turn_columns import Trace
 
-Said: TypeAlias = tuple[str, str]
-"""A role and a text."""
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+
+
+class Said(NamedTuple):
+    """A role and a text, and the text with the reasoning that was left out of it.
+
+    Turns that were recorded before reasoning was left out hold it. So a message is compared in both forms, and a turn
+    without its reasoning, too.
+    """
+
+    role: str
+    content: str
+    told: str | None = None
+
+    @classmethod
+    def of(cls, message: Kept) -> Said:
+        """Return what a message says."""
+        return cls(message.role, message.content, message.told)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The texts that an earlier delivery of it may have been recorded with."""
+        return (self.content,) if self.told is None else (self.content, self.told)
+
+    def is_in(self, turn: Turn) -> bool:
+        """Whether a turn says this."""
+        return turn.role == self.role and (turn.content in self.forms or spoken_in(turn) == self.content)
+
+    def is_sealed_in(self, digest: str, seal: Seal) -> bool:
+        """Whether a digest is that of this."""
+        return any(seal(self.role, form) == digest for form in self.forms)
+
+    def has_size(self, size: int) -> bool:
+        """Whether this has so many characters."""
+        return any(len(form) == size for form in self.forms)
+
+
+def spoken_in(turn: Turn) -> str:
+    """Return what is said in a turn, which may have been recorded with reasoning."""
+    return spoken(turn.content).text if turn.role == "assistant" else turn.content
+
+
+def is_reasoning(turn: Turn, following: Piece | None) -> bool:
+    """Whether a turn holds nothing but reasoning, which is recorded no more: with its end, or with an answer after it.
+
+    Args:
+        turn: the turn.
+        following: the turn after it.
+    """
+    if turn.role != "assistant":
+        return False
+    said = spoken(turn.content)
+    if not said.is_open:
+        return not said.text.strip()
+    if isinstance(following, Turn):
+        return following.role == "assistant" and not spoken(following.content).is_open
+    # What was erased may have been the answer.
+    return following is not None
+
+
 Piece: TypeAlias = Turn | Trace
 """A turn, or what is left of an erased one."""
 
 
-def matches(piece: Piece, said: Said, seal: Seal | None) -> bool:
+def matches(piece: Piece, said: Said | tuple[str, str], seal: Seal | None) -> bool:
     """Say whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
+    one = Said(*said)
     if isinstance(piece, Turn):
-        return (piece.role, piece.content) == said
+        return one.is_in(piece)
     if piece.digest is not None and seal is not None:
-        return seal(*said) == piece.digest
-    return piece.size == len(said[1])
+        return one.is_sealed_in(piece.digest, seal)
+    return one.has_size(piece.size)
 
 
 def matched(
@@ -43,7 +104,7 @@ def matched(
 
 
 class Walk:
-    """Matches messages with turns of which some may be passed over: erased ones, and those that were taken back.
+    """Matches messages with turns of which some may be passed over: erased, taken back, or nothing but reasoning.
 
     The turns before which the match may stand are the bits of one number, so that all ways are followed at once, in
     time linear in the messages for threads of a few thousand turns.
@@ -51,15 +112,16 @@ class Walk:
 
     def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: Seal | None) -> None:
         self._seal = seal
-        self._said: dict[Said, list[int]] = {}
+        self._said: dict[tuple[str, str], list[int]] = {}
         self._digests: dict[str, list[int]] = {}
         self._sizes: dict[int, list[int]] = {}
         """Erased turns of which no digest is kept, by their length."""
         passable = []
         for place, piece in enumerate(pieces):
             if isinstance(piece, Turn):
-                self._said.setdefault((piece.role, piece.content), []).append(place)
-                if piece.n in withdrawn:
+                for form in {piece.content, spoken_in(piece)}:
+                    self._said.setdefault((piece.role, form), []).append(place)
+                if piece.n in withdrawn or is_reasoning(piece, pieces[place + 1] if place + 1 < len(pieces) else None):
                     passable.append(place)
                 continue
             passable.append(place)
@@ -92,9 +154,11 @@ class Walk:
     def _saying(self, message: Said) -> int:
         known = self._known.get(message)
         if known is None:
-            places = [*self._said.get(message, ()), *self._sizes.get(len(message[1]), ())]
-            if self._seal is not None and self._digests:
-                places += self._digests.get(self._seal(*message), ())
+            places = []
+            for form in message.forms:
+                places += [*self._said.get((message.role, form), ()), *self._sizes.get(len(form), ())]
+                if self._seal is not None and self._digests:
+                    places += self._digests.get(self._seal(message.role, form), ())
             known = _bits(places)
             if len(places) > 1:
                 # Each is as long as the thread, so those that cost next to nothing to make are not kept.

@@ -51,8 +51,9 @@ class BackgroundLoad(Generic[_T]):
             self._over.set()
 
     def wait(self, timeout: float | None = None) -> _T:
-        """Wait for the load, at most `timeout` seconds, and return the value or the fallback."""
-        self._wanted.set()
+        """Wait for the load, at most `timeout` seconds, and return the value or the fallback; 0 only begins it."""
+        if timeout != 0:
+            self._wanted.set()
         self.begin()
         self._over.wait(timeout)
         return self._value

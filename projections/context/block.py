@@ -1,30 +1,29 @@
 """Context block: chooses the facts, sections and summaries that fit into a budget of tokens.
 
-The order is: facts of the guaranteed categories, within their own budget; sections; summaries of this conversation, up
-to a third of the budget; then all other facts by rank. A line that does not fit is skipped. The exact size of the block
-is known after every step.
+It has two parts. What stands is a function of memory and policy, and of the conversation's summaries: so it is the same
+text, to the byte, while memory is the same, and stays in a prompt cache. What is found depends on the question.
+
+Standing are: facts of the guaranteed categories, within their own budget; sections; summaries of this conversation, up
+to a third of the budget; then the facts that rank highest by themselves, up to the share of the budget that is not kept
+for what is found. If all facts fit, all of them stand. Found are the other facts that are like the question, as far as
+they fit. A line that does not fit is skipped. The exact size of the block is known after every step.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import birth
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
-from backstory.projections.context.fact_lines import (
-    CLOSING,
-    CONVERSATION,
-    FACTS,
-    OPENING,
-    PARTS,
-    SECTIONS,
-    summary_line,
-)
-from backstory.projections.context.prepared import Line, Prepared
+from backstory.projections.context.fact_lines import CONVERSATION, FACTS, FOUND, GAP, SECTIONS, summary_line
+from backstory.projections.context.given import Given, GivenTurn, given_digest
+from backstory.projections.context.prepared import Line, Prepared, Standing
+from backstory.projections.context.sheet import Sheet
 
 
 class Shares(msgspec.Struct, frozen=True):
@@ -36,6 +35,7 @@ class Shares(msgspec.Struct, frozen=True):
         guaranteed_tokens: the budget of these facts.
         similarity_weight: the weight of a fact's similarity to the conversation.
         confidence_weight: the weight of a fact's confidence.
+        found_share: the share of the block that is kept for what a question finds, from 0 to 1.
     """
 
     max_tokens: int = 2000
@@ -43,39 +43,69 @@ class Shares(msgspec.Struct, frozen=True):
     guaranteed_tokens: int = 500
     similarity_weight: float = 0.6
     confidence_weight: float = 0.4
+    found_share: float = 0.7
 
 
 class Context(msgspec.Struct, frozen=True):
     """A block and its contents.
 
     Attributes:
-        text: the block; empty where there is nothing to show.
+        text: the whole block; empty where there is nothing to show.
         tokens: the size of the whole text, tags included; never more than `max_tokens`.
         counter: the name of the token counter.
-        facts: the ids of the facts used, in order.
+        standing: the part for the system message: the same text as long as memory is the same.
+        found: the part for directly before the newest question: what the question brings besides.
+        facts: the ids of the facts used, in order: those that stand, then those that were found. Those of an agent's
+            user begin with `user:`.
+        turns: the turns used; there are none yet.
         sections: the names of the sections used.
         summaries: the number of summaries used.
-        left_out: the number of facts without room.
+        left_out: the number of facts without room, and of those that the question does not bring.
         sections_left_out: the number of sections without room.
         summaries_left_out: the number of summaries without room.
         max_tokens: the budget.
+        seq: the commit that memory stood at.
+        digest: a digest of that commit and of the ids used; no text can be guessed from it.
+        of_user: whether an agent without a memory of its own was given its user's.
+        users_seq: where an agent reads its user's facts beside its own, the commit that the user's memory stood at.
     """
 
     text: str
     tokens: int
     counter: str
+    standing: str = ""
+    found: str = ""
     facts: tuple[str, ...] = ()
+    turns: tuple[GivenTurn, ...] = ()
     sections: tuple[str, ...] = ()
     summaries: int = 0
     left_out: int = 0
     sections_left_out: int = 0
     summaries_left_out: int = 0
     max_tokens: int = 0
+    seq: int = 0
+    digest: str = ""
+    of_user: bool = False
+    users_seq: int = 0
+
+    def given_at(self, head: Head, *, of_user: bool = False, users: Head | None = None) -> Context:
+        """Return the block with where memory stood when it was made, and the user's memory where that was read, too."""
+        if not self.text:
+            return self
+        digest = given_digest((head,) if users is None else (head, users), self.facts, self.turns)
+        users_seq = 0 if users is None else users.seq
+        return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user, users_seq=users_seq)
+
+    def note(self) -> dict[str, object]:
+        """Return what to keep of the block with the answer, in its `metadata`: ids and a digest, and no text."""
+        if not self.text:
+            return {}
+        return Given(self.seq, self.digest, self.facts, self.turns, self.of_user, self.users_seq).noted()
 
 
 def fill(
     prepared: Prepared,
-    similarity: Mapping[str, float],
+    similarity: Mapping[str, float] | None,
     summaries: Sequence[ThreadSummaryText],
     shares: Shares,
     max_tokens: int,
@@ -86,54 +116,128 @@ def fill(
 
     Args:
         prepared: the lines of the memory.
-        similarity: the similarity of facts to the conversation, from 0 to 1, by id; if empty, facts are ranked by
-            confidence alone.
+        similarity: the similarity of facts to the conversation, from 0 to 1, by id; facts without one are not like it.
+            None where there is no conversation: then the facts that rank next by themselves are found.
         summaries: the summaries of the conversation, oldest first.
         shares: the budgets and weights.
         max_tokens: the size of the block.
         facts: whether to include facts; without them the agent searches for facts.
     """
-    sheet = _Sheet(prepared, max_tokens)
-    ranked = _ranked(prepared, similarity, shares) if facts else []
-    guaranteed = set(shares.guaranteed_categories)
-    taken: dict[str, None] = {}
-    left = shares.guaranteed_tokens
-    for fact, line in ranked:
-        if fact.category in guaranteed and line.tokens <= left and sheet.take(FACTS, line) is not None:
-            left -= line.tokens
-            taken[fact.id] = None
-    sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
-    skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
-    room = max_tokens
-    for fact, line in ranked:
-        # Cheap test first: most facts are larger than the room that is left.
-        if line.tokens <= room and fact.id not in taken and sheet.take(FACTS, line) is not None:
-            taken[fact.id] = None
-            room = max_tokens - sheet.tokens
-    skipped = _add_summaries(sheet, skipped, within=max_tokens)
+    stands = _standing(prepared, tuple(summaries), shares, max_tokens, facts=facts)
+    found = Sheet(prepared, max_tokens - stands.tokens - (prepared.gap if stands.tokens else 0))
+    taken: list[str] = []
+    if stands.left and shares.found_share:
+        alike = stands.left
+        if similarity is not None:
+            alike = _by_score([pair for pair in stands.left if pair[0].id in similarity], similarity, shares)
+        taken = found.take_facts(FOUND, alike)
+    both = [part for part in (stands.text, found.text()) if part]
     return Context(
-        text=sheet.text(),
-        tokens=sheet.tokens,
+        text=GAP.join(both),
+        tokens=stands.tokens + found.tokens + (prepared.gap if len(both) > 1 else 0),
         counter=prepared.counter.name,
-        facts=tuple(taken),
-        sections=tuple(sections),
-        summaries=len(sheet.parts[CONVERSATION]),
-        left_out=len(ranked) - len(taken),
-        sections_left_out=len(prepared.sections) - len(sections),
-        summaries_left_out=len(skipped),
+        standing=stands.text,
+        found=found.text(),
+        facts=(*stands.taken, *taken),
+        sections=stands.sections,
+        summaries=stands.summaries,
+        left_out=len(stands.left) - len(taken),
+        sections_left_out=len(prepared.sections) - len(stands.sections),
+        summaries_left_out=stands.summaries_left_out,
         max_tokens=max_tokens,
     )
 
 
-def _ranked(prepared: Prepared, similarity: Mapping[str, float], shares: Shares) -> list[tuple[Fact, Line]]:
-    """Return the facts, best first; the stable sort keeps equals newest first, then by id."""
-    if not similarity:
-        return sorted(prepared.facts, key=lambda pair: -pair[0].confidence)
+def fill_whole(
+    prepared: Prepared,
+    similarity: Mapping[str, float],
+    summaries: Sequence[ThreadSummaryText],
+    shares: Shares,
+    max_tokens: int,
+    *,
+    facts: bool = True,
+) -> Context:
+    """Return a block of one part, for a host that has one place for it; the facts are in ledger order.
+
+    Which facts are in it depends on the conversation, if not all fit. The arguments are those of `fill`.
+    """
+    ranked = _by_score(prepared.facts, similarity, shares) if facts else []
+    stands = _stand(prepared, ranked, tuple(summaries), shares, max_tokens=max_tokens, for_facts=max_tokens)
+    return Context(
+        text=stands.text,
+        tokens=stands.tokens,
+        counter=prepared.counter.name,
+        standing=stands.text,
+        facts=stands.taken,
+        sections=stands.sections,
+        summaries=stands.summaries,
+        left_out=len(stands.left),
+        sections_left_out=len(prepared.sections) - len(stands.sections),
+        summaries_left_out=stands.summaries_left_out,
+        max_tokens=max_tokens,
+    )
+
+
+def _standing(
+    prepared: Prepared, summaries: tuple[ThreadSummaryText, ...], shares: Shares, max_tokens: int, *, facts: bool
+) -> Standing:
+    """Return what stands; it is the same for each question, so it is kept with the lines of the memory."""
+    return prepared.kept(
+        (summaries, shares, max_tokens, facts),
+        lambda: _all_or_some(prepared, summaries, shares, max_tokens, facts=facts),
+    )
+
+
+def _all_or_some(
+    prepared: Prepared, summaries: tuple[ThreadSummaryText, ...], shares: Shares, max_tokens: int, *, facts: bool
+) -> Standing:
+    ranked = sorted(prepared.facts, key=lambda pair: -pair[0].confidence) if facts else []
+    whole = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=max_tokens)
+    if not (whole.left and shares.found_share):
+        return whole
+    share = int(max_tokens * (1 - shares.found_share))
+    return _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=share)
+
+
+def _stand(
+    prepared: Prepared,
+    ranked: Sequence[tuple[Fact, Line]],
+    summaries: tuple[ThreadSummaryText, ...],
+    shares: Shares,
+    *,
+    max_tokens: int,
+    for_facts: int,
+) -> Standing:
+    """Fill the part that stands; facts that no category guarantees come in while it has at most `for_facts` tokens."""
+    sheet = Sheet(prepared, max_tokens)
+    guaranteed = [pair for pair in ranked if pair[0].category in shares.guaranteed_categories]
+    taken = set(sheet.take_facts(FACTS, guaranteed, within=shares.guaranteed_tokens))
+    sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
+    skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
+    sheet.max_tokens = for_facts
+    taken.update(sheet.take_facts(FACTS, [pair for pair in ranked if pair[0].id not in taken]))
+    skipped = _add_summaries(sheet, skipped, within=for_facts)
+    stands = [fact for fact, _ in ranked if fact.id in taken]
+    return Standing(
+        text=sheet.text(),
+        tokens=sheet.tokens,
+        taken=tuple(fact.id for fact in sorted(stands, key=birth)),
+        left=[pair for pair in ranked if pair[0].id not in taken],
+        sections=tuple(sections),
+        summaries=len(sheet.parts[CONVERSATION]),
+        summaries_left_out=len(skipped),
+    )
+
+
+def _by_score(
+    facts: Sequence[tuple[Fact, Line]], similarity: Mapping[str, float], shares: Shares
+) -> list[tuple[Fact, Line]]:
+    """Return the facts, best first; the stable sort keeps equals as they were."""
 
     def score(fact: Fact) -> float:
         return shares.similarity_weight * similarity.get(fact.id, 0.0) + shares.confidence_weight * fact.confidence
 
-    return sorted(prepared.facts, key=lambda pair: -score(pair[0]))
+    return sorted(facts, key=lambda pair: -score(pair[0]))
 
 
 def _summary_lines(summaries: Sequence[ThreadSummaryText], counter: Counter) -> list[tuple[int, Line]]:
@@ -142,65 +246,13 @@ def _summary_lines(summaries: Sequence[ThreadSummaryText], counter: Counter) -> 
     return [(place, line) for place, line in reversed(list(enumerate(lines))) if line.text]
 
 
-def _add_summaries(sheet: _Sheet, lines: Iterable[tuple[int, Line]], within: int) -> list[tuple[int, Line]]:
+def _add_summaries(sheet: Sheet, lines: Iterable[tuple[int, Line]], within: int) -> list[tuple[int, Line]]:
     """Add summaries of at most `within` tokens together, and return those that did not fit."""
     skipped = []
     for place, line in lines:
-        grown = sheet.take(CONVERSATION, line, place=place, within=within)
+        grown = sheet.take(CONVERSATION, line, place=(place, 0), within=within)
         if grown is None:
             skipped.append((place, line))
         else:
             within -= grown
     return skipped
-
-
-class _Sheet:
-    """A block under construction; `tokens` is its exact size, 0 while it is empty."""
-
-    def __init__(self, prepared: Prepared, max_tokens: int) -> None:
-        self.parts: dict[str, list[tuple[int, Line]]] = {heading: [] for heading in PARTS}
-        self.tokens = 0
-        self._headings = prepared.headings
-        self._max_tokens = max_tokens
-        self._sum = prepared.frame
-
-    def take(self, heading: str, line: Line, *, place: int | None = None, within: int | None = None) -> int | None:
-        """Add a line to a part if there is room, at its `place` or at the end.
-
-        Returns:
-            By how many tokens the block has grown, or None where it would grow by more than `within` or past its limit.
-        """
-        lines = self.parts[heading]
-        before = self.tokens or self._sum
-        most = self._max_tokens if within is None else min(self._max_tokens, before + within)
-        if lines and heading == FACTS:
-            # Fast path for all facts but the first: no gap follows the last part.
-            size = before + line.tokens
-            if size > most:
-                return None
-            lines.append((len(lines), line))
-        else:
-            entry = (len(lines) if place is None else place, line)
-            opened = 0 if lines else self._headings[heading].tokens
-            insort(lines, entry, key=lambda other: other[0])
-            size = self._sum + opened + line.tokens + self._gaps()
-            if size > most:
-                lines.remove(entry)
-                return None
-            self._sum += opened
-        self._sum += line.tokens
-        self.tokens = size
-        return size - before
-
-    def _gaps(self) -> int:
-        """Return the tokens of the empty lines between the parts; each is counted with the line before it."""
-        return sum(lines[-1][1].gap for lines in [lines for lines in self.parts.values() if lines][:-1])
-
-    def text(self) -> str:
-        """Return the whole block."""
-        parts = [
-            self._headings[heading].text + "".join(line.text for _, line in lines)
-            for heading, lines in self.parts.items()
-            if lines
-        ]
-        return OPENING + "\n".join(parts) + CLOSING if parts else ""

@@ -10,8 +10,9 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.background_load import BackgroundLoad
-from backstory.projections.context.block import Context, Shares, fill
+from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
+from backstory.projections.context.joined import Joined, join
 from backstory.projections.context.prepared import Prepared, prepare
 
 _KEPT = 32
@@ -37,22 +38,47 @@ class Blocks:
         self.enabled = enabled
         self._recent: Recent[Scope, Prepared] = Recent(_KEPT)
         self._used: Recent[Scope, dict[str, datetime]] = Recent(_KEPT)
+        self._joined: Recent[Scope, Joined] = Recent(_KEPT)
 
     def block(
         self,
         scope: Scope,
         memory: Memory,
-        similarity: Mapping[str, float],
+        similarity: Mapping[str, float] | None,
         *,
         summaries: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
         facts: bool = True,
     ) -> Context:
         """Return the block of a scope's memory; see `fill`. `max_tokens` overrides the configured budget."""
-        prepared = prepare(memory, self.tokens.value, self._recent.pop(scope, None))
-        self._recent.put(scope, prepared)
         most = self.shares.max_tokens if max_tokens is None else max_tokens
-        return fill(prepared, similarity, summaries, self.shares, most, facts=facts)
+        return fill(self._prepared(scope, memory), similarity, summaries, self.shares, most, facts=facts)
+
+    def whole_block(
+        self,
+        scope: Scope,
+        memory: Memory,
+        similarity: Mapping[str, float],
+        *,
+        summaries: Sequence[ThreadSummaryText] = (),
+        facts: bool = True,
+    ) -> Context:
+        """Return the block of a scope's memory in one part; see `fill_whole`."""
+        prepared = self._prepared(scope, memory)
+        return fill_whole(prepared, similarity, summaries, self.shares, self.shares.max_tokens, facts=facts)
+
+    def _prepared(self, scope: Scope, memory: Memory) -> Prepared:
+        # Tokens are exact from the first block on, so the first one waits for the vocabulary.
+        counter = self.tokens.wait() if memory.facts or memory.sections else self.tokens.value
+        prepared = prepare(memory, counter, self._recent.pop(scope, None))
+        self._recent.put(scope, prepared)
+        return prepared
+
+    def joined(self, agent: Scope, own: Memory, users: Memory) -> Joined:
+        """Return an agent's memory joined with its user's; see `join`."""
+        found = join(own, users, self._joined.get(agent))
+        self._joined.put(agent, found)
+        return found
 
     def nothing(self) -> Context:
         """Return an empty block."""
@@ -73,3 +99,5 @@ class Blocks:
         """Drop everything cached of a scope."""
         self._recent.pop(scope, None)
         self._used.pop(scope, None)
+        for agent in [one for one in list(self._joined) if scope in (one, Scope(one.user))]:
+            self._joined.pop(agent, None)

@@ -13,6 +13,8 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 
 OPENING = "<memory>\n"
 CLOSING = "</memory>"
+GAP = "\n\n"
+"""What parts the two parts of a block, and a block from the text around it."""
 
 SECTIONS = {
     "user.workContext": ("User Context", "Work"),
@@ -27,7 +29,9 @@ SECTIONS = {
 CONVERSATION = "Conversation so far"
 FACTS = "Facts"
 PARTS = (*dict.fromkeys(heading for heading, _ in SECTIONS.values()), CONVERSATION, FACTS)
-"""The headings, in the order of the block."""
+"""The headings, in the order of the part of a block that stands."""
+FOUND = "Facts for this question"
+"""The heading of the part that is found."""
 
 _SPACED = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 """Control characters; `split` handles the other characters that break lines."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import (
     CLOSING,
+    FOUND,
+    GAP,
     OPENING,
     PARTS,
     SECTIONS,
@@ -14,6 +20,9 @@ from backstory.projections.context.fact_lines import (
     heading_line,
     section_line,
 )
+
+_KEPT = 16
+"""Parts that stand which are kept for one memory: of other budgets, or with other conversations' summaries."""
 
 
 class Line:
@@ -42,10 +51,32 @@ class Line:
         return self._gap
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """The part of a block that stands.
+
+    Attributes:
+        text: its text.
+        tokens: its size.
+        taken: the ids of the facts that stand, in ledger order.
+        left: the other facts with their lines, the best first.
+        sections: the names of the sections.
+        summaries: the number of summaries.
+        summaries_left_out: the number of summaries without room.
+    """
+
+    text: str
+    tokens: int
+    taken: tuple[str, ...]
+    left: Sequence[tuple[Fact, Line]]
+    sections: tuple[str, ...]
+    summaries: int
+    summaries_left_out: int
+
+
 class Prepared:
     """The lines of a memory that are not empty: facts newest first, then by id, and sections.
 
-    `frame` is the number of tokens of the tags around them.
+    `frame` is the number of tokens of the tags around them, `gap` that of the empty line between two parts of a block.
     """
 
     def __init__(
@@ -55,8 +86,19 @@ class Prepared:
         self.counter = counter
         self.facts = facts
         self.sections = sections
-        self.headings = {heading: Line(heading_line(heading), counter) for heading in PARTS}
+        self.headings = {heading: Line(heading_line(heading), counter) for heading in (*PARTS, FOUND)}
         self.frame = counter.count(OPENING) + counter.count(CLOSING)
+        self.gap = counter.count(f"{CLOSING}{GAP}") - counter.count(CLOSING)
+        self._standing: dict[Hashable, Standing] = {}
+
+    def kept(self, key: Hashable, make: Callable[[], Standing]) -> Standing:
+        """Return what stands under a key, made once for this memory."""
+        found = self._standing.get(key)
+        if found is None:
+            if len(self._standing) >= _KEPT:
+                self._standing.clear()
+            found = self._standing[key] = make()
+        return found
 
 
 def prepare(memory: Memory, counter: Counter, before: Prepared | None = None) -> Prepared:

@@ -5,36 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.errors import NotFoundError, UsageError
+from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits, read_durable_commits
 from backstory.ledger.log.store import EventStore
 
-_LONGEST_SEQ = 18
-
 Moment = int | str
 """A seq, or a time as commits spell it."""
-
-
-def read_moment(text: str | int) -> Moment:
-    """Parse a seq or a time.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if isinstance(text, int) and not isinstance(text, bool):
-        if text < 0:
-            raise UsageError(f"a commit number must be 0 (the empty memory) or more, got {text}")
-        return text
-    if isinstance(text, str):
-        if text.strip().isdecimal() and len(text) <= _LONGEST_SEQ:
-            return int(text)
-        moment = parse_moment(text)
-        if moment is not None:
-            return spell_moment(moment)
-    raise UsageError(f"a moment must be a commit number or an ISO 8601 time like 2026-03-12T10:30:00Z, got {text!r}")
 
 
 def fold(commits: Iterable[Commit]) -> Memory:

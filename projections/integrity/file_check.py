@@ -60,6 +60,7 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
     torn: list[str] = []
     held: list[str] = []
     unread: list[str] = []
+    links: list[str] = []
     newest = ""
     for folder in folders:
         try:
@@ -67,6 +68,7 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
         except OSError as error:
             unread.append(f"{folder}: {error.strerror}")
             continue
+        links += [path.relative_to(home).as_posix() for path in (folder, *files) if path != home and path.is_symlink()]
         for path in files:
             name = path.relative_to(home).as_posix()
             if _UNDECIDED.fullmatch(path.name):
@@ -92,12 +94,14 @@ def examine_files(home: Path, folders: Iterable[Path], clock: Clock) -> list[Che
     if gone:
         half = "left by a removal of a user that was killed; run `forget --whole-user` again, or delete it"
     busy = "held by another process for long, so writers time out; end that process if it hangs"
+    elsewhere = "a link, so that nothing is erased or removed there; move the file or folder to the place of the link"
     return [
         Check("readable", not unread, some(unread) or "every folder and log can be read"),
         Check("torn tails", not torn, f"{some(torn)}: {cut}" if torn else "none"),
         Check("moved aside", not undecided, f"{some(undecided)}: {keep}" if undecided else "nothing"),
         Check("torn pieces", True, f"{some(scraps)}: never acknowledged; delete them" if scraps else "none"),
         Check("left over", not left, f"{some(left)}: {half}" if left else "nothing"),
+        Check("links", not links, f"{some(links)}: {elsewhere}" if links else "none"),
         Check("locks", not held, f"{some(held)}: {busy}" if held else "none is held"),
         _time_check(newest, clock),
     ]

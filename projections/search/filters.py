@@ -8,7 +8,6 @@ import msgspec
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
-from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.projections.search.corpus import LATEST, Facts, Turns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
@@ -35,10 +34,10 @@ class SearchFilters(msgspec.Struct, frozen=True):
     def read(
         cls, within: str, *, category: str | None, thread: str | None, since: str | None, until: str | None
     ) -> SearchFilters:
-        """Check what a search was asked to keep to.
+        """Check what a search was asked to keep to; the times are as the logs spell them.
 
         Raises:
-            UsageError: there is no such place to search in, no such category, or a time is none.
+            UsageError: there is no such place to search in, or no such category.
         """
         if within not in SPACES:
             raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")
@@ -46,7 +45,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
             raise UsageError("only facts have a category: leave it out, or search within facts")
         if category not in (None, *CATEGORIES):
             raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
-        return cls(category, thread, _moment(since), _moment(until))
+        return cls(category, thread, since, until)
 
     def of_facts(self, facts: Facts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
@@ -95,12 +94,3 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
 
 _EVERYTHING = SearchFilters()
-
-
-def _moment(text: str | None) -> str | None:
-    if text is None:
-        return None
-    moment = parse_moment(text)
-    if moment is None:
-        raise UsageError(f"{text!r} is no time in ISO 8601, as 2026-03-12T10:30:00Z")
-    return spell_moment(moment)

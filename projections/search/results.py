@@ -8,6 +8,8 @@ from typing import overload
 
 import msgspec
 
+from backstory.ledger.core.scope import Scope
+from backstory.projections.context.joined import shown_id
 from backstory.projections.search.lexical.entry import Part
 
 
@@ -30,8 +32,9 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
 
     A fact has a category, a confidence, when it was created and its source; a turn has its thread, its ordinal there,
     its role, when it was said and its speaker's name, where there is one. Times are ISO 8601, UTC. With `by_meaning` no
-    word brought it in, only what it means: it is among the nearest, which may be far. `why` only where an explanation
-    was asked for.
+    word brought it in, only what it means: it is among the nearest, which may be far. `owner` is whose fact it is, if
+    the memories of an agent and of its user were searched together; `id` is the one that it has there. `why` only where
+    an explanation was asked for.
     """
 
     id: str
@@ -49,7 +52,13 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     at: str | None = None
     name: str | None = None
     by_meaning: bool = False
+    owner: Scope | None = None
     why: Explanation | None = None
+
+    @property
+    def shown_id(self) -> str:
+        """The id as people and models are shown it: that of a user's fact says so."""
+        return shown_id(self.id, self.owner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def section(text: str, *facts: str, name: str = "workContext", group: str = "use
 
 
 def opened(folder: Path, *, model: object = None, clock: FakeClock | None = None, **settings: object) -> Backstory:
-    settings = {"shared_summaries": True, "min_seconds_between_calls": 0, **settings}
+    settings = {"shared_summaries": True, "agent_reads": "own", "min_seconds_between_calls": 0, **settings}
     return Backstory.open(folder, model=model, background=False, clock=clock, **settings)
 
 

@@ -16,9 +16,8 @@ from backstory.maintenance import repair_scope
 from backstory.operations import forgetting
 
 USERS, CODERS = Path("users/ada/ledger.jsonl"), Path("users/ada/agents/coder/ledger.jsonl")
-REQUESTS = pytest.mark.parametrize(
-    "request_", [{"thread_id": "t1"}, {"matching": "ferret"}, {"everything": True}], ids=["thread", "matching", "all"]
-)
+FORGOTTEN = {"thread": {"thread_id": "t1"}, "matching": {"matching": "ferret"}, "all": {"everything": True}}
+REQUESTS = pytest.mark.parametrize("request_", FORGOTTEN.values(), ids=FORGOTTEN)
 
 
 @pytest.fixture
@@ -125,11 +124,13 @@ def test_a_removal_that_overtakes_a_delivery_leaves_nothing_to_deliver(tmp_path,
     assert b"ferret" not in bytes_below(tmp_path).lower()
 
 
-@REQUESTS
-@pytest.mark.parametrize("owner", ["coder", None])
+@pytest.mark.parametrize(
+    ("owner", "request_"),
+    # The user's memory has nothing else of it than what matches.
+    [*(("coder", request) for request in FORGOTTEN.values()), (None, FORGOTTEN["matching"])],
+    ids=[*FORGOTTEN, "matching, of the user"],
+)
 def test_a_delivery_in_the_middle_of_an_erasure_is_erased_too(tmp_path, clock, monkeypatch, request_, owner):
-    if owner is None and "matching" not in request_:
-        pytest.skip("the user's memory has nothing else of it")
     with opened(tmp_path, clock=clock) as bs, opened(tmp_path, clock=clock) as other:
         with monkeypatch.context() as patch:
             patch.setattr(sharing, "_hand_over", locked)

@@ -151,7 +151,7 @@ def test_it_is_narrowed_as_the_log_is(story: Cli) -> None:
     assert updates("--thread", "t2") == [2, 3]
     assert "no fact" in story.error("graph", "--fact", "fact_9", code=1)
     assert "no thread" in story.error("graph", "--thread", "t9", code=1)
-    assert "commit number" in story.error("graph", "--since", "soon", code=2)
+    assert "since must be a commit" in story.error("graph", "--since", "soon", code=2)
     told = story.run("graph", "--limit", "1").stdout
     assert "left out: 2 updates, 1 fact; a higher --limit shows more" in told
 
@@ -166,7 +166,7 @@ def test_messages_shows_who_sent_what_to_whom(cli: Cli, here: Path) -> None:
         ("Alice", "Bob", 1),
         ("assistant", None, 1),
     ]
-    assert "give a time" in cli.error("graph", "--messages", "--since", "3", code=2)
+    assert "since must be a time" in cli.error("graph", "--messages", "--since", "3", code=2)
     assert "leave one of them out" in cli.error("graph", "--messages", "--fact", "fact_2", code=2)
 
 

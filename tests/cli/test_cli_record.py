@@ -88,6 +88,7 @@ def test_nothing_is_nothing(cli: Cli, text: str) -> None:
         "skipped": 0,
         "backlog": False,
         "superseded": 0,
+        "cut": 0,
         "scopes": [],
     }
 
@@ -177,7 +178,7 @@ def test_what_went_to_whom_is_printed(cli: Cli) -> None:
     again = cli.json("record", file)
     assert (again["threads"], again["turns"], again["skipped"]) == (4, 0, 4)
     assert again["scopes"][0] == {
-        "user": "ada", "agent": None, "threads": 2, "turns": 0, "skipped": 2, "superseded": 0,
+        "user": "ada", "agent": None, "threads": 2, "turns": 0, "skipped": 2, "superseded": 0, "cut": 0,
     }  # fmt: skip
 
 
@@ -267,3 +268,15 @@ def test_several_threads_that_wait_for_an_answer_are_counted(cli: Cli) -> None:
         said(thread, "u1", "user", "I live in Oslo.", user_id=user) for user, thread in (("ada", "a"), ("bob", "b"))
     ]
     assert "2 threads: the last words wait" in cli.run("record", cli.file("c", *rows)).stdout
+
+
+def test_a_text_that_is_too_long_is_cut_aloud(cli: Cli) -> None:
+    file = cli.file("long", said("t", "1", "user", "x" * 3_000_000), said("t", "2", "assistant", "That is long."))
+    ran = cli.run("--json", "record", file)
+    answer = json.loads(ran.stdout)
+    assert (answer["turns"], answer["cut"], answer["scopes"][0]["cut"]) == (2, 1, 1)
+    assert "a message of thread t has 3,000,000 characters: the first 1,000,000 are kept" in ran.stderr
+    assert [len(text) for text in contents(cli)] == [1_000_000, 13]
+    short = cli.run("--json", "record", cli.file("short", said("t", "3", "user", "x" * 1_000_000)))
+    assert json.loads(short.stdout)["cut"] == 0
+    assert "characters" not in short.stderr

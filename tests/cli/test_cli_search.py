@@ -79,7 +79,7 @@ def test_search_is_narrowed(talk: Cli) -> None:
         (("--category", "hobby"), "preference"),
         (("--in", "turns", "--category", "goal"), "only facts have a category"),
         (("--since", "soon"), "ISO 8601"),
-        (("--since", "2026-03-02", "--until", "2026-03-02"), "until must be later than since"),
+        (("--since", "2026-03-02", "--until", "2026-03-01"), "until must be later than since"),
     ],
 )
 def test_wrong_use_names_what_there_is(story: Cli, words: tuple[str, ...], told: str) -> None:

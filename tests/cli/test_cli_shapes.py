@@ -14,7 +14,7 @@ def test_record_counts_threads_turns_and_what_was_skipped(cli: Cli) -> None:
     rows = [said("t1", "1", "user", "hi"), said("t1", "2", "assistant", "ho"), said("t2", "3", "tool", "42")]
     file = cli.file("c", *rows)
     for turns, skipped in ((2, 1), (0, 3)):
-        counts = {"threads": 2, "turns": turns, "skipped": skipped, "superseded": 0}
+        counts = {"threads": 2, "turns": turns, "skipped": skipped, "superseded": 0, "cut": 0}
         scopes = [{"user": None, "agent": None, **counts}]
         assert cli.json("record", file) == {**counts, "backlog": False, "scopes": scopes}
 
@@ -131,6 +131,23 @@ def test_why_a_live_fact_and_one_that_is_gone(story: Cli) -> None:
     assert (gone["removed"]["seq"], gone["removed"]["reason"], gone["removed"]["note"]) == (3, "model", "moved")
     assert [(h["seq"], h["type"]) for h in gone["history"]] == [(2, "FactAdded"), (3, "FactRemoved")]
     assert [e["turn"] for e in gone["evidence"]] == ["a1", "a2"]
+
+
+def test_why_said(story: Cli) -> None:
+    given = story.json("context")
+    note = {name: given[name] for name in ("seq", "digest", "facts", "turns")}
+    turns = [
+        {"role": "user", "content": "Where do I live?", "id": "q9"},
+        {"role": "assistant", "content": "In Bergen.", "id": "a9", "metadata": {"context": note}},
+    ]
+    story.run("record", "-", "--thread", "friday", piped=json.dumps(turns))
+    found = story.json("why-said", "a9")
+    assert (found["thread"], found["noted"], found["holds"], found["seq"]) == ("friday", True, True, given["seq"])
+    assert [fact["id"] for fact in found["facts"]] == given["facts"]
+    page = story.run("why-said", "a9", "--thread", "friday").stdout
+    assert "In Bergen." in page
+    assert "User writes Rust" in page
+    assert story.json("why-said", "q9", code=1)["noted"] is False
 
 
 def test_why_not(story: Cli) -> None:

@@ -93,3 +93,39 @@ def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, shown: str) ->
 def test_status_tells_when_an_update_is_due_in_whole_seconds(cli: Cli) -> None:
     cli.run("record", cli.file("said", said("t", "1", "user", "I live in Oslo"), said("t", "2", "assistant", "Noted.")))
     assert re.search(r"in \d+ s; needs a model$", cli.run("status").stdout, re.MULTILINE)
+
+
+def test_a_time_copied_from_the_log_shows_memory_at_that_commit(story: Cli) -> None:
+    printed = re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", story.run("log").stdout)
+    newest = story.run("show", "--json").stdout
+    assert story.run("show", "--at", printed[0], "--json").stdout == newest
+    assert story.run("show", "--at", "HEAD", "--json").stdout == newest
+    assert story.run("diff", "HEAD~1", printed[0]).stdout == story.run("diff", "2", "3").stdout
+    commit = story.json("log")[1]
+    assert story.run("show", "--at", commit["hash"][:10]).stdout == story.run("show", "--at", "2").stdout
+    assert story.run("what-if", "--max-facts", "20", "--until", "HEAD~1", "--json").stdout
+    assert story.run("revert", "HEAD~1", "--dry-run").stdout == story.run("revert", "2", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("show", "--at", "2999-01-01"), "at is in the future: it is "),
+        (("rollback", "--to", "yesterday"), "to is a whole day: give a moment of it"),
+        (("diff", "2026-01-01", "3"), "a is a whole day"),
+        (
+            ("show", "--at", "soon"),
+            "at must be a commit (its number, HEAD, HEAD~1 or the beginning of its hash) or a time",
+        ),
+        (("show", "--at", "ffff0000ffff"), "no commit whose hash begins with ffff0000ffff"),
+    ],
+)
+def test_a_moment_that_cannot_be_meant_is_refused(story: Cli, words: tuple[str, ...], told: str) -> None:
+    code = 1 if "hash begins" in told and "commit (" not in told else 2
+    assert told in story.run(*words, code=code).stderr
+
+
+def test_yesterday_memory_was_empty(story: Cli) -> None:
+    assert story.json("show", "--at", "yesterday")["facts"] == []
+    assert story.json("log", "--since", "yesterday") == story.json("log")
+    assert story.json("search", "Rust", "--until", "yesterday", code=1) == []

@@ -226,22 +226,47 @@ def test_an_agent_shows_the_users_summaries_beside_its_own_facts(host):
     assert "Writes Go" in told
 
 
-def test_what_was_said_last_in_a_thread_says_which_facts_bear_on_it(host):
+def test_what_was_said_last_in_a_thread_says_which_facts_are_in_its_block(host):
+    manager = host.manager(max_injection_tokens=100)
+    manager.create_fact("Has a cat called Mia", confidence=0.8, user_id="ada")
+    manager.create_fact("Sails a small boat", confidence=0.8, user_id="ada")
+    for number in range(20):
+        manager.create_fact(f"Has visited town number {number}", confidence=0.9, user_id="ada")
+    manager.add("t1", [HumanMessage("How is my boat, the small one?"), AIMessage("Afloat.")], user_id="ada")
+    shown = manager.get_context("ada", thread_id="t1").splitlines()
+    # In the order of the ledger, so that the order is stable.
+    assert shown[:2] == ["Facts:", "- [context | 0.80] Sails a small boat"]
+    assert shown[2:] == sorted(shown[2:], key=lambda line: int(line.rpartition(" ")[2]))
+    assert "boat" not in manager.get_context("ada", thread_id="nobody-spoke-here")
+
+
+def test_while_all_facts_fit_a_block_is_the_same_whatever_was_said(host):
     manager = host.manager()
     for content in ("Has a cat called Mia", "Sails a small boat", "Plays the violin"):
         manager.create_fact(content, confidence=0.9, user_id="ada")
-    manager.add("t1", [HumanMessage("How is my boat, the small one?"), AIMessage("Afloat.")], user_id="ada")
-    assert manager.get_context("ada", thread_id="t1").splitlines()[1] == "- [context | 0.90] Sails a small boat"
-    assert manager.get_context("ada", thread_id="nobody-spoke-here").splitlines()[1].endswith("Plays the violin")
+    blocks = set()
+    for number, words in enumerate(("How is my boat?", "And the cat?", "A violin!")):
+        manager.add("t1", talk(words, "Well.", number=number + 1), user_id="ada")
+        blocks.add(manager.get_context("ada", thread_id="t1"))
+    (block,) = blocks
+    assert [line.partition("] ")[2] for line in block.splitlines()[1:]] == [
+        "Has a cat called Mia",
+        "Sails a small boat",
+        "Plays the violin",
+    ]
 
 
 def test_only_the_last_turns_of_a_thread_count(host):
-    manager = host.manager(max_context_turns=1)
+    manager = host.manager(max_context_turns=1, max_injection_tokens=100)
     for content in ("Sails a small boat", "Has a cat called Mia"):
-        manager.create_fact(content, confidence=0.9, user_id="ada")
+        manager.create_fact(content, confidence=0.8, user_id="ada")
+    for number in range(20):
+        manager.create_fact(f"Has visited town number {number}", confidence=0.9, user_id="ada")
     said = [*talk("My cat Mia is ill.", number=1), *talk("How is my boat?", "Afloat.", number=2)]
     manager.add("t1", said, user_id="ada")
-    assert manager.get_context("ada", thread_id="t1").splitlines()[1].endswith("Sails a small boat")
+    shown = manager.get_context("ada", thread_id="t1")
+    assert "Sails a small boat" in shown
+    assert "Mia" not in shown
 
 
 def test_what_is_summed_up_of_a_thread_comes_along_with_it(host, monkeypatch):

@@ -39,6 +39,7 @@ from backstory.projections.document.document import render
 RULES, RULES_DOCUMENT = HERE / "v1.rules.jsonl", HERE / "v1.rules.memory.json"
 
 LABELS = {"scope": "user", "durability": "durable", "authority": "descriptive"}
+FIRST = Policy(dedup_key="normalized")
 POLICY = Policy(
     max_facts=3,
     fact_confidence_threshold=0.6,
@@ -77,7 +78,7 @@ def ledger() -> list[Draft]:
     """The commits, before they are sealed."""
     first, then = Section("Drinks tea.", at(12)), Section("Drinks oolong.", at(13))
     return [
-        Draft(at(11), Cause(kind="genesis", user="bo"), (PolicyChanged(None, Policy()),)),
+        Draft(at(11), Cause(kind="genesis", user="bo"), (PolicyChanged(None, FIRST),)),
         Draft(
             at(12),
             Cause(kind="extraction", thread=THREAD, signals=("correction", "preference")),
@@ -162,7 +163,7 @@ def ledger() -> list[Draft]:
             Cause(kind="policy", heat={CHESS.id: Access(8.0, at(15))}),
             (
                 FactRemoved(BOTH, "cap", detail="score 0.6500 (confidence 0.9)"),
-                PolicyChanged(Policy(), POLICY, "manual"),
+                PolicyChanged(FIRST, POLICY, "manual"),
             ),
         ),
     ]

@@ -77,7 +77,7 @@ def test_the_shell_example_learns_explains_and_undoes_also_a_second_time(tmp_pat
         for attempt in range(2):
             out = run("sh", str(EXAMPLES / "rest.sh"), BACKSTORY_URL=url)
             answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-            recorded = [answer["turns"] for answer in answers if "turns" in answer]
+            recorded = [answer["turns"] for answer in answers if "backlog" in answer]
             assert recorded == [2, 2]
             assert next(answer["updates"] for answer in answers if "updates" in answer) == 1 - attempt
             assert "Alan is allergic to peanuts" in next(answer["text"] for answer in answers if "text" in answer)

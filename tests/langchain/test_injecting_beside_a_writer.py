@@ -9,6 +9,7 @@ from stuck import returned, stuck_writers
 
 
 def test_the_block_is_injected_while_writers_are_stuck(bs, monkeypatch):
+    bs.warm()
     memory = bs.memory("ada")
     memory.add_fact("Ada lives in Oslo")
     with memory._services.own.state():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import Scripted, agent, ask, calls, config, run, said
@@ -211,15 +212,63 @@ def test_streaming_on_an_event_loop_injects_and_records(bs, memory):
     assert said(bs) == ["user: hi", "assistant: a streamed answer"]
 
 
-def test_the_block_is_about_what_was_said_last(bs):
+def crowded(bs):
+    """A memory of more facts than fit into 120 tokens."""
     memory = bs.memory("ada")
+    memory.add_fact("Ada's cat is called Whiskers", confidence=0.7)
     for n in range(30):
         memory.add_fact(f"Ada once counted to {n} thousand in the garden", confidence=0.95)
-    memory.add_fact("Ada's cat is called Whiskers", confidence=0.7)
+    return memory
+
+
+def test_what_a_question_finds_goes_directly_before_it(bs):
+    crowded(bs)
     model = Scripted()
     mine = agent(bs, model, memory={"max_tokens": 120})
-    run(mine, [HumanMessage("what is the name of my cat?")])
-    assert "Whiskers" in model.systems[0]
+    run(mine, [HumanMessage("hi"), AIMessage("hello"), HumanMessage("what is the name of my cat?")])
+    (sent,) = model.sent
+    assert "Whiskers" not in sent[0].text
+    assert "thousand" in sent[0].text
+    found = "<memory>\nFacts for this question:\n- [context | 0.70] Ada's cat is called Whiskers\n</memory>"
+    assert [message.text for message in sent[1:]] == ["hi", "hello", f"{found}\n\nwhat is the name of my cat?"]
+    # It is in the call alone.
+    assert said(bs)[-2] == "user: what is the name of my cat?"
+
+
+def test_what_a_question_in_parts_finds_is_its_first_part(bs):
+    crowded(bs)
+    model = Scripted("Whiskers.")
+    parts = [{"type": "text", "text": "what is the name of my cat?"}]
+    run(agent(bs, model, memory={"max_tokens": 120}), [HumanMessage(parts)])
+    first, second = model.sent[0][1].content
+    assert "Whiskers" in first["text"]
+    assert second == parts[0]
+
+
+def test_fifty_calls_have_one_standing_part_and_each_begins_as_the_one_before(bs):
+    crowded(bs)
+    model = Scripted(*(f"answer {n}" for n in range(12)))
+    mine = agent(bs, model, memory={"max_tokens": 120})
+    said: list[object] = []
+    for n in range(12):
+        said.append(HumanMessage(f"what is {'the name of my cat' if n % 2 else 'in the garden'}, {n}?"))
+        said.append(run(mine, said)["messages"][-1])
+    assert len(set(model.systems)) == 1
+    for before, after in itertools.pairwise(model.sent):
+        newest = len(before) - 1
+        assert [m.content for m in before[:newest]] == [m.content for m in after[:newest]]
+
+
+def test_the_turn_of_an_answer_notes_what_it_was_given(bs):
+    memory = bs.memory("ada")
+    tea = memory.add_fact("Ada likes tea").fact.id
+    run(agent(bs, Scripted("Tea.", "Coffee.")), [HumanMessage("What do I like?")])
+    (thread,) = memory.threads()
+    question, answer = memory.transcript(thread.thread)
+    assert question.metadata == {}
+    noted = answer.metadata["context"]
+    assert (noted["facts"], noted["turns"], noted["seq"], len(noted["digest"])) == ([tea], [], memory.head().seq, 64)
+    assert "tea" not in str(noted).replace(tea, "")
 
 
 @pytest.fixture

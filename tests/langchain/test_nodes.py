@@ -45,11 +45,9 @@ def ask(built, text: str, user: str | None = "ada", thread: str = "t", **more) -
     return run(built, [HumanMessage(text)], user, thread, **more)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("called", ["invoke", "ainvoke"])
+# Async nodes need `ainvoke`.
+@pytest.mark.parametrize(("asynchronous", "called"), [(False, "invoke"), (False, "ainvoke"), (True, "ainvoke")])
 def test_the_block_reaches_the_model_and_both_words_are_recorded(bs, asynchronous, called):
-    if asynchronous and called == "invoke":
-        pytest.skip("async nodes need ainvoke")
     bs.memory("ada").add_fact("Ada plays the cello")
     model = Scripted("I know.")
     built = graph(MemoryNodes(bs), model, asynchronous=asynchronous)
@@ -62,6 +60,30 @@ def test_the_block_reaches_the_model_and_both_words_are_recorded(bs, asynchronou
     assert system.startswith("Be kind.\n\n<memory>\n")
     assert "Ada plays the cello" in system
     assert said(bs) == ["user: What do I play?", "assistant: I know."]
+
+
+def test_the_prompt_has_what_stands_first_and_what_is_found_before_the_question(bs):
+    memory = bs.memory("ada")
+    cat = memory.add_fact("Ada's cat is called Whiskers", confidence=0.7).fact.id
+    for n in range(30):
+        memory.add_fact(f"Ada once counted to {n} thousand in the garden", confidence=0.95)
+    nodes, model = MemoryNodes(bs, max_tokens=120), Scripted("Whiskers.")
+    built = StateGraph(MemoryState)
+    answer = {"messages": lambda state: [model.invoke(nodes.prompt(state, "Be kind."))]}
+    built.add_sequence(
+        [("before", nodes.before), ("model", lambda s: {"messages": answer["messages"](s)}), ("after", nodes.after)]
+    )
+    built.set_entry_point("before")
+    state = ask(built.compile(), "what is the name of my cat?")
+    (sent,) = model.sent
+    assert [message.text for message in sent] == [
+        f"Be kind.\n\n{state['memory']}",
+        f"{state['memory_found']}\n\nwhat is the name of my cat?",
+    ]
+    assert "Whiskers" in state["memory_found"]
+    assert state["messages"][0].text == "what is the name of my cat?"
+    assert memory.transcript("t")[-1].metadata["context"]["facts"][-1] == cat
+    assert nodes.prompt({"messages": [], "memory": "", "memory_found": ""}) == []
 
 
 def test_with_a_checkpointer_each_message_is_recorded_once(bs):

@@ -637,3 +637,16 @@ def test_a_window_shows_no_user_what_another_has_said(bs, window):
         history.append({"role": "assistant", "content": run(mine, history[-window:], user)["messages"][-1].text})
     assert not [words for words in said(bs, "bob") if "diagnosis" in words or "more" in words or "Ada" in words]
     assert not [words for words in said(bs, "ada") if "Bob" in words]
+
+
+def test_reasoning_in_an_answer_is_not_recorded(bs):
+    model = Scripted("<think>They ask where.</think>\n\nIn Bergen.", "<thinking>Hm.</thinking>By the sea.")
+    mine = agent(bs, model)
+    history = run(mine, [HumanMessage("Where do I live?")])["messages"]
+    run(mine, [*history, HumanMessage("And where there?")])
+    assert said(bs) == [
+        "user: Where do I live?",
+        "assistant: In Bergen.",
+        "user: And where there?",
+        "assistant: By the sea.",
+    ]

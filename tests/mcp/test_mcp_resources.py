@@ -44,7 +44,7 @@ def test_they_are_listed_with_titles_and_descriptions(server, era):
         return resources, templates, prompts
 
     resources, templates, prompts = using(server, work, era=era)
-    assert [one.uri for one in resources] == ["memory://document", "memory://log"]
+    assert [one.uri for one in resources] == ["memory://document", "memory://context", "memory://log"]
     assert [one.uri_template for one in templates] == ["memory://fact/{fact_id}", "memory://log/{seq}"]
     assert [one.name for one in prompts] == ["what_do_you_remember"]
     assert all(one.title and one.description for one in (*resources, *templates, *prompts))
@@ -76,8 +76,8 @@ def test_a_commit_is_given_with_its_events(server, learned):
     [
         ("memory://log/99", "no commit 99"),
         ("memory://log/0", "no commit 0"),
-        ("memory://log/-1", "whole number"),
-        ("memory://log/" + "9" * 30, "whole number"),
+        ("memory://log/-1", "beginning of its hash"),
+        ("memory://log/" + "9" * 30, "no commit whose hash begins with 999"),
         ("memory://fact/fact_9_9", "no fact"),
         ("memory://nothing", "memory://nothing"),
         ("memory://fact/..%2F..%2Fx", "x"),
@@ -127,3 +127,11 @@ def test_the_prompt_can_be_about_a_topic(server, learned):
 
 def test_the_prompt_of_an_empty_memory_says_so(server, memory):
     assert "(nothing is remembered yet)" in prompt(server)
+
+
+def test_the_context_is_the_part_of_the_block_that_stands(server, learned):
+    async def text(client):
+        return (await client.read_resource("memory://context")).contents[0].text
+
+    assert using(server, text) == learned.context("anything").standing
+    assert "Ada writes Rust" in using(server, text)

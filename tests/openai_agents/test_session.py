@@ -157,6 +157,43 @@ def test_a_block_in_the_instructions_is_replaced(bs):
     assert scripted.calls[0].system_instructions.count("<memory>") == 1
 
 
+def test_what_a_question_finds_is_directly_before_it_and_stands_in_no_history(bs):
+    memory = bs.memory("ada")
+    cat = memory.add_fact("Ada's cat is called Whiskers", confidence=0.7).fact.id
+    for n in range(30):
+        memory.add_fact(f"Ada once counted to {n} thousand in the garden", confidence=0.95)
+    scripted = model("Hi.", "Whiskers.", "Yes.")
+    with talk(bs, max_tokens=120) as session:
+        for words in ("hello", "what is the name of my cat?", [{"role": "user", "content": "and my cat?"}]):
+            ask(session, Agent("a", model=scripted), words)
+        kept = asyncio.run(session.get_items())
+    assert len({call.system_instructions for call in scripted.calls}) == 1
+    assert [item["content"] for item in scripted.calls[1].input if item["role"] == "user"] == [
+        "hello",
+        (
+            "<memory>\nFacts for this question:\n- [context | 0.70] Ada's cat is called Whiskers\n</memory>\n\n"
+            "what is the name of my cat?"
+        ),
+    ]
+    assert "Whiskers" in str(scripted.calls[2].input[-1])
+    assert "<memory>" not in str(kept) + str(said(bs))
+    turns = memory.transcript("t")
+    assert [cat in turn.metadata.get("context", {}).get("facts", ()) for turn in turns] == [
+        *(False, False),
+        *(False, True),
+        *(False, True),
+    ]
+
+
+def test_reasoning_in_an_answer_is_not_recorded(bs):
+    with talk(bs) as session:
+        ask(session, Agent("a", model=model("<think>They ask where.</think>In Bergen.")), "Where do I live?")
+        assert "<think>" in str(asyncio.run(session.get_items()))
+        assert said(bs) == ["user: Where do I live?", "assistant: In Bergen."]
+        asyncio.run(session.pop_item())
+    assert said(bs) == ["user: Where do I live?"]
+
+
 def test_a_filter_of_ones_own_may_call_it(bs):
     bs.memory("ada").add_fact("Ada plays the cello")
     scripted = model("yes")
@@ -430,10 +467,11 @@ def test_a_change_that_is_cancelled_reaches_both_the_history_and_memory(bs, chan
         """Finishes what it has begun, as the sessions of the SDK do, and is cancelled then."""
 
         begun: asyncio.Event
+        ends: asyncio.Event
 
         async def _slowly(self) -> None:
             self.begun.set()
-            await asyncio.sleep(0.05)
+            await self.ends.wait()
 
         async def add_items(self, items):
             await self._slowly()
@@ -445,15 +483,18 @@ def test_a_change_that_is_cancelled_reaches_both_the_history_and_memory(bs, chan
 
     async def cancelled() -> list[object]:
         kept = Slow("t")
-        kept.begun = asyncio.Event()
+        kept.begun, kept.ends = asyncio.Event(), asyncio.Event()
         session = BackstorySession(kept, bs, user_id="ada")
         item = {"role": "user", "content": "hi"}
         if change == "pop":
+            kept.ends.set()
             await session.add_items([item])
             kept.begun.clear()
+            kept.ends.clear()
         task = asyncio.create_task(session.add_items([item]) if change == "add" else session.pop_item())
         await kept.begun.wait()
         task.cancel()
+        kept.ends.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         items = await session.get_items()

@@ -124,6 +124,7 @@ class Window:
         self._problems: list[str] = []
         self._allowed: list[re.Pattern[str]] = []
         self._pending: set[Request] = set()
+        self.closed = False
         self._heard = {
             "console": self._on_console,
             "pageerror": self._on_error,
@@ -185,6 +186,9 @@ class Window:
 
     def close(self) -> None:
         """Hear nothing more of the page, and let go of it."""
+        if self.closed:
+            return
+        self.closed = True
         for event, hear in self._heard.items():
             self.page.remove_listener(event, hear)
         self._close()

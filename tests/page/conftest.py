@@ -114,7 +114,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     finally:
         opened = item.stash.get(_OPENED, [])
         for window in opened:
-            if not window.page.is_closed():
+            if not window.closed and not window.page.is_closed():
                 # What was said last is heard, too.
                 window.page.evaluate("() => 0")
         problems = problems_of(opened)

@@ -258,6 +258,8 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
     address = page.url
     page.get_by_role("button", name="Reset all").click()
     expect(page.locator(".rule.is-chosen")).to_have_count(0)
+    window.settle()
+    window.close()
     # The link says it all.
     again = open_on(tried)
     asked = questions(again.page)
@@ -269,6 +271,7 @@ def test_a_switch_a_choice_a_list_and_weights_go_into_the_link(open_on: OpenOn, 
 def test_a_value_out_of_range_and_an_unknown_rule_are_said_to_be(open_on: OpenOn, tried: ThreadServer) -> None:
     window = open_on(tried)
     asked = questions(window.page)
+    window.allow("failure shown at .*what-if=nothing")
     page = window.go("#/compare?user=ada&what-if=nothing+3")
     expect(page.get_by_role("alert")).to_have_text("The link names a rule that this server does not know: nothing")
     rule(page, "max_facts").get_by_role("spinbutton").fill("0")
@@ -322,7 +325,7 @@ def test_facts_glide_between_the_sides_unless_less_motion_is_wanted(open_on: Ope
         page.evaluate(
             """() => {
               window.moved = 0;
-              const animate = Element.prototype.animate;
+              const animate = (window.animateAsEver = Element.prototype.animate);
               Element.prototype.animate = function (...given) { window.moved += 1; return animate.apply(this, given) };
             }"""
         )
@@ -332,3 +335,5 @@ def test_facts_glide_between_the_sides_unless_less_motion_is_wanted(open_on: Ope
         assert (page.evaluate("window.moved") > 0) is (motion == "no-preference")
         # What moved comes to rest, and nothing of it stays behind.
         expect(page.locator(".board [inert]")).to_have_count(0)
+        page.evaluate("() => { Element.prototype.animate = window.animateAsEver }")
+        window.close()

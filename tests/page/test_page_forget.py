@@ -87,7 +87,9 @@ def test_a_conversation_is_forgotten_after_its_name_is_typed(story: ThreadServer
     assert "peanuts are fine" not in request(story, "GET", "/v1/document").text
 
 
-@pytest.mark.parametrize("thread", ["fri\u200bday", "fri  day", "friday ", "f" * 65])
+@pytest.mark.parametrize(
+    "thread", ["fri\u200bday", "friday ", "f" * 65, pytest.param("fri  day", marks=pytest.mark.torture)]
+)
 def test_a_name_that_cannot_be_copied_by_eye_is_not_asked_for(story: ThreadServer, window: Window, thread: str) -> None:
     message = {"role": "user", "content": "I moved to Bergen.", "id": "m1"}
     assert request(story, "POST", "/v1/record", {"thread": thread, "messages": [message]}).is_success

@@ -279,11 +279,13 @@ def test_what_a_right_forbids_is_not_offered(open_on: OpenOn, host: Host, home: 
     keys = {right: token(home, right, "ada", right=right)["Authorization"].split()[1] for right in ("read", "write")}
     with host.serving(home, clock=FakeClock(NOW)) as server:
         for right, count in (("read", 0), ("write", 1)):
-            page = operations(open_on(server, token=keys[right]))
+            window = open_on(server, token=keys[right])
+            page = operations(window)
             expect(page.get_by_role("button", name=f"Give up: {THREAD}")).to_have_count(count)
             expect(page.get_by_role("button", name="Import a file…")).to_have_count(count)
             # Metrics are about all users.
             expect(page.get_by_text("Metrics")).to_have_count(0)
+            window.close()
         key = token(home, "all")["Authorization"].split()[1]
         page = operations(open_on(server, token=key))
         page.get_by_role("button", name="Metrics").click()

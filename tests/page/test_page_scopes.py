@@ -187,6 +187,7 @@ def test_a_token_of_one_user_shows_that_one_only(open_on: OpenOn, host: Host, tm
         expect(page.locator("header .scope")).to_have_text("bob")
         # Without a second memory there is nothing to choose.
         expect(opener(page)).to_have_count(0)
+        window.close()
         page = open_on(server, token=keys["ada"]).go()
         opener(page).click()
         expect(options(page)).to_have_count(2)

@@ -169,12 +169,11 @@ def brightness(window: Window) -> float:
     return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 3
 
 
-def test_the_story_in_the_dark(open_on: OpenOn, story: ThreadServer) -> None:
-    window = open_on(story, dark=True)
+def test_the_story_in_the_dark(open_on: OpenOn, told_story: ThreadServer) -> None:
+    window = open_on(told_story, dark=True)
     page = window.go("#/memory?user=ada")
     assert brightness(window) < 60
     find_the_words(window)
-    undo_and_redo(window, story)
     page.get_by_label(window.say("app", "theme")).select_option("light")
     assert brightness(window) > 200
     page.reload()
@@ -185,7 +184,7 @@ def test_the_story_in_the_dark(open_on: OpenOn, story: ThreadServer) -> None:
 
 
 def test_the_story_in_chinese(open_on: OpenOn, story: ThreadServer) -> None:
-    window = open_on(story, language="zh-CN")
+    window = open_on(story, kept=False, language="zh-CN")
     page = window.go("#/memory?user=ada")
     assert page.locator("html").get_attribute("lang") == "zh-CN"
     assert page.title().startswith("记忆 · ada")

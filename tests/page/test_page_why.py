@@ -199,10 +199,21 @@ def test_a_fact_that_never_was_is_not_found(told: Window) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("No fact ever had this id.")
 
 
-HOSTILE = ("<img src=x onerror=alert(1)>", "</mark><script>alert(1)</script>", "x" * 2_500, "\u202eمرحبا بالعالم\u202c")
+HOSTILE = {
+    "image": "<img src=x onerror=alert(1)>",
+    "closing": "</mark><script>alert(1)</script>",
+    "long": "x" * 2_500,
+    "right-to-left": "\u202eمرحبا بالعالم\u202c",
+}
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=["image", "closing", "long", "right-to-left"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=pytest.mark.torture if name == "image" else ())
+        for name, text in HOSTILE.items()
+    ],
+)
 def test_hostile_words_are_shown_as_text(story: ThreadServer, open_on: OpenOn, text: str) -> None:
     thread = text[:200]
     learn(story, thread, text, {"newFacts": [{"content": f"A {text}", "confidence": 0.9, "evidence": ["x1"]}]})
@@ -259,3 +270,26 @@ def test_each_rule_has_a_sentence() -> None:
     words = (WEB / "components/refusals.words.js").read_text("utf-8")
     for language in words.split("zh: {"):
         assert {f"rule-{name}" for name in rules | reasons} - set(re.findall(r'"(rule-[a-z_]+)"', language)) == set()
+
+
+def test_an_answer_shows_what_the_agent_had_read(story: ThreadServer, open_on: OpenOn) -> None:
+    given = request(story, "GET", "/v1/context").json()
+    note = {name: given[name] for name in ("seq", "digest", "facts", "turns")}
+    messages = [
+        {"role": "user", "content": "May I have satay? I like nuts.", "id": "q9"},
+        {"role": "assistant", "content": "Better not.", "id": "a9", "metadata": {"context": note}},
+    ]
+    delivery = {"thread": "sunday", "messages": messages, "mode": "append"}
+    assert request(story, "POST", "/v1/record", delivery).is_success
+    reply = {
+        "newFacts": [{"content": "Ada likes nuts", "category": "preference", "confidence": 0.9, "evidence": ["q9"]}]
+    }
+    done = request(
+        story, "POST", "/v1/extract", {"thread": "sunday", "replies": [{"thread_id": "sunday", "reply": reply}]}
+    )
+    (seq,) = done.json()["commits"]
+    page = open_on(story).go(f"#/why?user=ada&fact=fact_{seq}_0")
+    page.get_by_role("button", name="What had it read?").click()
+    expect(page.locator(".given-facts li")).to_have_count(len(given["facts"]))
+    expect(page.locator(".given .hint")).to_contain_text(f"commit {given['seq']}")
+    expect(page.locator('[data-turn="q9"] .given')).to_have_count(0)

@@ -11,13 +11,15 @@ from serving import ThreadServer
 
 @pytest.fixture
 def unwatched(open_on: OpenOn, told_story: ThreadServer) -> Window:
-    window = open_on(told_story, kept=False)
+    window = open_on(told_story)
     window.go("#/memory?user=ada")
     assert window.problems == []
     return window
 
 
-def test_the_page_opens_without_a_problem_and_asks_this_server_alone(unwatched: Window) -> None:
+def test_the_page_opens_without_a_problem_and_asks_this_server_alone(open_on: OpenOn, told_story: ThreadServer) -> None:
+    unwatched = open_on(told_story, kept=False)
+    unwatched.go("#/memory?user=ada")
     assert unwatched.page.title() == "Memory · ada · Backstory"
     assert {url.startswith(unwatched.url) for url in unwatched.requests} == {True}
 
@@ -41,8 +43,17 @@ def test_a_window_notices_what_a_page_must_not_do(unwatched: Window) -> None:
         unwatched.page.evaluate(does)
         unwatched.settle()
         assert any(problem in one for one in unwatched.problems[before:]), (does, unwatched.problems)
+    unwatched.page.evaluate("() => document.querySelectorAll('body > b, body > script').forEach((one) => one.remove())")
     unwatched.allow("")
     assert unwatched.problems == []
+
+
+def test_an_address_that_shows_a_failure_is_noticed(unwatched: Window) -> None:
+    unwatched.go("#/compare?user=ada&what-if=max_facts%3D2")
+    (problem,) = unwatched.problems
+    assert "failure shown at #/compare" in problem
+    assert "max_facts=2" in problem
+    unwatched.allow("failure shown")
 
 
 def test_a_request_to_another_host_is_noticed(open_on: OpenOn, told_story: ThreadServer) -> None:

@@ -24,6 +24,7 @@ class RecordedScope(msgspec.Struct, frozen=True):
     turns: int = 0
     skipped: int = 0
     superseded: int = 0
+    cut: int = 0
 
     def and_also(self, result: RecordResult) -> RecordedScope:
         """Return the sum with the result of one more delivery."""
@@ -34,6 +35,7 @@ class RecordedScope(msgspec.Struct, frozen=True):
             self.turns + result.turns,
             self.skipped + result.skipped,
             self.superseded + result.superseded,
+            self.cut + result.cut,
         )
 
 
@@ -45,6 +47,7 @@ class RecordAnswer(msgspec.Struct, frozen=True):
     skipped: int
     backlog: bool
     superseded: int
+    cut: int
     scopes: tuple[RecordedScope, ...]
 
     @classmethod
@@ -57,6 +60,7 @@ class RecordAnswer(msgspec.Struct, frozen=True):
             skipped=sum(scope.skipped for scope in listed),
             backlog=backlog,
             superseded=sum(scope.superseded for scope in listed),
+            cut=sum(scope.cut for scope in listed),
             scopes=listed,
         )
 

@@ -1,4 +1,4 @@
-"""Pages about history: log, why, why-not, diff, what-if, revert and verify."""
+"""Pages about history: log, why, why-not, why-said, diff, what-if, revert and verify."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, Fa
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
+from backstory.projections.context.why_said import GivenFact, WhySaid
 from backstory.projections.history.audit import HistoryItem, Why, WhyNot
 from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.history.preview import ClearedAgent, UndoResult
@@ -98,6 +99,27 @@ def why_page(page: Page, why: Why) -> None:
         page.line((f"Removed with commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` undoes that.")
     else:
         page.line(("It is in memory now.", "bold green"))
+
+
+def why_said_page(page: Page, why: WhySaid) -> None:
+    """Print an answer, and the facts that it had been given."""
+    page.line((f"{why.role}, {moment(why.at)}, turn {why.turn} of {why.thread}:", "dim"))
+    page.quote(why.content)
+    if not why.noted:
+        page.line("Its turn does not note what it was given.")
+        return
+    whose = " of the user" if why.of_user else ""
+    page.line(("It was given ", "bold"), f"memory{whose} as of commit {why.seq}, {counted(len(why.facts), 'fact')}:")
+    columns = (Column("id", "cyan"), Column("fact", folds=True), Column("", "dim"))
+    page.table(columns, map(_given_row, why.facts), indent=2)
+    if not why.holds:
+        page.line(("The note does not match this ledger: it is another one's, or commits are missing.", "bold red"))
+
+
+def _given_row(fact: GivenFact) -> Sequence[str]:
+    if fact.content is None:
+        return fact.id, "erased", ""
+    return fact.id, f"[{fact.category} | {fact.confidence:.2f}] {fact.content}", "" if fact.live else "gone since"
 
 
 def why_section_page(page: Page, why: WhySection) -> None:

@@ -13,6 +13,7 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
+from backstory.projections.context.joined import OwnedFact
 from backstory.projections.document.document import Document, DocumentFact
 from backstory.projections.history.history import value_in_words
 from backstory.projections.turns import TurnView
@@ -53,7 +54,11 @@ def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
     """Print facts, one per line."""
     if not facts:
         page.line(("No facts are in memory.", "dim"))
-    page.table(_FACTS, ((f.id, f.category, f"{f.confidence:.2f}", _content(f)) for f in facts))
+    page.table(_FACTS, ((_id(f), f.category, f"{f.confidence:.2f}", _content(f)) for f in facts))
+
+
+def _id(fact: Fact | DocumentFact) -> str:
+    return fact.shown_id if isinstance(fact, OwnedFact) else fact.id
 
 
 def _content(fact: Fact | DocumentFact) -> str:

@@ -25,7 +25,7 @@ def revert(
     *,
     seq: Annotated[
         str | None,
-        typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one."),
+        typer.Argument(metavar="SEQ|HEAD", help="The commit to undo; HEAD is the last one, HEAD~1 the one before."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="SEQ|HEAD", help="The commit, as an option.")] = None,
     dry_run: _DryRun = False,
@@ -52,7 +52,9 @@ def revert(
 def rollback(
     ctx: typer.Context,
     *,
-    moment: Annotated[str | None, typer.Argument(metavar="SEQ|TIME", help="The commit or time to go back to.")] = None,
+    moment: Annotated[
+        str | None, typer.Argument(metavar="SEQ|TIME", help="The commit to go back to, or a time that is no day.")
+    ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="The same, as an option.")] = None,
     dry_run: _DryRun = False,
 ) -> None:

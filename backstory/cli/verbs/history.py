@@ -1,4 +1,4 @@
-"""Verbs that query memory and its history: show, log, why, why-not, diff, what-if."""
+"""Verbs that query memory and its history: show, log, why, why-not, why-said, diff, what-if."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ _SCREEN_ROWS = 20
 def show(
     ctx: typer.Context,
     *,
-    at: Annotated[str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit or time.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit, or the end of this time.")
+    ] = None,
 ) -> None:
     """Show memory, now or at an earlier commit or time.
 
-    Example: backstory show --at 2026-03-12T10:30:00Z
+    SEQ is a commit: its number, HEAD, HEAD~1, or the beginning of its hash. TIME is ISO 8601, a date, `yesterday` or
+    `3d ago`, in UTC unless it has an offset.
+
+    Example: backstory show --at "2026-03-12 10:30:00Z"
     """
     from backstory.cli.pages.labels import whose
     from backstory.cli.pages.tables import document_page, full_line
@@ -53,7 +58,9 @@ def log(
     ] = None,
     fact: Annotated[str | None, typer.Option(metavar="ID", help="Only commits about this fact.")] = None,
     thread: Annotated[str | None, typer.Option(help="Only commits from this conversation.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only commits since this time.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="SEQ|TIME", help="Only commits since this one, or this time.")
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Print new commits as they arrive, oldest first. With --json one per line.")
     ] = False,
@@ -160,11 +167,31 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The te
         raise typer.Exit(1)
 
 
+def why_said(
+    ctx: typer.Context,
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The id of the turn of an answer, as `turns` shows it.")],
+    *,
+    thread: Annotated[str | None, typer.Option(help="The conversation, where several have a turn of this id.")] = None,
+) -> None:
+    """Show what the agent had been given to read when it said something. Exit 1 if its turn does not note that.
+
+    Example: backstory why-said m4 --thread monday
+    """
+    from backstory.cli.pages.history import why_said_page
+
+    session = session_of(ctx)
+    with session.memory() as memory:
+        found = memory.why_said(turn, thread)
+        session.answer(found, why_said_page)
+    if not found.noted:
+        raise typer.Exit(1)
+
+
 def diff(
     ctx: typer.Context,
     *,
-    a: Annotated[str, typer.Argument(metavar="A", help="A commit number or a time.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="A commit number or a time.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A commit, or a time that is no whole day.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="A commit, or a time that is no whole day.")],
 ) -> None:
     """Compare memory at two commits or times. Facts that only B has are shown as added.
 
@@ -189,7 +216,7 @@ def what_if(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any rule of the policy. May be repeated.")
     ] = None,
-    until: Annotated[int | None, typer.Option(min=0, metavar="SEQ", help="Ignore the commits after this one.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="SEQ", help="Ignore the commits after this one.")] = None,
 ) -> None:
     """Replay the whole history under other rules, and compare the results. Writes nothing.
 
@@ -207,6 +234,6 @@ def what_if(
     if threshold is not None:
         changes["fact_confidence_threshold"] = threshold
     with session.memory() as memory:
-        with progress("replaying", memory.head().seq if until is None else until, least=500) as step:
+        with progress("replaying", memory.head().seq if until is None else memory.seq_of(until), least=500) as step:
             result = memory.what_if(until=until, progress=step, **changes)
         session.answer(result, what_if_lines)

@@ -41,7 +41,10 @@ def search(
     within: Annotated[_Within, typer.Option("--in", help="What to search.")] = _Within.FACTS,
     thread: Annotated[str | None, typer.Option(help="Only results from this conversation.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from this time or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only results from before this time.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only results from before this time, or up to the end of this day."),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each result got its rank.")] = False,
 ) -> None:
     """Search facts or turns by words and by meaning. Exit 1 if nothing is found.
@@ -97,7 +100,7 @@ def _hits(page: Page, found: Found) -> None:
     if found.within == "facts":
         page.table(
             (*ranked, Column("id", "cyan"), Column("category", "green"), content),
-            ((*_ranked(hit, by=by), hit.id, hit.category or "", hit.content) for hit in found),
+            ((*_ranked(hit, by=by), hit.shown_id, hit.category or "", hit.content) for hit in found),
         )
     else:
         page.table(
@@ -119,7 +122,7 @@ def _said(hit: Hit) -> tuple[str, str, str]:
 
 def _named(hit: Hit) -> tuple[tuple[str, str], ...]:
     if hit.thread is None:
-        return ((hit.id, "cyan"), (f"  {hit.category or ''}", "green"))
+        return ((hit.shown_id, "cyan"), (f"  {hit.category or ''}", "green"))
     at, thread, who = _said(hit)
     return ((hit.id, "cyan"), (f"  {thread}", "cyan"), (f"  {who}", "green"), (f"  {at}", "dim"))
 

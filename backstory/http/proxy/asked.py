@@ -1,6 +1,7 @@
 """Request of a conversation: who asks, what was said, and its body with the context block.
 
-Of the body only the instructions change. Every other value keeps its bytes: numbers, the order of keys, unknown keys.
+Of the body only the instructions and the newest question change. Every other value keeps its bytes: numbers, the order
+of keys, unknown keys.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from backstory.http.proxy.answers.readers import Protocol
-from backstory.integrations.prompt_block import GAP, text_with_block, without_block
+from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block, without_block
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import Message, read_message
 
@@ -49,18 +50,33 @@ class Asked(msgspec.Struct, frozen=True):
     follows: str | None = None
     conversation: str | None = None
 
-    def with_block(self, block: str) -> bytes | None:
+    @property
+    def model(self) -> str:
+        """The name of the model; empty where none is named."""
+        return _text(self.fields, "model") or ""
+
+    @property
+    def instructs(self) -> bool:
+        """Whether the request has instructions of its own, or a place for them beside the messages."""
+        return self.protocol == "responses" or any(
+            role in _INSTRUCTING for role in _roles(msgspec.json.decode(self.fields["messages"], type=list[Raw]))
+        )
+
+    def with_block(self, standing: str, found: str = "", *, in_question: bool = False) -> bytes | None:
         """Return the body with a context block instead of an earlier one; None where nothing changes.
 
         Args:
-            block: The block; empty for none.
+            standing: What stands, for the instructions; empty for nothing.
+            found: What was found, for directly before the newest question; empty for nothing.
+            in_question: What stands goes before the first question, for a model that knows no system messages. A
+                request that has instructions of its own gets it there all the same.
 
         Raises:
-            UnreadableRequestError: The instructions are neither a text nor a list of parts.
+            UnreadableRequestError: The instructions or the question are neither a text nor a list of parts.
         """
         with _reading():
-            name, changed = _CHANGES[self.protocol](self.fields, block)
-            return None if changed is None else msgspec.json.encode({**self.fields, name: changed})
+            fields = _with_block(self, standing, found, in_question=in_question and not self.instructs)
+            return None if fields is self.fields else msgspec.json.encode(fields)
 
 
 @contextmanager
@@ -145,12 +161,73 @@ def _conversation(fields: _Fields) -> str | None:
 # The context block.
 
 
+def _with_block(asked: Asked, standing: str, found: str, *, in_question: bool) -> _Fields:
+    fields = asked.fields
+    question = _newest_question(asked) if found else None
+    if found and question is None:
+        # There is no question to put it before.
+        standing = f"{standing}{GAP if standing else ''}{found}"
+    elif question is not None:
+        fields = question.with_text_before(found)
+    if in_question:
+        first = _first_question(asked, fields) if standing else None
+        return fields if first is None else first.with_text_before(standing)
+    name, changed = _CHANGES[asked.protocol](fields, standing)
+    return fields if changed is None else {**fields, name: changed}
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A message of the user in the body: under a name, and at a place in the list there; None for a text alone."""
+
+    fields: _Fields
+    name: str
+    place: int | None
+
+    def with_text_before(self, block: str) -> _Fields:
+        """Return the body with a block before what the message says."""
+        given = self.fields[self.name]
+        if self.place is None:
+            return {**self.fields, self.name: _raw(text_after_block(msgspec.json.decode(given, type=str), block))}
+        messages = msgspec.json.decode(given, type=list[Raw])
+        message = msgspec.json.decode(messages[self.place], type=_Fields)
+        kind = "text" if self.name == "messages" else "input_text"
+        content = _content_after_block(message.get("content"), block, kind)
+        messages[self.place] = _raw({**message, "content": content})
+        return {**self.fields, self.name: _raw(messages)}
+
+
+def _newest_question(asked: Asked) -> _Question | None:
+    return next(_questions(asked.protocol, asked.fields, newest_first=True), None)
+
+
+def _first_question(asked: Asked, fields: _Fields) -> _Question | None:
+    return next(_questions(asked.protocol, fields, newest_first=False), None)
+
+
+def _questions(protocol: Protocol, fields: _Fields, *, newest_first: bool) -> Iterator[_Question]:
+    name = "messages" if protocol == "chat" else "input"
+    given = fields.get(name)
+    if given is None:
+        return
+    if bytes(given)[:1] == b'"':
+        yield _Question(fields, name, None)
+        return
+    roles = _roles(msgspec.json.decode(given, type=list[Raw]))
+    for place in reversed(range(len(roles))) if newest_first else range(len(roles)):
+        if roles[place] == "user":
+            yield _Question(fields, name, place)
+
+
+def _roles(messages: Iterable[Raw]) -> list[object]:
+    return [msgspec.json.decode(raw, type=_Role).role for raw in messages]
+
+
 def _chat_with_block(fields: _Fields, block: str) -> tuple[str, Raw | None]:
     """Put a block at the end of the first system message, or into a new one before all others."""
     messages = msgspec.json.decode(fields["messages"], type=list[Raw])
-    for n, raw in enumerate(messages):
-        if msgspec.json.decode(raw, type=_Role).role in _INSTRUCTING:
-            message = msgspec.json.decode(raw, type=_Fields)
+    for n, role in enumerate(_roles(messages)):
+        if role in _INSTRUCTING:
+            message = msgspec.json.decode(messages[n], type=_Fields)
             content = _content_with_block(message.get("content"), block)
             if content is None:
                 return "messages", None
@@ -169,6 +246,17 @@ _CHANGES: dict[Protocol, Callable[[_Fields, str], tuple[str, Raw | None]]] = {
     "chat": _chat_with_block,
     "responses": _responses_with_block,
 }
+
+
+def _content_after_block(raw: Raw | None, block: str, kind: str) -> Raw:
+    """Return the content of a question with a block before it; `kind` is the type of a part of text."""
+    content = None if raw is None else msgspec.json.decode(raw)
+    if content is None or isinstance(content, str):
+        return _raw(text_after_block(content or "", block))
+    if not isinstance(content, list):
+        raise UnreadableRequestError("a question of an unknown type")
+    before = msgspec.json.decode(raw or b"[]", type=list[Raw])
+    return _raw([{"type": kind, "text": f"{block}{GAP}"}, *_bare_parts(content, before)])
 
 
 def _content_with_block(raw: Raw | None, block: str) -> Raw | None:

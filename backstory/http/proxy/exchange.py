@@ -20,6 +20,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
 from backstory.ledger.threads.continuing import begin_of_question
 from backstory.outbox.fail_safe import FailSafeMemory
+from backstory.projections.context import Context
 
 
 class Memories:
@@ -54,12 +55,13 @@ class Exchange:
         self._asked = asked
         self._named = thread
         self._again = again
+        self._given: dict[str, object] = {}
 
     @cached_property
     def _said(self) -> Sequence[Kept]:
         return checks.kept_of(self._asked.messages)
 
-    def read(self) -> str | None:
+    def read(self) -> Context | None:
         """Find the thread, and return the context block; None where memory cannot be read."""
         try:
             block = self._memories.fail_safe.guarded(self.scope, "inject", self._block, None)
@@ -69,7 +71,11 @@ class Exchange:
             return None
         return block
 
-    def _block(self) -> str:
+    def given(self, block: Context) -> None:
+        """Note that the model gets a block, for the turn of its answer."""
+        self._given = block.note()
+
+    def _block(self) -> Context:
         memories = self._memories
         memory = memories.home.memory_of(self.scope)
 
@@ -82,7 +88,7 @@ class Exchange:
             self.scope, self._asked, self._said, named=self._named, again=self._again, find=find
         )
         spoken = [message for message in self._asked.messages if message.role in ("user", "assistant")]
-        return memory.context(spoken, thread=self.thread, facts=not memories.by_tools).text
+        return memory.context(spoken, thread=self.thread, facts=not memories.by_tools)
 
     def _have_thread(self) -> str:
         """Return the thread; where the recorded turns could not be read, it is found without them."""
@@ -102,7 +108,7 @@ class Exchange:
     def record_answer(self, answer: Answer, *, interrupted: bool) -> None:
         """Record an answer, with a mark where it was interrupted, or cut since it was too long."""
         metadata = {name: True for name, is_so in (("interrupted", interrupted), ("cut", answer.cut)) if is_so}
-        said = Message("assistant", answer.text, metadata=dict(metadata))
+        said = Message("assistant", answer.text, metadata={**metadata, **self._given})
         if not answer.text:
             return
         if self._is_known_by_id(answer):

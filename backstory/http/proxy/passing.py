@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from typing import NamedTuple, Protocol
 
 import httpx
 from starlette.types import Message, Receive, Scope, Send
@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from backstory.http.proxy.errors import error_response
 from backstory.http.proxy.headers import Headers, to_client
 from backstory.http.proxy.outcomes import AnswerOutcome
+from backstory.http.proxy.refusing import Again
 from backstory.http.proxy.upstream import Upstream
 
 _ERROR = 400
@@ -108,7 +109,13 @@ class Listener(Protocol):
 
 
 async def pass_on(
-    upstream: Upstream, request: httpx.Request, incoming: Incoming, send: Send, listener: Listener
+    upstream: Upstream,
+    request: httpx.Request,
+    incoming: Incoming,
+    send: Send,
+    listener: Listener,
+    *,
+    again: Again | None = None,
 ) -> AnswerOutcome:
     """Send a request, and pass its answer on.
 
@@ -118,6 +125,7 @@ async def pass_on(
         incoming: The request as it came in.
         send: Sends to the client.
         listener: Hears the answer.
+        again: The request to send where this one is refused.
 
     Returns:
         What became of it.
@@ -126,7 +134,7 @@ async def pass_on(
         AnswerBrokeOffError: The upstream broke off in the middle.
     """
     hung_up = asyncio.ensure_future(incoming.hung_up())
-    passing = asyncio.ensure_future(_pass_on(upstream, request, incoming, send, listener))
+    passing = asyncio.ensure_future(_pass_on(_ask(upstream, request, again), incoming, send, listener))
     try:
         await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
         # With the last byte of an answer the server says that the client is gone.
@@ -140,11 +148,9 @@ async def pass_on(
         listener.break_off()
 
 
-async def _pass_on(
-    upstream: Upstream, request: httpx.Request, incoming: Incoming, send: Send, listener: Listener
-) -> AnswerOutcome:
+async def _pass_on(asking: Awaitable[_Answered], incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
     try:
-        response = await upstream.send(request)
+        answered = await asking
     except ConnectionError:
         return AnswerOutcome.HUNG_UP
     except httpx.TimeoutException:
@@ -156,20 +162,53 @@ async def _pass_on(
         answer = error_response(502, "upstream_unreachable", message)
         outcome = AnswerOutcome.UNREACHABLE
     else:
-        return await _relay(response, incoming, send, listener)
+        return await _relay(answered, incoming, send, listener)
     incoming.is_answered = True
     answer.headers.raw.extend(listener.begin(answer.status_code, {}))
     await answer(incoming.scope, incoming.nothing, send)
     return outcome
 
 
-async def _relay(response: httpx.Response, incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
+class _Answered(NamedTuple):
+    """A response, and the bytes of its body."""
+
+    response: httpx.Response
+    body: AsyncIterator[bytes]
+
+
+async def _ask(upstream: Upstream, request: httpx.Request, again: Again | None) -> _Answered:
+    """Send a request, and another one where it is refused."""
+    response = await upstream.send(request)
+    body = response.aiter_raw()
+    if again is None or not again.may_be(response.status_code):
+        return _Answered(response, body)
+    try:
+        read, other = await again.instead(body)
+    except BaseException:
+        await asyncio.shield(response.aclose())
+        raise
+    if other is None:
+        return _Answered(response, _joined(read, body))
+    await response.aclose()
+    response = await upstream.send(other)
+    again.was_answered(response.status_code)
+    return _Answered(response, response.aiter_raw())
+
+
+async def _joined(read: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield read
+    async for chunk in rest:
+        yield chunk
+
+
+async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
+    response = answered.response
     held = b""
     try:
         added = listener.begin(response.status_code, response.headers)
         headers = [*to_client(response.headers.raw), *added]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        async for chunk in response.aiter_raw():
+        async for chunk in answered.body:
             here = listener.feed(chunk)
             now, held = held + chunk[:here], chunk[here:]
             if now:

@@ -24,13 +24,16 @@ from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Ou
 from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, pass_on
 from backstory.http.proxy.recorder import Recorder, Silent
 from backstory.http.proxy.recordings import Recordings, done_within
+from backstory.http.proxy.refusing import Again, Otherwise, refuses_system
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream, upstream_of
 from backstory.integrations.threads import run_in_thread
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import NotFoundError, ScopeError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope as MemoryScope
 from backstory.outbox.outbox import LOST
+from backstory.projections.context import Context
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ _SMALL_BYTES = 64 * 2**10
 _READ_SECONDS = 2.0
 _RECORD_SECONDS = 2.0
 _CLOSE_SECONDS = 10.0
+_MODELS = 1_000
 _SEPARATOR = re.compile(r"[/\\]")
 
 
@@ -83,6 +87,10 @@ class Proxy:
         self._recordings = Recordings()
         self._read_seconds = read_seconds
         self._record_seconds = record_seconds
+        self._without_system: Recent[str, bool] = Recent(_MODELS)
+        """The models that have refused a system message."""
+        # The first block needs it; by then it may be there.
+        home.warm(timeout=0)
         self._late: Counter[MemoryScope] = Counter()
         """Readings that take longer than requests wait."""
 
@@ -143,8 +151,11 @@ class Proxy:
             asked, exchange = found
             reading, outcome = await self._read(exchange)
             block = reading.result() if reading is not None and reading.done() else None
+            body, otherwise = None, None
             try:
-                body = None if block is None else asked.with_block(block)
+                if block is not None:
+                    body, otherwise = self._with_block(asked, block)
+                    exchange.given(block)
             except UnreadableRequestError:
                 body, outcome = None, MemoryOutcome.UNREADABLE
             self.outcomes.memory_was(outcome)
@@ -156,7 +167,22 @@ class Proxy:
                 reading=reading,
                 patience=self._record_seconds,
             )
-            await self._forward(scope, incoming, send, target, recorder, body=body, plain=True)
+            await self._forward(scope, incoming, send, target, recorder, body=body, otherwise=otherwise, plain=True)
+
+    def _with_block(self, asked: Asked, block: Context) -> tuple[bytes | None, Otherwise | None]:
+        """Return the body with a block, and another one for an upstream that refuses the system message in the first.
+
+        A model that has refused one gets none from then on.
+        """
+        refused = self._without_system.get(asked.model) is not None
+        body = asked.with_block(block.standing, block.found, in_question=refused)
+        if refused or asked.instructs or not block.standing:
+            return body, None
+
+        def otherwise(answer: bytes) -> bytes | None:
+            return asked.with_block(block.standing, block.found, in_question=True) if refuses_system(answer) else None
+
+        return body, Otherwise(otherwise, lambda: self._without_system.put(asked.model, True))
 
     async def _exchange_of(
         self, caller: Caller, scope: Scope, incoming: Incoming, protocol: Protocol
@@ -203,7 +229,7 @@ class Proxy:
             return False
         return True
 
-    async def _read(self, exchange: Exchange) -> tuple[asyncio.Future[str | None] | None, MemoryOutcome]:
+    async def _read(self, exchange: Exchange) -> tuple[asyncio.Future[Context | None] | None, MemoryOutcome]:
         """Read memory, as long as a request waits for it; a reading that takes longer goes on."""
         if self._late[exchange.scope]:
             return None, MemoryOutcome.SLOW
@@ -233,9 +259,10 @@ class Proxy:
         listener: Listener,
         *,
         body: bytes | None = None,
+        otherwise: Otherwise | None = None,
         plain: bool = False,
     ) -> None:
-        """Forward a request: with the body given, or as it came in."""
+        """Forward a request: with the body given, or as it came in; `otherwise` is for an upstream that refuses it."""
         headers = to_upstream(scope["headers"], plain=plain)
         content = body if body is not None else incoming.parts() if incoming.has_body else None
         length = header(scope["headers"], b"content-length")
@@ -243,15 +270,18 @@ class Proxy:
             headers.append((b"content-length", length.encode()))
         query = scope.get("query_string", b"")
         path = target[1] + (b"?" + query if query else b"")
+        again: Again | None = None
         try:
             request = self._upstream.request(scope["method"], path, headers, content)
+            if otherwise is not None:
+                again = Again(otherwise, lambda body: self._upstream.request(scope["method"], path, headers, body))
         except (httpx.InvalidURL, UnicodeDecodeError):
             listener.break_off()
             message = "the address cannot be forwarded: use the paths of the OpenAI protocol"
             await error_response(400, "invalid_path", message)(scope, incoming.nothing, send)
             return
         try:
-            outcome = await pass_on(self._upstream, request, incoming, send, listener)
+            outcome = await pass_on(self._upstream, request, incoming, send, listener, again=again)
         except AnswerBrokeOffError:
             self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
             raise

@@ -10,6 +10,7 @@ from backstory.http.proxy.exchange import Exchange
 from backstory.http.proxy.headers import Headers
 from backstory.http.proxy.outcomes import MemoryOutcome
 from backstory.http.proxy.recordings import Recordings, done_within
+from backstory.projections.context import Context
 
 _GOOD = range(200, 300)
 
@@ -59,7 +60,7 @@ class Recorder:
         outcome: MemoryOutcome,
         recordings: Recordings,
         *,
-        reading: asyncio.Future[str | None] | None,
+        reading: asyncio.Future[Context | None] | None,
         patience: float,
     ) -> None:
         self._exchange = exchange

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from backstory.http.bodies import WhatIfQuestion
-from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY
+from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY, WHY_SAID
 from backstory.http.exchange import Reading
 from backstory.http.pages import (
     CommitRefusals,
@@ -28,10 +28,10 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
 from backstory.operations.services import Progress, known_policy
+from backstory.projections.context.why_said import WhySaid
 from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
 from backstory.projections.history.history import Diff, LogEntry
-from backstory.projections.history.replay import read_moment
 from backstory.projections.history.section_audit import WhySection
 from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
@@ -40,12 +40,23 @@ from backstory.results import WhatIf
 
 router = versioned("Explain")
 
-Seq = Annotated[int, Path(ge=1, lt=10**18, description="The number of a commit.", examples=[2])]
+Seq = Annotated[
+    str,
+    Path(
+        max_length=100, description="A commit: its number, HEAD, HEAD~1, or the beginning of its hash.", examples=["2"]
+    ),
+]
 Thread = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]
 Bound = Annotated[
-    str | None, Query(description="The number of a commit, or a time in ISO 8601.", examples=["2026-03-01T00:00:00Z"])
+    str | None,
+    Query(max_length=100, description="A commit or a time, as for `/v1/document`.", examples=["2026-03-01T00:00:00Z"]),
 ]
-Moment = Annotated[str, Query(description="The number of a commit, or a time in ISO 8601.", examples=["3"])]
+Moment = Annotated[
+    str,
+    Query(
+        max_length=100, description="A commit, or a time that is no whole day, as for `/v1/document`.", examples=["3"]
+    ),
+]
 
 
 @router.get("/log", responses=returns(LogPage, cached=True, example=LOG))
@@ -54,7 +65,7 @@ async def list_commits(
     *,
     fact: Annotated[str | None, Query(description="Only commits about this fact.")] = None,
     thread: Annotated[str | None, Query(max_length=512, description="Only commits about this conversation.")] = None,
-    since: Annotated[str | None, Query(description="Only from this time, or this commit's number, on.")] = None,
+    since: Annotated[str | None, Query(max_length=100, description="Only from this commit or this time on.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 50,
     cursor: Cursor = None,
     events: Annotated[bool, Query(description="False leaves the events out, for a long list.")] = True,
@@ -78,12 +89,13 @@ async def get_commit(reading: Reading, seq: Seq) -> Response:
     return await reading.answer(lambda memory: _entry(memory, seq))
 
 
-def _entry(memory: MemoryHandle, seq: int) -> LogEntry:
+def _entry(memory: MemoryHandle, named: str) -> LogEntry:
     """Return the log's entry for a commit.
 
     Raises:
         NotFoundError: There is no such commit.
     """
+    seq = memory.seq_of(named)
     found = memory.log(limit=1, before=seq + 1)
     if not found or found[0].seq != seq:
         raise NotFoundError(f"there is no commit {seq}: the ledger ends at {found[0].seq if found else 0}")
@@ -125,6 +137,18 @@ async def why_section(reading: Reading, section: str) -> Response:
     return await reading.answer(lambda memory: memory.why_section(section), turns=True)
 
 
+@router.get("/why-said", responses=returns(WhySaid, cached=True, example=WHY_SAID))
+async def why_said(
+    reading: Reading,
+    turn: Annotated[
+        str, Query(min_length=1, max_length=512, description="The id of the answer's turn.", examples=["m2"])
+    ],
+    thread: Annotated[str | None, Query(max_length=512, description="The conversation's id.")] = None,
+) -> Response:
+    """Explain what the agent had been given to read when it said something."""
+    return await reading.answer(lambda memory: memory.why_said(turn, thread), turns=True)
+
+
 @router.get("/why-not", responses=returns(Refusals, cached=True))
 async def why_not(
     reading: Reading,
@@ -156,15 +180,14 @@ async def get_graph(
         Query(description="Only this fact, its sources and its successors; the beginning of its id is enough."),
     ] = None,
     since: Annotated[
-        str | None, Query(description="Only updates from this time, or this commit's number, on.", examples=["3"])
+        str | None, Query(max_length=100, description="Only updates from this commit or this time on.", examples=["3"])
     ] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many updates at most, the newest first.")] = 200,
 ) -> Response:
     """Return facts, the updates and threads that they came from, and what superseded what, as nodes and edges."""
 
     def read(memory: MemoryHandle) -> Graph:
-        moment = None if since is None else read_moment(since)
-        return memory.graph(thread=thread, fact=fact, since=moment, limit=limit)
+        return memory.graph(thread=thread, fact=fact, since=since, limit=limit)
 
     return await reading.answer(read)
 
@@ -207,7 +230,7 @@ async def what_if(reading: Reading, asked: WhatIfQuestion) -> Response:
 
     def total(memory: MemoryHandle) -> int:
         last = memory.head().seq
-        return last if asked.until is None else min(asked.until, last)
+        return last if asked.until is None else min(memory.seq_of(asked.until), last)
 
     return await with_progress(reading, read, total)
 

@@ -35,13 +35,26 @@ MOST_OFFSET = 10**9
 """More facts than any memory holds."""
 
 Moment = Annotated[
-    str | None, Query(description="The number of a commit, or a time in ISO 8601; now unless given.", examples=["7"])
+    str | None,
+    Query(
+        max_length=100,
+        description="A commit (its number, HEAD~1, or the beginning of its hash) or a time (ISO 8601, `yesterday`, "
+        "`3d ago`), for its end; now unless given.",
+        examples=["7"],
+    ),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
 ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
 Category = Annotated[str | None, Query(description="Only facts of this category.")]
-Time = Annotated[str | None, Query(description="A time in ISO 8601.", examples=["2026-03-01T00:00:00Z"])]
+Time = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        description="A time: ISO 8601, a date, `yesterday`, `3d ago`.",
+        examples=["2026-03-01T00:00:00Z"],
+    ),
+]
 
 
 @router.get("/document", responses=returns(Document, cached=True, example=DOCUMENT))
@@ -84,11 +97,11 @@ async def get_memory(
 async def list_facts(
     reading: Reading, category: Category = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """List the live facts, oldest first. All pages of a list show the same moment."""
+    """List the live facts of one ledger, oldest first. All pages of a list show the same moment."""
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
-        found = memory.facts(seq) if cursor is not None else _facts_of(memory, seq)
+        found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
         rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category)]
         shown = tuple(rest[:limit])
@@ -110,14 +123,13 @@ def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, tuple[int, i
 
 
 def _newest(memory: MemoryHandle) -> int:
-    heads = memory.heads()
-    return heads[0].seq or heads[-1].seq
+    return memory.heads()[0].seq
 
 
 def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
     """Return the facts of what was the newest commit a moment ago."""
-    found = memory.facts()
-    return found if _newest(memory) == seq else memory.facts(seq)
+    found = memory.facts(joined=False)
+    return found if _newest(memory) == seq else memory.facts(seq, joined=False)
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True, example=FACT))

@@ -18,7 +18,10 @@ from backstory.memory import MemoryHandle
 from backstory.projections.history.history import LogEntry
 
 _MOST = 100
-_MOMENT = "The number of a change, as memory_history gives it, or a time in ISO 8601."
+_MOMENT = (
+    "The number of a change, as memory_history gives it, or HEAD for the last one, HEAD~1; or a time: ISO 8601, or "
+    "`3d ago`."
+)
 
 
 async def memory_history(
@@ -76,8 +79,7 @@ def history_of(
     newest = memory.log(limit=1) if before is not None else ()
     # At most so many are newer than `before`; one more than the limit shows whether there are older ones.
     newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
-    first = None if since is None else str(since)
-    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=first)
+    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=since)
     entries = [entry for entry in found if before is None or entry.seq < before]
     shown = entries[:limit]
 

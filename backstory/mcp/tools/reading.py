@@ -120,7 +120,7 @@ def _found(found: Found, items: int, length: int) -> Reply:
 
 def _item(hit: Hit, length: int) -> FoundItem:
     return FoundItem(
-        id=hit.id,
+        id=hit.shown_id,
         content=cut(hit.content, length),
         score=round(hit.score, 4),
         category=hit.category,

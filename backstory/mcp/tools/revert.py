@@ -69,13 +69,13 @@ class Plan(msgspec.Struct, frozen=True):
         return bool(self.changes) and not self.conflicts
 
 
-async def _plan(seq: int) -> Plan:
+async def _plan(seq: int | str) -> Plan:
     answering = current()
     try:
         # Who may not write must not learn here what would change.
         return await answering.work("write", lambda memory: _planned(answering.codes, memory, seq))
     except Failure as failure:
-        return Plan(seq, problem=str(failure))
+        return Plan(0, problem=str(failure))
 
 
 async def _consent(planned: Annotated[Plan, Resolve(_plan)]) -> Elicit[Consent] | None:
@@ -83,7 +83,10 @@ async def _consent(planned: Annotated[Plan, Resolve(_plan)]) -> Elicit[Consent] 
 
 
 async def memory_revert(
-    seq: Annotated[int, Field(ge=1, description="The number of the change, as memory_history gives it.")],
+    seq: Annotated[  # noqa: ARG001 the SDK gives it to `_plan`
+        int | str,
+        Field(description="The number of the change, as memory_history gives it, or HEAD for the last one, HEAD~1."),
+    ],
     planned: Annotated[Plan, Resolve(_plan)],
     asked: Annotated[ElicitationResult[Consent], Resolve(_consent)],
     confirm: Annotated[
@@ -109,7 +112,7 @@ async def memory_revert(
     if not was_asked and confirm is None:
         told = (
             "Nothing was undone yet. Show these changes to the person; only if they agree call memory_revert again "
-            f"with seq={seq} and confirm={planned.code}."
+            f"with seq={planned.seq} and confirm={planned.code}."
         )
         return result_of(_reply(answering.budget, planned, "preview", told, confirm=planned.code))
     if not was_asked and not answering.codes.holds(planned.code, confirm or ""):
@@ -124,8 +127,9 @@ def revert_tool() -> Tool:
     return Tool.from_function(memory_revert, title="Undo a change of memory", annotations=_UNDOES)
 
 
-def _planned(codes: Confirmation, memory: MemoryHandle, seq: int) -> Plan:
+def _planned(codes: Confirmation, memory: MemoryHandle, named: int | str) -> Plan:
     head = memory.head()
+    seq = memory.seq_of(named)
     undo = memory.revert(seq, dry_run=True)
     events = (*undo.events, *(undo.users.events if undo.users else ()))
     return Plan(

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
+from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import RemovedLog
@@ -102,6 +103,7 @@ class Removals:
                 # It may vanish meanwhile: by another removal, or because a lock was all that it held.
                 if not path.exists():
                     return False
+                must_hold_no_links(path)
                 self._mark(path, held)
                 make_folder(self._folder)
                 path.rename(self._folder / f"{os.urandom(8).hex()}{_GONE}")
@@ -114,6 +116,8 @@ class Removals:
         """Delete the folders that were moved out of the way."""
         swept = False
         for gone in left_by_removals(self._home):
+            if gone.is_symlink():
+                continue  # an older version moved the link of a user; `doctor` names it
             self._delete(gone)
             swept = True
         if swept:
@@ -157,6 +161,20 @@ class Removals:
             if not _HASH.fullmatch(first.hash) or self.is_removed(first.hash):
                 return
             self._put(RemovedLog(first.hash, spell_moment(self._clock.now()), log.stem, last))
+
+
+def must_hold_no_links(folder: Path) -> None:
+    """Refuse to remove a folder that is a link, or has links in it: what they point at would stay.
+
+    Raises:
+        StoreError: it does.
+    """
+    links = [path for path in (folder, *sorted(folder.rglob("*"))) if path.is_symlink()]
+    if links:
+        raise StoreError(
+            f"{links[0]} is a link to {links[0].readlink()}, whose content would stay, so nothing was removed: move it "
+            "to the place of the link, or delete both, then run this again"
+        )
 
 
 def left_by_removals(home: Path) -> list[Path]:

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from backstory.http.access.callers import Right
 
-MESSAGES = [{"role": "user", "content": "I moved to Bergen."}, {"role": "assistant", "content": "Good."}]
+MESSAGES = [
+    {"id": "m1", "role": "user", "content": "I moved to Bergen."},
+    {"id": "m2", "role": "assistant", "content": "Good."},
+]
 DOCUMENT = {"facts": [{"id": "f1", "content": "User lives in Bergen", "category": "context", "confidence": 0.9}]}
 
 
@@ -45,6 +48,7 @@ READS = [
         "/v1/facts/fact_2_0/why",
         "/v1/sections/user.workContext/why",
         "/v1/why-not?text=Oslo",
+        "/v1/why-said?turn=m2&thread=t1",
         "/v1/diff?a=0&b=1",
         "/v1/verify",
         "/v1/log",

@@ -72,8 +72,10 @@ def test_a_body_that_cannot_be_read_is_4xx_at_once(client: TestClient, path: str
     begun = time.perf_counter()
     answer = send(client, path, body)
     assert time.perf_counter() - begun < PATIENCE / 2
-    if path.startswith("/api/memory") and answer.status_code == 200:
-        pytest.skip("DeerFlow's gateway takes it")
+    if path.startswith("/api/memory") and b'": "x", "' in body and b"confidence" not in body:
+        # DeerFlow's gateway ignores unknown fields.
+        assert answer.status_code == 200
+        return
     assert 400 <= answer.status_code < 500, answer.text[:300]
     assert len(answer.content) < 10_000
     assert answer.json()["detail"]

@@ -28,7 +28,7 @@ ASKED = {"user": "ada", "stream": True, "messages": [{"role": "user", "content":
 
 def last_turn(proxy: Served) -> tuple[str, dict[str, object]]:
     turn = proxy.home.memory("ada").transcript("thread-1")[-1]
-    return turn.content, turn.metadata
+    return turn.content, {name: value for name, value in turn.metadata.items() if name != "context"}
 
 
 def faults(home: Backstory, user: str = "ada") -> dict[str, str]:

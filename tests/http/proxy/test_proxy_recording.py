@@ -30,8 +30,9 @@ from backstory.ledger.core.scope import Scope
 
 
 def metadata(proxy: Served, thread: str = "thread-1") -> dict[str, object]:
-    """The metadata of the last turn of a thread of ada's."""
-    return proxy.home.memory("ada").transcript(thread)[-1].metadata
+    """The metadata of the last turn of a thread of ada's, but for what its answer was given."""
+    noted = proxy.home.memory("ada").transcript(thread)[-1].metadata
+    return {name: value for name, value in noted.items() if name != "context"}
 
 
 # Question and answer.
@@ -344,3 +345,32 @@ def test_a_thread_in_which_a_question_is_under_way_is_no_other_conversations():
     names.leave(Scope("ada"), "t")
     names.leave(Scope("ada"), "new")
     assert names.take(Scope("bo"), asked, said, find=lambda: ["t"]) == "t"
+
+
+# Reasoning.
+
+
+THOUGHT = "<think>They ask where.</think>\n\n"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("sends", [THOUGHT, ""])
+def test_reasoning_in_an_answer_is_not_recorded(proxy, upstream, stream, sends):
+    """Whether the client sends it again or not, the conversation goes on in its thread."""
+    words = ("<thi", "nk>They ask where.", "</think>\n", "\nIn Bergen.")
+    upstream.then(chat_stream(*words) if stream else completion("".join(words)))
+    assert THOUGHT.strip().encode() in proxy.chat("Where do I live?", stream=stream).content or stream
+    upstream.then(completion("By the sea."))
+    proxy.chat("Where do I live?", f"{sends}In Bergen.", "And where there?")
+    assert proxy.turns() == {"thread-1": ["Where do I live?", "In Bergen.", "And where there?", "By the sea."]}
+
+
+def test_reasoning_in_a_response_is_not_recorded(proxy, upstream):
+    upstream.then(response_stream("<think>They ask", " where.</think>", "In Bergen."))
+    proxy.post("/responses", json={"user": "ada", "input": "Where do I live?", "stream": True})
+    assert proxy.turns() == {"thread-1": ["Where do I live?", "In Bergen."]}
+
+
+def test_a_users_own_tag_is_recorded(proxy, upstream):
+    proxy.chat("<think>I wonder</think> Where do I live?")
+    assert proxy.turns()["thread-1"][0] == "<think>I wonder</think> Where do I live?"

@@ -44,6 +44,12 @@ def got(client: CheckedClient, url: str, scope: dict[str, str], **headers: str):
 
 
 @pytest.fixture
+def server(servers: Callable[..., Server]) -> Server:
+    """A server on which an agent without a memory of its own reads its user's: its tags follow that memory, too."""
+    return servers(agent_reads="fallback")
+
+
+@pytest.fixture
 def other(server: Server) -> Backstory:
     """Another process on the same home."""
     return server.other()
@@ -282,3 +288,28 @@ def test_an_answer_that_is_said_to_be_the_same_is_the_same(
                             continue
                         name = (url, read, answer.headers["etag"])
                         assert known.setdefault(name, answer.content) == answer.content, (url, read)
+
+
+def test_a_time_that_is_counted_back_from_now_has_no_tag_and_is_not_kept(
+    client: CheckedClient, other: Backstory
+) -> None:
+    with other:
+        other.memory("ada").add_fact("likes tea")
+    for url in ("document?at=now", "memory?at=1 min ago", "log?since=yesterday", "diff?a=1d ago&b=2"):
+        found = got(client, url, ADA)
+        assert (found.status_code, found.headers["cache-control"], found.headers.get("etag")) == (200, "no-store", None)
+    assert "etag" in got(client, "document?at=HEAD", ADA).headers
+
+
+def test_commits_and_times_are_named_as_on_the_command_line(client: CheckedClient, other: Backstory) -> None:
+    with other:
+        for words in ("likes tea", "likes milk"):
+            other.memory("ada").add_fact(words)
+    commit = got(client, "commits/2", ADA).json()
+    assert (
+        got(client, "commits/HEAD~1", ADA).json() == got(client, f"commits/{commit['hash'][:9]}", ADA).json() == commit
+    )
+    assert got(client, "document?at=HEAD~1", ADA).json() == got(client, "document?at=2", ADA).json()
+    assert got(client, "commits/HEAD/refusals", ADA).json() == {"items": []}
+    assert got(client, "document?at=2999-01-01", ADA).status_code == 400
+    assert got(client, "diff?a=yesterday&b=2", ADA).status_code == 400

@@ -111,7 +111,7 @@ def test_each_commit_is_found_by_its_number_as_the_log_lists_it(told: Server) ->
         listed = client.get_json("/v1/log", **ADA)["items"]
         assert [client.get_json(f"/v1/commits/{entry['seq']}", **ADA) for entry in listed] == listed != []
         last = listed[0]["seq"]
-        for seq, status in ((0, 422), (last + 1, 404), (10**18, 422), ("x", 422)):
+        for seq, status in ((0, 404), (last + 1, 404), (10**18, 404), ("x", 400)):
             assert client.get(f"/v1/commits/{seq}", params=ADA).status_code == status
         beyond = client.get(f"/v1/commits/{last + 1}", params=ADA)
         assert beyond.json()["detail"] == f"there is no commit {last + 1}: the ledger ends at {last}"
@@ -200,7 +200,7 @@ def timeless(value: Json) -> Json:
 def test_a_conversation_is_recorded_extracted_and_explained(client, server: Server) -> None:  # type: ignore[no-untyped-def]
     messages = [{"role": "user", "content": "I row.", "id": "m1"}, {"role": "assistant", "content": "Noted."}]
     recorded = client.post("/v1/record", params=ADA, json={"thread": "t", "messages": messages})
-    assert recorded.json() == {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0}
+    assert recorded.json() == {"threads": 1, "turns": 2, "skipped": 0, "backlog": False, "superseded": 0, "cut": 0}
     reply = {"newFacts": [{"content": "Ada rows", "confidence": 0.9, "evidence": ["m1"]}]}
     done = client.post("/v1/extract", params=ADA, json={"replies": [{"thread_id": "t", "reply": reply}]})
     assert done.json() == {"updates": 1, "failed": 0, "commits": [2]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from backstory.ledger.core.content import fact_texts_in, texts_beside_fact
+from backstory.ledger.core.content import fact_texts_in, texts_beside_fact, texts_of
 from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
@@ -111,3 +111,9 @@ def test_every_text_of_an_event_is_content(event: Event) -> None:
     content = " ".join((*fact_texts_in(event), *texts_beside_fact(event)))
     missing = [word for word in words(msgspec.to_builtins(event)) if word not in content]
     assert not missing
+
+
+@pytest.mark.parametrize("blank", ["\\n", "\\r", "\\t", "\\u000a"])
+def test_an_escaped_blank_in_a_quotation_is_a_blank(blank: str) -> None:
+    told = list(texts_of(UpdateFailed("reply", f'no JSON: "Lives in{blank}Oslo"')))
+    assert any("Lives in Oslo" in " ".join(text.split()) for text in told)

@@ -15,7 +15,6 @@ from email.utils import format_datetime
 import openai
 import pytest
 from doubles.misbehaving import (
-    AUTHORITY,
     SILENCE,
     Behaviour,
     MisbehavingServer,
@@ -48,7 +47,6 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in list(os.environ):
         if variable.startswith("OPENAI_") or variable.lower().endswith("_proxy"):
             monkeypatch.delenv(variable)
-    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
 
 
 @pytest.fixture

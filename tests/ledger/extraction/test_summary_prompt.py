@@ -35,8 +35,9 @@ def size(prompt) -> int:
 
 def test_a_question_shows_the_turns_the_days_and_the_room_there_is():
     prompt = frame(thread="a<b>").of_turns([turn(3, "Hi there."), turn(4, "Hello.", "assistant")])
-    assert '<conversation thread="a&lt;b&gt;" when="2026-03-03 to 2026-03-04">' in prompt.user
-    assert "[3] user: Hi there.\n[4] assistant: Hello." in prompt.user
+    first, last = "Tuesday 2026-03-03 10:00 UTC", "Wednesday 2026-03-04 10:00 UTC"
+    assert f'<conversation thread="a&lt;b&gt;" when="{first} to {last}">' in prompt.user
+    assert f"[3] user, {first}: Hi there.\n[4] assistant, {last}: Hello." in prompt.user
     assert "At most 800 characters" in prompt.system
     assert "{{" not in prompt.system + prompt.user
     assert prompt.schema["required"] == ["summary"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from doubles.misbehaving import (
-    AUTHORITY,
     SILENCE,
     Behaviour,
     MisbehavingServer,
@@ -57,7 +56,6 @@ Start = Callable[..., Setting]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
     servers: list[MisbehavingServer] = []
     homes: list[Backstory] = []
 

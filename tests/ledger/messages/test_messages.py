@@ -267,6 +267,7 @@ def test_every_field_of_a_message_is_kept():
         id="m1",
         name="Ada",
         at="2026-03-12T08:30:00.000000Z",
+        offset="+02:00",
         cause_by="metagpt.actions.UserRequirement",
         sent_from="Alice",
         send_to=("Bob", "Carol"),

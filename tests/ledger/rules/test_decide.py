@@ -435,6 +435,23 @@ def test_a_stricter_policy_evicts_and_drops_in_the_same_commit():
     assert policies(events) == [Policy(max_facts=2, fact_confidence_threshold=0.7)]
 
 
+def test_a_raised_threshold_leaves_what_was_entered_by_hand():
+    story = given(Policy(fact_confidence_threshold=0), new("from a model", 0.5))
+    story.hand("by hand", 0.5)
+    events = story.do(ChangePolicy(at="", policy=Policy(fact_confidence_threshold=0.7)), "policy")
+    assert removed(events) == {"from a model": "threshold"}
+    assert story.texts() == ["by hand"]
+
+
+@pytest.mark.parametrize("confidences", [(0.8, 0.9), (0.9, 0.8)])
+def test_of_facts_that_another_dedup_key_makes_duplicates_the_highest_ranked_stays(confidences):
+    texts = ("Likes tea", "likes tea")
+    story = given(Policy(dedup_key="exact"), *news(*zip(texts, confidences, strict=True)))
+    events = story.do(ChangePolicy(at="", policy=Policy()), "policy")
+    assert removed(events) == {texts[confidences.index(0.8)]: "duplicate"}
+    assert story.texts() == [texts[confidences.index(0.9)]]
+
+
 def test_a_policy_too_small_for_what_was_entered_by_hand_is_refused():
     story = given()
     story.hand("a")

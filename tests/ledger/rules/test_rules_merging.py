@@ -280,3 +280,9 @@ def test_a_text_without_a_letter_or_a_digit_is_no_fact_and_wipes_no_section_out(
     assert refused == {"user.workContext": "empty", "newFacts/0": "empty"}
     assert section(memory, "user.workContext") == "Works at a mill."
     assert texts(memory) == ["Likes tea", "C"]
+
+
+def test_misfire_a_zero_width_character_makes_a_second_fact(memory: MemoryHandle) -> None:
+    learn(memory, newFacts=facts("Likes tea"))
+    assert learn(memory, newFacts=facts("Likes\u200b tea")) == {"newFacts/0": "duplicate"}
+    assert texts(memory) == ["Likes tea"]

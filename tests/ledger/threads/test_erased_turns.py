@@ -20,6 +20,13 @@ def test_without_a_digest_an_erased_id_is_known_by_the_length_of_its_text(text, 
     assert conversation.send(says(text, "h1")) == new
 
 
+def test_without_a_digest_an_id_that_may_have_been_ours_proves_nothing():
+    conversation = Conversation(key=None)
+    conversation.send(says("I like tea."))
+    conversation.erase(1)
+    assert conversation.send(says("I run 5 km.", "t1")) == 1
+
+
 @pytest.mark.parametrize(("text", "new"), [("I like tea.", 0), ("I run 5 km.", 1)])
 def test_with_a_digest_it_is_known_by_its_text(text, new):
     conversation = after([says("I like tea.", "h1")])

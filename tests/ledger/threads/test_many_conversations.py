@@ -69,7 +69,7 @@ def test_sixteen_threads_with_many_conversations_each_leave_what_one_leaves(
     assert found.faults == 0, found
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.skipif(not _DATA, reason="BACKSTORY_DATA is not set: name a folder of NAME.conversation.jsonl")
 @pytest.mark.parametrize("users", [1, THREADS])
 def test_so_they_do_with_real_conversations(tmp_path: Path, users: int) -> None:

@@ -100,6 +100,12 @@ def test_the_same_text_under_another_id_is_another_turn():
     assert after([says("ok", "1"), says("ok", "2")]).everything == ["ok", "ok"]
 
 
+@pytest.mark.parametrize(("highest", "first"), [(0, 3), (2, 3), (7, 8)])
+def test_a_new_turn_takes_no_ordinal_that_a_turn_had_which_is_lost(highest: int, first: int) -> None:
+    conversation = after([says("a", "1"), says("b", "2")])
+    assert align(conversation.thread, [says("c", "3")], AT, highest=highest).first == first
+
+
 def test_a_revision_of_a_turn_that_an_edit_had_superseded_is_recorded():
     conversation = after([says("a", "1"), says("b", "2")])
     conversation.send(says("a"), says("x"), mode="replace")

@@ -38,8 +38,9 @@ def learn(memory: MemoryHandle, *facts: str) -> None:
 
 
 def shown(memory: MemoryHandle, *args: object, **more: object) -> list[str]:
-    text = memory.context(*args, **more).text  # type: ignore[arg-type]
-    return [bullet.partition("] ")[2] for bullet in read(text)["Facts"]] if text else []
+    context = memory.context(*args, **more)  # type: ignore[arg-type]
+    parts = [read(part) for part in (context.standing, context.found) if part]
+    return [bullet.partition("] ")[2] for part in parts for name in part if "Facts" in name for bullet in part[name]]
 
 
 def test_what_was_learned_is_in_the_block_and_why_answers_for_it(memory: MemoryHandle) -> None:
@@ -56,30 +57,66 @@ def test_a_memory_without_anything_gives_nothing(memory: MemoryHandle) -> None:
     assert (context.text, context.tokens, context.facts) == ("", 0, ())
 
 
-def test_facts_like_what_was_said_last_come_first(memory: MemoryHandle) -> None:
-    learn(memory, *(f"User has visited town number {i}" for i in range(8)), "User plays the violin", "用户喜欢喝咖啡")
-    assert shown(memory, "Which violin should I buy?")[0] == "User plays the violin"
-    assert shown(memory, [{"role": "user", "content": "喝什么咖啡好？"}])[0] == "用户喜欢喝咖啡"
+TOWNS = [f"User has visited town number {i}" for i in range(60)]
+FULL = 200
+"""Tokens that these facts do not fit into."""
+
+
+def test_facts_like_what_was_said_last_are_found(memory: MemoryHandle) -> None:
+    memory.add_fact("User plays the violin", confidence=0.7)
+    memory.add_fact("用户喜欢喝咖啡", confidence=0.7)
+    learn(memory, *TOWNS)
+    assert shown(memory, "Which violin should I buy?", FULL)[-1] == "User plays the violin"
+    assert shown(memory, [{"role": "user", "content": "喝什么咖啡好？"}], FULL)[-1] == "用户喜欢喝咖啡"
     talk = [*exchange("violin"), *(message for topic in ("a", "b", "c") for message in exchange(topic))]
-    assert shown(memory, talk)[0] != "User plays the violin"
+    assert "User plays the violin" not in shown(memory, talk, FULL)
     first = memory.context("violin", 35)
-    assert (shown(memory, "violin", 35), first.left_out) == (["User plays the violin"], 9)
+    assert (shown(memory, "violin", 35), first.left_out, first.standing) == (["User plays the violin"], 61, "")
 
 
 def test_max_context_turns_says_how_far_back_that_goes(tmp_path: Path) -> None:
     with open_home(tmp_path, max_context_turns=4) as bs:
         memory = bs.memory(scope="global")
-        learn(memory, *(f"User has visited town number {i}" for i in range(8)), "User plays the violin")
+        memory.add_fact("User plays the violin", confidence=0.7)
+        learn(memory, *TOWNS)
         talk = [*exchange("violin"), *(message for topic in ("a", "b", "c") for message in exchange(topic))]
-        assert shown(memory, talk)[0] == "User plays the violin"
+        assert "User plays the violin" in shown(memory, talk, FULL)
 
 
 def test_the_weights_are_those_configured(tmp_path: Path) -> None:
-    with open_home(tmp_path, similarity_weight=0, confidence_weight=1) as bs:
+    with open_home(tmp_path, similarity_weight=0, confidence_weight=1, context_found_share=1) as bs:
         memory = bs.memory(scope="global")
         memory.add_fact("User plays the violin", confidence=0.8)
-        memory.add_fact("User likes tea", confidence=0.9)
-        assert shown(memory, "violin") == ["User likes tea", "User plays the violin"]
+        memory.add_fact("User wants a good violin and " + "word " * 80, confidence=0.7)
+        memory.add_fact("User likes tea from a violin", confidence=0.9)
+        assert shown(memory, "plays violin", 60) == ["User likes tea from a violin", "User plays the violin"]
+
+
+def test_the_share_of_what_is_found_is_that_configured(tmp_path: Path) -> None:
+    sizes = []
+    for share in (0.1, 0.8):
+        with open_home(tmp_path / str(share), context_found_share=share) as bs:
+            memory = bs.memory(scope="global")
+            learn(memory, *TOWNS)
+            sizes.append(len(memory.context("the town", FULL).standing))
+    assert sizes[0] > 3 * sizes[1] > 0
+
+
+def test_while_memory_is_the_same_what_stands_is_the_same_to_the_byte(memory: MemoryHandle) -> None:
+    learn(memory, *TOWNS)
+    asked = [*TOWNS[:20], "Hi", "", [{"role": "user", "content": "violin"}], None]
+    for most in (FULL, 5_000):
+        assert len({memory.context(question, most).standing for question in asked}) == 1
+        # Facts that were used lately rank no higher.
+        assert memory.context(None, most).standing == memory.context("town number 1", most, thread="t1").standing
+
+
+def test_what_is_learned_comes_to_the_end_of_what_stands(memory: MemoryHandle) -> None:
+    learn(memory, "User likes tea", "User writes Rust")
+    before = memory.context("tea").standing
+    memory.add_fact("User plays chess", confidence=1)
+    after = memory.context("tea").standing
+    assert after.startswith(before.removesuffix("</memory>"))
 
 
 def test_the_block_is_as_long_as_configured_or_as_asked_for(tmp_path: Path) -> None:
@@ -108,10 +145,8 @@ def test_guaranteed_categories_are_those_configured(tmp_path: Path) -> None:
         memory.add_fact("Never use pip", category="correction", confidence=0.8)
         for number in range(4):
             memory.add_fact(f"User wants to visit many more towns than {number}", category="goal", confidence=0.7)
-        first = shown(memory)
-        assert first[0].startswith("User wants")
-        assert first.index("User likes tea") < 4
-        assert first.index("Never use pip") > first.index("User likes tea")
+        assert [words for words in shown(memory, "Hi", 60) if words.startswith("User wants")] == shown(memory, "Hi", 60)
+        assert shown(memory)[:2] == ["User likes tea", "Never use pip"]
 
 
 @pytest.mark.parametrize("switch", ["injection_enabled", "enabled"])
@@ -138,14 +173,6 @@ def test_a_closed_home_says_so(tmp_path: Path, on: bool) -> None:
         memory.context()
     with pytest.raises(UsageError, match="was closed"):
         bs.warm()
-
-
-def test_an_agent_reads_its_users_memory_until_it_has_one(home: Backstory) -> None:
-    home.memory("ada").add_fact("User likes tea")
-    agent = home.memory("ada", "writer")
-    assert shown(agent) == ["User likes tea"]
-    agent.add_fact("User wants short texts")
-    assert shown(agent) == ["User wants short texts"]
 
 
 def test_what_changes_is_in_the_next_block(tmp_path: Path, memory: MemoryHandle) -> None:
@@ -207,16 +234,13 @@ def test_a_fact_that_is_left_out_is_not_warm(memory: MemoryHandle, home: Backsto
     assert home._services.usage.of(memory.scope) == {}
 
 
-def test_the_first_block_is_estimated_and_the_vocabulary_loaded_behind_it(home: Backstory, memory, bare: Path) -> None:
+def test_the_first_block_of_a_process_is_counted_exactly(home: Backstory, memory, bare: Path) -> None:
     home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: load_vocabulary("gpt-5"))
     memory.add_fact("User likes tea")
     first = memory.context()
-    assert first.counter == "estimate"
-    assert home.warm(PATIENCE) == "bpe-openai:o200k_base"
-    second = memory.context()
-    assert second.counter == "bpe-openai:o200k_base"
-    assert (second.text, second.facts) == (first.text, first.facts)
-    assert second.tokens == load_vocabulary("gpt-5").count(second.text) < first.tokens
+    assert first.counter == "bpe-openai:o200k_base"
+    assert first.tokens == load_vocabulary("gpt-5").count(first.text)
+    assert memory.context() == first
 
 
 def test_counting_by_characters_is_the_estimate_for_good(tmp_path: Path) -> None:
@@ -270,7 +294,7 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
         "import sys, tempfile\n"
         "from backstory import Backstory\n"
         "with Backstory.open(tempfile.mkdtemp(), background=False) as bs:\n"
-        "    bs._services.blocks.tokens.begin = lambda: None\n"
+        "    bs._services.blocks.tokens.wait = lambda: bs._services.blocks.tokens.value\n"
         "    bs.memory(scope='global').add_fact('likes tea')\n"
         "    bs.memory(scope='global').context('tea')\n"
         "print([name for name in ('numpy', 'tiktoken', 'faiss', 'openai', 'bpe_openai') if name in sys.modules])\n"
@@ -288,7 +312,7 @@ def test_nobody_has_to_ask_for_the_load(memory: MemoryHandle, home: Backstory) -
 
 
 def test_an_empty_block_has_nothing_loaded(memory: MemoryHandle, home: Backstory, monkeypatch) -> None:
-    monkeypatch.setattr(home._services.blocks.tokens, "begin", lambda: 1 / 0)
+    monkeypatch.setattr(home._services.blocks.tokens, "wait", lambda: 1 / 0)
     assert memory.context("tea").text == ""
 
 

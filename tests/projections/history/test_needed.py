@@ -217,7 +217,7 @@ def test_of_a_memory_by_the_number_of_a_commit(tmp_path: Path) -> None:
         assert memory.refusals(2) == (one,)
         with pytest.raises(NotFoundError, match="there is no commit 9: the ledger ends at 3"):
             memory.refusals(9)
-        for wrong in (0, -1, "2", None, True, 1.5):
+        for wrong in (0, -1, "two", None, True, 1.5):
             with pytest.raises(UsageError, match="seq must be"):
                 memory.refusals(wrong)  # type: ignore[arg-type]
 

@@ -26,9 +26,12 @@ from backstory.projections.what_if.what_if import decide_again
 from backstory.results import WhatIf
 
 _DATA = os.environ.get("BACKSTORY_DATA")
-pytestmark = pytest.mark.skipif(
-    not _DATA, reason="BACKSTORY_DATA is not set: name a folder of NAME.conversation.jsonl and NAME.replies.jsonl"
-)
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.skipif(
+        not _DATA, reason="BACKSTORY_DATA is not set: name a folder of NAME.conversation.jsonl and NAME.replies.jsonl"
+    ),
+]
 
 LEDGERS = sorted(Path(_DATA).rglob("*.replies.jsonl")) if _DATA else []
 NAMES = [path.name.partition(".")[0] for path in LEDGERS]

@@ -259,6 +259,24 @@ def test_an_undo_undoes_what_its_target_did_under_the_other_policy() -> None:
     assert would_be(history, fact_confidence_threshold=0.7) == ["Ada may run", "Ada runs"]
 
 
+def test_an_undo_that_was_forced_is_forced_again() -> None:
+    history = started()
+    learned(history, new("Ada runs"))
+    edit = Edit(place="facts/0", id="fact_2_0", content="Ada swims")
+    history.ask(EditFact(at="", edit=edit), "manual", action="edit", fact="fact_2_0")
+    history.ask(Revert(at="", target=2, events=history.log[1], force=True), "revert", target=2, force=True)
+    assert history.texts() == would_be(history) == []
+
+
+def test_what_a_model_may_not_remove_it_may_not_under_the_other_policy_either() -> None:
+    history = started()
+    by_hand = NewFact(place="facts/0", content="Ada runs", confidence=0.9)
+    history.ask(AddFact(at="", fact=by_hand), "manual", action="add")
+    refused = RemoveFact(at="", fact_id="fact_2_0", by_model=True)
+    history.ask(refused, "manual", action="remove", fact="fact_2_0", by_model=True)
+    assert history.texts() == would_be(history) == ["Ada runs"]
+
+
 def test_a_rollback_returns_to_what_there_was_under_the_other_policy() -> None:
     history = started(max_facts=1)
     learned(history, *news("Ada runs", "Ada swims"))

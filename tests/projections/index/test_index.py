@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -47,6 +48,7 @@ from backstory.projections.index.schema import (
     IndexPosition,
     Mark,
     Said,
+    Table,
     ThreadState,
     beginning,
     name_of,
@@ -386,9 +388,16 @@ def test_an_index_that_caught_up_by_and_by_is_the_one_that_is_built_at_once(tmp_
     assert contents(file_of(tmp_path)) == by_and_by
 
 
-def contents(path):
-    from backstory.projections.index.schema import Table
+def test_checkpoints_lie_no_nearer_to_each_other_than_is_stated(tmp_path, tiny):
+    Life(tmp_path).live(60)
+    index_of(tmp_path).catch_up()
+    kept = [value for _, value in contents(file_of(tmp_path))[Table.CHECKPOINTS]]
+    ends = [0, *(msgspec.msgpack.decode(value, type=Checkpoint).end for value in kept)]
+    assert len(ends) > 3
+    assert all(later - earlier >= 2_500 for earlier, later in pairwise(ends))
 
+
+def contents(path):
     kv = ChecksummedKV(path)
     return {space: list(kv.ascending(space)) for space in Table}
 
@@ -713,7 +722,7 @@ def flip(path, place, change=0xFF):
 @pytest.mark.slow
 @PATIENT
 def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny):
-    flips = sized(15, 250)
+    flips = sized(8, 250)
     life = Life(tmp_path).live(45)
     life.learn("tea")
     index_of(tmp_path).catch_up()
@@ -730,7 +739,6 @@ def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny)
 
 @pytest.mark.parametrize("what", ["LEARNED", "FACTS", "CHECKPOINTS", "THREADS", "SAID", "TIMES"])
 def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, what):
-    from backstory.projections.index.schema import Table
 
     life = Life(tmp_path).live(40)
     life.learn("tea")
@@ -775,7 +783,7 @@ def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_pa
 
 def rewrite_tip(path, **changes):
     from backstory.projections.index.index_file import tip_of
-    from backstory.projections.index.schema import Table, pack
+    from backstory.projections.index.schema import pack
 
     kv = ChecksummedKV(path)
     kv.write({Table.TIP: {b"": pack(msgspec.structs.replace(tip_of(kv), **changes))}})

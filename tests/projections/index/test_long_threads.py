@@ -499,3 +499,14 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
     assert due.for_answer
     assert looked[0] < 20
     assert len(begun) == 1
+
+
+def test_a_turn_that_was_restored_before_anything_covered_it_is_learned_from_once(tmp_path):
+    memory = open_home(tmp_path, ScriptedModel(reply(), repeat=True)).memory("ada")
+    memory.record("t", exchange("tea"))
+    writer_of(tmp_path).withdraw("t", {2})
+    memory.restore("t", [2])
+    memory.extract()
+    index_of(tmp_path).catch_up()
+    view = view_of(tmp_path, index_of(tmp_path))
+    assert view.coverage.pending(view.transcript.threads["t"]) == []

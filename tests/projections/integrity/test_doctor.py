@@ -75,8 +75,10 @@ def test_what_is_in_order_is_listed_too(home: Home) -> None:
             "moved aside",
             "torn pieces",
             "left over",
+            "links",
             "locks",
             "clock",
+            "alike",
             "logs",
             "parked updates",
         ]
@@ -459,3 +461,16 @@ def test_what_is_wrong_in_a_folder_of_overrides_is_told(home: Home, tmp_path: Pa
     checks = examine(home.path, config={"prompts_dir": str(tmp_path)})
     assert wrong(checks) == ["configuration"]
     assert "{{conversation}}" in hint(checks, "configuration")
+
+
+def test_users_and_agents_that_look_alike_are_named(tmp_path: Path) -> None:
+    with open_home(tmp_path / "home", dedup_key="exact") as bs:
+        for user, agent in (("zo\u00eb", None), ("zoe\u0308", None), ("zoe", None), ("ada", "Coder"), ("ada", "coder")):
+            bs.memory(user, agent).add_fact("Likes tea")
+    checks = examine(tmp_path / "home")
+    assert wrong(checks) == ["alike"]
+    told = hint(checks, "alike")
+    assert Scope("zo\u00eb").folder in told
+    assert Scope("zoe\u0308").folder in told
+    assert "users/ada/agents/Coder and users/ada/agents/coder" in told
+    assert "users/zoe," not in told

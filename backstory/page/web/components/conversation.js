@@ -6,6 +6,7 @@ import { useLoad } from "../lib/load.js";
 import { href } from "../lib/route.js";
 import { useWords } from "../lib/words.js";
 import { words } from "./conversation.words.js";
+import { Given } from "./given.js";
 import { Loaded } from "./notice.js";
 
 const AROUND = 7;
@@ -53,7 +54,7 @@ export function Conversation({ scope, thread, evidence = [], cited = false, rang
         return html`
           ${previous && html`<button type="button" class="quiet more" disabled=${more.busy} onClick=${() => extend("previous", previous)}>↑ ${t("earlier")}</button>`}
           <ol class="turns">
-            ${turns.map((turn) => html`<${Turn} key=${`${turn.n ?? ""} ${turn.id}`} turn=${turn} marked=${cited && isMarked(turn)} read=${!cited && (isMarked(turn) || inRange(turn))} />`)}
+            ${turns.map((turn) => html`<${Turn} key=${`${turn.n ?? ""} ${turn.id}`} scope=${scope} thread=${thread} turn=${turn} marked=${cited && isMarked(turn)} read=${!cited && (isMarked(turn) || inRange(turn))} />`)}
           </ol>
           ${turns.length === 0 && html`<p class="empty">${t("gone")}</p>`}
           ${next && html`<button type="button" class="quiet more" disabled=${more.busy} onClick=${() => extend("next", next)}>↓ ${t("later")}</button>`}
@@ -95,7 +96,7 @@ function ordered(turns, evidence) {
   return known;
 }
 
-function Turn({ turn, marked, read }) {
+function Turn({ scope, thread, turn, marked, read }) {
   const t = useWords(words);
   const role = `role-${turn.role}`;
   return html`<li class=${`turn turn-${turn.role} ${marked ? "is-cited" : ""} ${read ? "is-read" : ""}`} data-turn=${turn.id}>
@@ -105,5 +106,6 @@ function Turn({ turn, marked, read }) {
       ${marked && html`<span class="cited-tag">${t("cited")}</span>`}
     </p>
     <p class="turn-text">${marked ? html`<mark><bdi>${turn.content}</bdi></mark>` : html`<bdi>${turn.content}</bdi>`}</p>
+    ${turn.metadata?.context?.digest && html`<${Given} scope=${scope} thread=${thread} turn=${turn.id} />`}
   </li>`;
 }

@@ -32,14 +32,16 @@ export function UsageChart({ days, models, label }) {
   const { data: uPlot } = useLoad(load, []);
   useEffect(() => {
     if (!uPlot) return undefined;
+    // Not `box.current`: a change of size may be told when the view is gone already.
+    const place = box.current;
     let chart = null;
     const draw = () => {
       chart?.destroy();
-      chart = new uPlot(optionsOf(uPlot, box.current.clientWidth, models), stackedOf(days, models), box.current);
+      chart = new uPlot(optionsOf(uPlot, place.clientWidth, models), stackedOf(days, models), place);
     };
-    const watching = new ResizeObserver(() => chart?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+    const watching = new ResizeObserver(() => chart?.setSize({ width: place.clientWidth, height: HEIGHT }));
     draw();
-    watching.observe(box.current);
+    watching.observe(place);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     addEventListener("themechange", draw);
     dark.addEventListener("change", draw);

@@ -210,6 +210,20 @@ def padded(total: int, *, after: Head = EMPTY) -> list[bytes]:
     return [first, second]
 
 
+@pytest.mark.parametrize("length", [2, 3, 5])
+def test_a_note_in_the_lock_file_about_a_longer_log_is_not_believed(
+    store: JsonlStore, home: Path, tmp_path: Path, length: int
+) -> None:
+    fill(store, STREAM, chain(3, text="mine"))
+    other = JsonlStore(tmp_path / "other")
+    fill(other, STREAM, chain(length, text="of another log"))
+    (home / f"{STREAM}.lock").write_bytes((other.home / f"{STREAM}.lock").read_bytes())
+    # While the lock is held, a reader has nothing but the note to go by.
+    with store.locked(STREAM):
+        told = JsonlStore(home).durable_head(STREAM)
+    assert told == (other.head(STREAM) if length == 2 else store.head(STREAM))
+
+
 def test_a_place_remembered_in_another_file_is_not_trusted(store: JsonlStore) -> None:
     """Where one line ended, two others end in the file that took its place."""
     line = chain(1, text="x" * 1000)[0]

@@ -1,0 +1,108 @@
+"""Joined memory: the facts of an agent with those of its user, for reading alone; the ledgers stay apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import Scope
+
+USERS = "user:"
+"""Begins the id of a user's fact in a joined memory: the ids of two ledgers may be the same."""
+
+
+class OwnedFact(Fact, frozen=True, kw_only=True):
+    """A fact in memory, with whose it is."""
+
+    owner: Scope
+
+    @property
+    def shown_id(self) -> str:
+        """The id as people are shown it; see `shown_id`."""
+        return shown_id(self.id, self.owner)
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """An agent's memory joined with its user's.
+
+    Attributes:
+        own: The agent's memory.
+        users: The user's memory.
+        memory: The agent's memory with the user's facts, whose ids begin with `USERS`, and with the user's text of each
+            section that the agent has not written.
+    """
+
+    own: Memory
+    users: Memory
+    memory: Memory
+
+    def are_of(self, own: Memory, users: Memory) -> bool:
+        """Whether this joins these two memories."""
+        return self.own is own and self.users is users
+
+    def facts(self, agent: Scope) -> list[OwnedFact]:
+        """Return the facts with their owners and their own ids, oldest first."""
+        user = Scope(agent.user)
+        found = [
+            OwnedFact(
+                **{**msgspec.structs.asdict(fact), "id": fact.id.removeprefix(USERS)}, owner=user if theirs else agent
+            )
+            for fact in self.memory.facts.values()
+            for theirs in (fact.id.startswith(USERS),)
+        ]
+        return sorted(found, key=lambda fact: (fact.created_at, fact.owner is agent, fact.seq, fact.place))
+
+
+def join(own: Memory, users: Memory, before: Joined | None = None) -> Joined:
+    """Join the memories of an agent and its user; of equal facts the agent's stays.
+
+    Args:
+        own: The agent's memory.
+        users: The user's memory.
+        before: An earlier result for the same agent, whose objects are used again where nothing has changed.
+    """
+    if before is not None and before.are_of(own, users):
+        return before
+    said = {dedup_key(fact.content, own.policy.dedup_key) for fact in own.facts.values()}
+    known = {} if before is None else before.memory.facts
+    marked = {
+        key: _marked(
+            key, fact, known.get(key) if before is not None and before.users.facts.get(fact.id) is fact else None
+        )
+        for fact in users.facts.values()
+        if dedup_key(fact.content, own.policy.dedup_key) not in said
+        for key in (f"{USERS}{fact.id}",)
+    }
+    sections = own.sections | {
+        name: users.sections[name]
+        for name in DOCUMENT_SECTIONS
+        if name in users.sections and not own.section(name).summary
+    }
+    return Joined(own, users, msgspec.structs.replace(own, facts=own.facts | marked, sections=sections))
+
+
+def _marked(key: str, fact: Fact, known: Fact | None) -> Fact:
+    return known or msgspec.structs.replace(fact, id=key)
+
+
+def shown_id(fact_id: str, owner: Scope | None) -> str:
+    """Return the id of a fact as people and models are shown it: a user's begins with `USERS`.
+
+    An agent that took it for the id of a fact of its own would change another fact.
+    """
+    return fact_id if owner is None or owner.agent is not None else f"{USERS}{fact_id}"
+
+
+def parted(keys: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the ids of the agent's facts and those of the user's, of ids in a joined memory."""
+    own, users = [], []
+    for key in keys:
+        if key.startswith(USERS):
+            users.append(key.removeprefix(USERS))
+        else:
+            own.append(key)
+    return own, users
