@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from backstory.home import Backstory
 
 _CANDIDATES = 5
+_NAMED = 10
 _LIKENESS = 0.6
 _LOOK_ALIKE = str.maketrans("авеѕіјкмнорстухьԁԍѡαβεικνορτυχ01", "abesijkmhopctyxbdgwaβeiknoptyxol")
 """Cyrillic and Greek letters, and digits, that look like Latin letters, after case folding."""
@@ -32,10 +34,12 @@ def missing(bs: Backstory, scope: Scope) -> str | None:
         scope: The scope that is asked for.
 
     Returns:
-        A sentence for people; None where the scope is known, or is the global one.
+        A sentence for people; None where the scope is known, or is the global one of a home without users.
     """
-    if scope == Scope() or _is_known(bs, scope):
+    if _is_known(bs, scope):
         return None
+    if scope == Scope():
+        return _only_others(bs)
     if scope.user is not None and not _has_user(bs, scope.user):
         found = _nearest(scope.user, (other.user for other in _in_folder(bs, "users")), lambda n: _has_user(bs, n))
         where = bs.home if isinstance(bs.store, KeepsFiles) else bs.store
@@ -58,6 +62,20 @@ _READS = {
 }
 
 
+def _only_others(bs: Backstory) -> str | None:
+    """Name the users of a home whose global memory has no log, or its agents without a user; None without any."""
+    for folder, kind in (("users", "user"), ("agents", "agent")):
+        others = (other for other in _in_folder(bs, folder) if _has_user(bs, other.user) or _is_known(bs, other))
+        names = sorted(repr(other.user or other.agent) for other in islice(others, _NAMED + 1))
+        if names:
+            more = ", and more: see `scopes`" if len(names) > _NAMED else ""
+            return (
+                f"nothing was recorded without a user; the {kind}s here are {', '.join(names[:_NAMED])}{more}: "
+                f"name one with --{kind}"
+            )
+    return None
+
+
 def _is_known(bs: Backstory, scope: Scope) -> bool:
     """Whether a scope has a log. A damaged or unreadable one counts: the verb says what is wrong with it."""
     try:
@@ -66,8 +84,10 @@ def _is_known(bs: Backstory, scope: Scope) -> bool:
         return True
 
 
-def _has_user(bs: Backstory, user: str) -> bool:
+def _has_user(bs: Backstory, user: str | None) -> bool:
     """Whether a user, or an agent of the user, has a log."""
+    if user is None:
+        return False
     scope = Scope(user)
     if _is_known(bs, scope):
         return True

@@ -135,13 +135,18 @@ class Session:
         self.note_missing(bs, self.scope, creates=creates)
         return memory
 
-    def note_missing(self, bs: Backstory, scope: Scope, *, creates: bool = False) -> None:
-        """Note on standard error that the home does not know a user or an agent, and which known one is nearest."""
+    def note_missing(self, bs: Backstory, scope: Scope, *, creates: bool = False) -> bool:
+        """Note on standard error that the home does not know a user or an agent, and which known one is nearest.
+
+        Returns:
+            Whether it does not know it.
+        """
         from backstory.cli.nearest import missing
 
         said = missing(bs, scope)
         if said is not None and (not creates or "nearest" in said):
             self.note(f"{said}; a new memory is created" if creates else said)
+        return said is not None
 
     @contextmanager
     def when_interrupted(self, left: Callable[[], str]) -> Iterator[None]:

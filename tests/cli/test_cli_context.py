@@ -120,7 +120,7 @@ def test_a_user_and_a_thread_may_be_named(cli: Cli, monkeypatch: pytest.MonkeyPa
         memory.extract()
     assert "They talked of many drinks." in cli.json("--user", "ada", "context", "--thread", "t1")["text"]
     assert "there is no thread t2" in cli.error("--user", "ada", "context", "--thread", "t2", code=1)
-    assert "there is no thread t1" in cli.error("context", "--thread", "t1", code=1)
+    assert "there is no thread t1" in cli.run("context", "--thread", "t1", code=1).stderr
     # An agent that has learned nothing yet is told what its user's memory tells.
     monkeypatch.setenv("BACKSTORY_AGENT_READS", "fallback")
     coder = ("--user", "ada", "--agent", "coder", "context", "--thread", "t1")

@@ -123,3 +123,51 @@ def test_other_folders_are_no_scopes(folder: str) -> None:
     assert Scope.in_folder(folder) is None
     assert Scope.in_folder("") == Scope()
     assert Scope.in_folder("agents/a") == Scope(None, "a")
+
+
+def test_scopes_in_full_say_what_waits_and_which_are_full(home: Cli) -> None:
+    home.run("--user", "ada", "policy", "--set", "max_facts=10")
+    for number in range(10):
+        home.run("--user", "ada", "fact", "add", f"Likes tea number {number}")
+    states = home.json("scopes", "--long")
+    assert {(one["user"], one["agent"]) for one in states} == set(OWNERS)
+    told = home.run("scopes", "--long").stdout.splitlines()
+    assert told[0].split() == ["USER", "AGENT", "SEQ", "FACTS", "TURNS", "PENDING", "PARKED"]
+    (full,) = [line.split() for line in told if line.endswith("full")]
+    assert (full[0], full[3], full[5]) == ("ada", "10", "2")
+    assert home.run("status", "--all").stdout.splitlines() == told
+
+
+def test_the_log_of_all_memories_names_whose_each_commit_is_the_newest_first(home: Cli) -> None:
+    home.run("--user", "ada", "fact", "add", "Likes tea")
+    home.run("--user", "ada", "--agent", "bot", "fact", "add", "Likes rye")
+    home.run("--user", "ada", "clear")
+    told = home.json("log", "--all")
+    assert (told[0]["user"], told[0]["agent"], told[0]["cause"]["kind"]) == ("ada", None, "clear")
+    assert [one["at"] for one in told] == sorted((one["at"] for one in told), reverse=True)
+    assert [one["agent"] for one in home.json("log", "--all", "--kind", "manual")] == ["bot", None]
+    assert home.json("log", "--all", "--limit", "1") == told[:1]
+    assert home.json("log", "--all", "--by", "nobody at all") == []
+    assert home.run("log", "--all").stdout.splitlines()[0].split()[:3] == ["USER", "AGENT", "SEQ"]
+
+
+def test_the_log_of_one_memory_can_be_limited_to_a_kind_and_an_author(home: Cli) -> None:
+    for fact_text in ("Likes tea", "Likes rye"):
+        home.run("--user", "ada", "fact", "add", fact_text)
+    log = home.json("--user", "ada", "log")
+    assert {one["cause"]["kind"] for one in log} == {"genesis", "manual"}
+    assert [one["seq"] for one in home.json("--user", "ada", "log", "--kind", "manual", "--limit", "1")] == [3]
+    actor = log[0]["cause"]["actor"]
+    assert [one["seq"] for one in home.json("--user", "ada", "log", "--by", actor.upper())] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--kind", "clean"], "--kind must be one of genesis, extraction"),
+        (["--all", "--fact", "fact_2_0"], "leave out --all"),
+        (["--all", "--follow"], "leave out --all, --kind and --by"),
+    ],
+)
+def test_a_log_that_cannot_be_is_wrong_use(home: Cli, words: list[str], told: str) -> None:
+    assert told in home.error("log", *words, code=2)

@@ -118,7 +118,7 @@ def test_an_unknown_agent_is_named_beside_the_agents_of_its_user(home: Cli) -> N
 
 def test_a_known_name_is_not_spoken_of(home: Cli) -> None:
     home.run("record", home.file("c", said("t", "1", "user", "hi", user_id="eve", agent_name="b")))
-    for owner in (["--user", "ada"], ["--user", "ada", "--agent", "coder"], ["--user", "eve"], []):
+    for owner in (["--user", "ada"], ["--user", "ada", "--agent", "coder"], ["--user", "eve"]):
         assert notes(home, *owner, "show") == []
 
 
@@ -216,3 +216,19 @@ def test_the_demo_does_not_use_the_names_of_the_environment(cli: Cli, monkeypatc
     cli.run("demo", "--keep", kept)
     assert list(kept.rglob("users"))
     assert not list(kept.rglob("agents"))
+
+
+@pytest.mark.parametrize("verb", READS, ids=" ".join)
+def test_without_a_user_where_only_users_have_memories_they_are_named(home: Cli, verb: list[str]) -> None:
+    told = home.run(*verb, code=1 if verb[0] in ("search", "verify") else 0).stderr
+    assert "nothing was recorded without a user; the users here are 'Bob Example', 'ada': name one with --user" in told
+
+
+def test_without_a_user_where_there_is_a_global_memory_nothing_is_said(home: Cli) -> None:
+    home.run("fact", "add", "Water boils at 100 degrees")
+    for verb in (["show"], ["log"], ["status"], ["verify"]):
+        assert home.run(*verb).stderr == ""
+
+
+def test_in_an_empty_home_verify_has_nothing_to_complain_of(cli: Cli) -> None:
+    assert cli.run("verify").stderr == ""

@@ -342,10 +342,10 @@ def test_what_an_agents_tool_stored_in_deerflow_is_the_models_here_too(bs, deer)
         assert import_once(bs, deer, "ada", agent) is True
     assert {fact.content: fact.by_hand for fact in bs.memory("ada").facts()}["Has a dog"]
     memory = bs.memory("ada", "painter")
-    assert {(fact.by_hand, fact.source) for fact in memory.facts()} == {(False, "import")}
+    assert {(fact.by_hand, fact.source) for fact in memory.document().facts} == {(False, "import")}
     memory.set_policy(max_facts=12)
     memory.by("agent:painter", by_model=True).add_fact("One more")
-    assert len(memory.facts()) == 12
+    assert len(memory.document().facts) == 12
     assert "One more" in contents(bs, "ada", "painter")
 
 

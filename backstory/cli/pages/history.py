@@ -40,6 +40,14 @@ def log_table(page: Page, entries: Sequence[LogEntry]) -> None:
     page.table(_LOG, map(log_row, entries))
 
 
+def log_of_all_table(page: Page, entries: Sequence[tuple[Scope, LogEntry]]) -> None:
+    """Print commits of several memories, each with its user and agent."""
+    if not entries:
+        page.line(("No commits to show.", "dim"))
+    owner = (Column("user", "cyan", folds=True), Column("agent", "cyan"))
+    page.table((*owner, *_LOG), ((scope.user or "-", scope.agent or "-", *log_row(one)) for scope, one in entries))
+
+
 def log_row(entry: LogEntry) -> Sequence[str]:
     """Return the cells of a commit: number, time, kind, thread, author and summary."""
     cause = entry.cause

@@ -278,11 +278,21 @@ def status_table(page: Page, states: Sequence[Status]) -> None:
     """Print the status of each scope."""
     if not states:
         page.line(("This home has no memories yet.", "dim"))
-    # Faults are rare, so the column appears only with one.
-    failed = any(s.faults for s in states)
+    # Faults and full memories are rare, so their columns appear only with one.
+    failed, full = any(s.faults for s in states), any(map(_is_full, states))
     numbers = ("seq", "facts", "turns", "pending", "parked", *(["faults"] * failed))
-    columns = (*_OWNER, *(Column(name, right=True) for name in numbers))
-    page.table(columns, ((*_owner(s), *map(str, _numbers_of(s)[: len(numbers)])) for s in states))
+    columns = (*_OWNER, *(Column(name, right=True) for name in numbers), *([Column("", "yellow")] * full))
+    page.table(
+        columns,
+        (
+            (*_owner(s), *map(str, _numbers_of(s)[: len(numbers)]), *(["full" if _is_full(s) else ""] * full))
+            for s in states
+        ),
+    )
+
+
+def _is_full(status: Status) -> bool:
+    return 0 < status.max_facts <= status.facts
 
 
 def _numbers_of(status: Status) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +14,10 @@ from backstory.cli.session import Session, progress, session_of
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.home import Backstory
+    from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
     from backstory.projections.document.document import Document
+    from backstory.projections.history.history import LogEntry
 
 _SCREEN_ROWS = 20
 
@@ -64,23 +68,105 @@ def log(
     follow: Annotated[
         bool, typer.Option("--follow", help="Print new commits as they arrive, oldest first. With --json one per line.")
     ] = False,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Only commits of this kind, such as extraction, manual or clear.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only commits of an actor or model whose name contains this.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Of every user and agent of the home.")] = False,
 ) -> None:
     """List commits, newest first: when and why memory changed, and who changed it.
 
     Example: backstory log --thread monday --since 2026-03-01
     """
-    from backstory.cli.pages.history import log_table
+    from backstory.cli.pages.answers import in_scope
+    from backstory.cli.pages.history import log_of_all_table, log_table
 
     session = session_of(ctx)
+    selection = _Selection.of(kind, by)
+    if follow and (every or selection.limits):
+        raise _usage("--follow prints all new commits of one memory: leave out --all, --kind and --by")
+    if every and fact is not None:
+        raise _usage("--fact is about one memory, since ids repeat in others: leave out --all")
     with session.opened() as bs:
+        if every:
+            found = selection.of_all(bs, limit=limit, thread=thread, since=since)
+            most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(found)
+            answer = [in_scope(*one) for one in found]
+            session.answer(answer, lambda page, _: log_of_all_table(page, found[:most]))
+            if len(found) > most:
+                session.note(f"{len(found) - most} older commits are not shown: use --limit {len(found)} to see them")
+            return
         memory = session.named(bs)
         if follow:
             _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
-        entries = memory.log(limit=limit, fact=fact, thread=thread, since=since)
+        entries = memory.log(limit=None if selection.limits else limit, fact=fact, thread=thread, since=since)
+        entries = tuple(filter(selection.holds, entries))[:limit]
         most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(entries)
         session.answer(entries if session.as_json else entries[:most], log_table)
     if len(entries) > most:
         session.note(f"{len(entries) - most} older commits are not shown: use --limit {len(entries)} to see them")
+
+
+_KINDS = (
+    "genesis",
+    "extraction",
+    "summary",
+    "manual",
+    "import",
+    "revert",
+    "rollback",
+    "clear",
+    "policy",
+    "redaction",
+    "share",
+)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which commits `log` lists: of a kind, and of an author."""
+
+    kind: str | None
+    by: str | None
+
+    @classmethod
+    def of(cls, kind: str | None, by: str | None) -> _Selection:
+        if kind is not None and kind not in _KINDS:
+            raise _usage(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+        return cls(kind, None if by is None else by.casefold())
+
+    @property
+    def limits(self) -> bool:
+        """Whether it leaves any commit out."""
+        return self.kind is not None or self.by is not None
+
+    def holds(self, entry: LogEntry) -> bool:
+        cause = entry.cause
+        named = f"{cause.actor or ''}\n{cause.model or ''}".casefold()
+        return self.kind in (None, cause.kind) and (self.by is None or self.by in named)
+
+    def of_all(
+        self, bs: Backstory, *, limit: int | None, thread: str | None, since: str | None
+    ) -> list[tuple[Scope, LogEntry]]:
+        """Return the commits of all memories, newest first."""
+        from backstory.ledger.core.errors import NotFoundError
+
+        found: list[tuple[Scope, LogEntry]] = []
+        for owner in bs.owners():
+            # Most memories do not have the thread.
+            with suppress(NotFoundError):
+                entries = bs.memory_of(owner).log(limit=None if self.limits else limit, thread=thread, since=since)
+                found += [(owner, entry) for entry in entries if self.holds(entry)]
+        found.sort(key=lambda one: one[1].at, reverse=True)
+        return found[:limit]
+
+
+def _usage(text: str) -> Exception:
+    from backstory.ledger.core.errors import UsageError
+
+    return UsageError(text)
 
 
 def _follow(
@@ -98,7 +184,7 @@ def _follow(
     from backstory.cli.pages.page import page, write_json
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
-    from backstory.projections.history.history import LogEntry, concerns, entry
+    from backstory.projections.history.history import concerns, entry
 
     def show(one: LogEntry) -> None:
         if session.as_json:

@@ -14,13 +14,25 @@ _LONG_COPY = 2000
 """Copying fewer commits takes less than a second and needs no progress bar."""
 
 
-def scopes(ctx: typer.Context) -> None:
-    """List every user and agent that has a memory in this home."""
-    from backstory.cli.pages.tables import scope_table
+def scopes(
+    ctx: typer.Context,
+    *,
+    long: Annotated[
+        bool, typer.Option("--long", help="Also what is pending and parked, and which are full, as `status --all`.")
+    ] = False,
+) -> None:
+    """List every user and agent that has a memory in this home.
+
+    Example: backstory scopes --long
+    """
+    from backstory.cli.pages.tables import scope_table, status_table
 
     session = session_of(ctx)
     with session.opened() as bs:
-        session.answer(bs.scopes(), scope_table)
+        if long:
+            session.answer([bs.memory_of(owner).status() for owner in bs.owners()], status_table)
+        else:
+            session.answer(bs.scopes(), scope_table)
 
 
 def config(ctx: typer.Context) -> None:

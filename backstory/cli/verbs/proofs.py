@@ -26,7 +26,9 @@ def verify(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every user and agent of the home.")] = False,
 ) -> None:
-    """Check the hash chains of the logs, and that memory.json agrees with them.
+    """Check the hash chains of the logs, and that memory.json agrees with them. Exit 1 if anything is wrong.
+
+    It also exits 1 without --user where only users have memories, since nothing was checked then.
 
     The chain has no key. A log that was rewritten with new hashes is detected only by a head that is kept elsewhere:
     in the configured witness file, in a signed note, or as a hash.
@@ -36,19 +38,23 @@ def verify(
     from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import verification_lines, verification_table
     from backstory.ledger.core.errors import UsageError
+    from backstory.ledger.core.scope import Scope
 
     session = session_of(ctx)
     if (note is None) != (key is None):
         raise UsageError("--note and --key belong together: name the note, and the public key that has signed it")
     with session.opened() as bs:
         if not every:
-            result = session.named(bs).verify(
+            scope = session.scope
+            elsewhere = session.note_missing(bs, scope) and scope == Scope()
+            result = bs.memory_of(scope).verify(
                 expect_head=expect_head,
                 note=None if note is None else _text(note),
                 key=None if key is None else _public_key(key),
             )
             session.answer(result, verification_lines)
-            ok = result.ok
+            # Of what was meant nothing was checked.
+            ok = result.ok and not elsewhere
         else:
             if expect_head is not None or note is not None:
                 option = "--expect-head" if expect_head is not None else "--note"
