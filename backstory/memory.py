@@ -42,6 +42,7 @@ from backstory.operations.recording import Intake
 from backstory.operations.search import Within
 from backstory.operations.services import HeadsSeen, Progress, ScopeServices
 from backstory.projections.context import Context
+from backstory.projections.context.joined import parted
 from backstory.projections.context.why_said import WhySaid
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Why, WhyNot, why, why_not
@@ -643,7 +644,10 @@ class MemoryHandle:
         Returns:
             How many of them are live.
         """
-        return self._services.home.usage.touch(self._services.reading(), fact_ids)
+        own, users = parted(fact_ids)
+        usage, beside = self._services.home.usage, self._services.beside()
+        warmed = usage.touch(self._services.reading(), own)
+        return warmed if beside is None else warmed + usage.touch(beside, users)
 
     # Explaining.
 

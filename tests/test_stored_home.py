@@ -29,10 +29,9 @@ def without_details(value: object) -> object:
 
 
 def as_then(now: object, then: object) -> object:
-    """Leave out who changed a fact, which the history of a fact did not say then."""
+    """Leave out what an answer has come to say besides."""
     if isinstance(now, dict) and isinstance(then, dict):
-        added = {"actor"} if "cause" in then and isinstance(then["cause"], str) else set()
-        return {key: as_then(each, then.get(key)) for key, each in now.items() if key in then or key not in added}
+        return {key: as_then(each, then[key]) for key, each in now.items() if key in then}
     if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
         return [as_then(each, other) for each, other in zip(now, then, strict=True)]
     return now

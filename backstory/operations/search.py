@@ -50,7 +50,7 @@ def find(services: ScopeServices, asked: Asked) -> Found:
     found = own if beside is None else _joined(services, own, _find(services, beside, asked, most), most)
     count_trouble(services, found)
     if asked.thread is not None and not found:
-        must_be_a_source(services, reading, asked.thread, asked.within)
+        must_be_a_source(services, beside or reading, asked.thread, asked.within)
     if asked.within == "facts" and found:
         for writer in (reading, beside):
             ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]

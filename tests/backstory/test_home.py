@@ -130,16 +130,17 @@ def test_memory_json_lies_where_the_contract_says(tmp_path, home):
         assert {"memory.json", "ledger.jsonl"} <= {path.name for path in folder.iterdir()}
 
 
-def test_an_agent_reads_its_users_memory_until_it_has_its_own_and_never_writes_there(home):
-    user, agent = home.memory("ada"), home.memory("ada", "coder")
-    user.add_fact("Ada's own")
-    assert [fact.content for fact in agent.facts()] == ["Ada's own"]
-    assert agent.why(agent.facts()[0].id).live
-    with pytest.raises(NotFoundError):
-        agent.remove_fact(agent.facts()[0].id)
-    agent.add_fact("the agent's")
-    assert [fact.content for fact in agent.facts()] == ["the agent's"]
-    assert [fact.content for fact in user.facts()] == ["Ada's own"]
+def test_with_fallback_an_agent_reads_its_users_memory_until_it_has_its_own_and_never_writes_there(tmp_path):
+    with open_home(tmp_path, agent_reads="fallback") as home:
+        user, agent = home.memory("ada"), home.memory("ada", "coder")
+        user.add_fact("Ada's own")
+        assert [fact.content for fact in agent.facts()] == ["Ada's own"]
+        assert agent.why(agent.facts()[0].id).live
+        with pytest.raises(NotFoundError):
+            agent.remove_fact(agent.facts()[0].id)
+        agent.add_fact("the agent's")
+        assert [fact.content for fact in agent.facts()] == ["the agent's"]
+        assert [fact.content for fact in user.facts()] == ["Ada's own"]
 
 
 def test_scopes_tells_everyone_also_who_has_only_spoken(home):

@@ -148,12 +148,18 @@ def test_what_cannot_be_asked_is_refused(client: CheckedClient, params: dict[str
     assert next(iter(params.values())) in answer.text or next(iter(params)) in answer.text
 
 
-def test_an_agent_without_a_memory_of_its_own_shows_its_users(server: Server, client: CheckedClient) -> None:
+def test_an_agents_memory_is_its_own_unless_it_falls_back_to_its_users(
+    servers: Callable[..., Server], server: Server, client: CheckedClient
+) -> None:
     fill(server)
-    for at in (None, 3):
-        assert client.get_json("/v1/memory", at=at, **user("ada", "coder")) == client.get_json(
-            "/v1/memory", at=at, **ADA
-        )
+    assert client.get_json("/v1/memory", **user("ada", "coder"))["count"] == 0
+    falling_back = servers("other", agent_reads="fallback")
+    fill(falling_back)
+    with falling_back.client() as other:
+        for at in (None, 3):
+            assert other.get_json("/v1/memory", at=at, **user("ada", "coder")) == other.get_json(
+                "/v1/memory", at=at, **ADA
+            )
 
 
 def test_where_agents_share_sections_each_moment_shows_those_of_the_user(servers: Callable[..., Server]) -> None:

@@ -45,7 +45,6 @@ def fill(server: Server) -> None:
 LISTS: list[tuple[str, dict[str, object]]] = [
     ("facts", ADA),
     ("facts", {**ADA, "category": "goal"}),
-    ("facts", {"user": "ada", "agent": "reader"}),
     ("log", ADA),
     ("log", {**ADA, "since": "4"}),
     ("log", {**ADA, "fact": "fact_2_0"}),

@@ -624,7 +624,8 @@ def test_a_home_of_version_1_is_read_by_user_and_agent(bs: Backstory, tmp_path: 
     ada, coder = bs.memory("ada"), bs.memory("ada", "coder")
     ada.import_document(tmp_path / "h")
     coder.import_document(tmp_path / "h")
-    assert (work(ada), texts(ada), work(coder), texts(coder)) == ("Works.", ["Runs"], "Codes.", ["Writes Rust"])
+    own = [fact.content for fact in coder.facts(joined=False)]
+    assert (work(ada), texts(ada), work(coder), own) == ("Works.", ["Runs"], "Codes.", ["Writes Rust"])
 
 
 def test_a_version_that_lists_files_has_them_read_and_none_outside_the_memory(

@@ -110,8 +110,8 @@ def test_a_clock_that_was_set_back_cools_nothing(bs: Backstory, memory: MemoryHa
     assert heats(bs) == {"fact_2_0": 2.0}
 
 
-def test_an_agent_that_reads_its_users_memory_warms_the_users_facts(bs: Backstory, memory: MemoryHandle) -> None:
-    assert bs.memory("ada", "coder").touch("fact_2_1") == 1
+def test_an_agent_that_reads_its_users_facts_warms_them(bs: Backstory, memory: MemoryHandle) -> None:
+    assert bs.memory("ada", "coder").touch("user:fact_2_1", "fact_2_0") == 1
     assert heats(bs) == {"fact_2_1": 1.0}
 
 

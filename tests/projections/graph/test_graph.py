@@ -354,8 +354,9 @@ def test_a_limit_of_nothing_is_refused(memory: MemoryHandle) -> None:
             call(limit=0)
 
 
-def test_an_agent_without_memory_of_its_own_sees_the_users(home: Backstory, story: MemoryHandle) -> None:
-    agents = home.memory("ada", "helper").graph()
+def test_with_fallback_an_agent_without_memory_of_its_own_sees_the_users(home: Backstory, story: MemoryHandle) -> None:
+    with open_home(home.home, agent_reads="fallback") as other:
+        agents = other.memory("ada", "helper").graph()
     assert (agents.user, agents.agent, updates(agents)) == ("ada", None, [1, 2, 3, 4, 5, 6])
 
 

@@ -547,8 +547,8 @@ def test_progress_is_told_each_commit(home: Path) -> None:
     assert seen == [1, 2, 3]
 
 
-def test_an_agent_without_a_memory_of_its_own_asks_about_its_users(home: Path) -> None:
-    with open_home(home) as bs:
+def test_with_fallback_an_agent_without_a_memory_of_its_own_asks_about_its_users(home: Path) -> None:
+    with open_home(home, agent_reads="fallback") as bs:
         found = bs.memory("ada", "helper").reextract(ScriptedModel(by_topic, repeat=True))
     assert found.until == 3
 

@@ -304,7 +304,7 @@ def test_bounds_come_before_the_cut_in_a_large_memory_too(
         for search in narrowed:
             assert [hit.category for hit in search(3)] == ["goal"] * 3
             assert [hit.category for hit in search(50)] == ["goal"] * 4
-        assert len(memory.search("tea", top_k=40, until="2026-03-02")) == 30
+        assert len(memory.search("tea", top_k=40, until="2026-03-01")) == 30
         early = memory.search("tea", top_k=3, within="turns", until="2026-01-02")
         assert [hit.content for hit in early] == ["tea early"]
         assert not memory.search("tea", within="turns", until="2026-01-01T00:00:00Z")
