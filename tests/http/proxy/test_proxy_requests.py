@@ -11,8 +11,7 @@ from collections.abc import Callable
 import httpx
 import openai
 import pytest
-from conftest import FACT
-from served import Served, served
+from served import FACT, Served, served
 from upstreams import StandIn, chat_stream, completion, delta, document, event, events, response
 
 from backstory import Backstory
