@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
-TESTS := $(BIN)/pytest -n auto --dist=worksteal
+# One process more than processors: some tests wait for servers and processes of their own.
+TESTS := $(BIN)/pytest -n $(shell expr $$(nproc 2> /dev/null || echo 2) + 1) --dist=worksteal
 TIMES := .pytest_cache/durations.xml
 
 .DEFAULT_GOAL := help

@@ -7,7 +7,6 @@ run was killed.
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import os
 import shutil
@@ -15,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +26,6 @@ _NAME = "TESTS_RUN_FOLDER"
 _KEEPER = Path(__file__).with_name("keeper.py")
 _KEPT = "kept"
 """The file whose lock the keeper holds until it has done its work."""
-
-_keepers: list[subprocess.Popen[bytes]] = []
-"""What this process has started; it outlives this process."""
 
 _Made = TypeVar("_Made")
 
@@ -93,8 +88,6 @@ def once(name: str, shape: type[_Made], make: Callable[[], _Made]) -> _Made:
 
 def until_the_end(process: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Have a process ended by a signal when the run ends, and not with this process."""
-    # It runs when the `Popen` that started it goes, at the end of this process.
-    atexit.register(warnings.simplefilter, "ignore", ResourceWarning)
     with alone("keeping"):
         if not (folder() / _KEPT).exists():
             _keep()
@@ -104,10 +97,10 @@ def until_the_end(process: int, number: signal.Signals = signal.SIGKILL) -> None
 def _keep() -> None:
     with (folder() / _KEPT).open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        _keepers.append(
-            subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_KEEPER), str(folder())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                cwd="/", start_new_session=True, pass_fds=[held.fileno()],
-            )
+        keeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_KEEPER), str(folder())],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd="/", start_new_session=True, pass_fds=[held.fileno()],
         )  # fmt: skip
+        # It outlives this process, which does not wait for it.
+        keeper.returncode = 0

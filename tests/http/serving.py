@@ -17,6 +17,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import httpx
+from doubles.hasty import hurry
 from fakes import PATIENCE, open_home
 from fastapi import FastAPI
 from starlette.testclient import TestClient
@@ -25,6 +26,8 @@ from backstory.home import Backstory
 from backstory.http import server
 from backstory.http.access.tokens import FILE, TokenFile
 from backstory.http.app import ServerOptions, create_app
+
+hurry()
 
 HERE = "http://127.0.0.1"
 """What a client of an app without a socket calls it by."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from served import Served
-from sizes import LONG, PATIENT, cannot
+from sizes import PATIENT, cannot
 from upstreams import Answer, Request, StandIn, document, response
 
 QUESTIONS = ("I live in Bergen, by the harbour", "Where do I live, then?", "ok", "Which town is it?")
@@ -102,7 +102,7 @@ def run(*command: str, seconds: int, **env: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.slow
 @PATIENT
-@pytest.mark.skipif(not LONG, reason="the packages are installed by make torture")
+@pytest.mark.torture
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_a_conversation_with_a_package_is_one_thread(
     proxy: Served, upstream: StandIn, tmp_path: Path, package: Package

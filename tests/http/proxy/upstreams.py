@@ -165,6 +165,7 @@ class _Listener(ThreadingHTTPServer):
 def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body are two packets, and the second would wait 40 ms for the first to be acknowledged.
         disable_nagle_algorithm = True
 
         def _do(self) -> None:
