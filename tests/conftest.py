@@ -20,7 +20,7 @@ from sizes import LONG
 
 # The same examples in every run, so that a change is judged by itself; `make torture` draws new ones.
 settings.register_profile("quick", max_examples=10, stateful_step_count=15, deadline=None, derandomize=True)
-settings.register_profile("full", max_examples=100, stateful_step_count=30, deadline=None, derandomize=True)
+settings.register_profile("full", max_examples=60, stateful_step_count=30, deadline=None, derandomize=True)
 settings.register_profile("torture", max_examples=250, stateful_step_count=60, deadline=None)
 settings.load_profile("torture" if LONG else "full")
 # `benchmarks.planted` asks whether a bug is found, not for its smallest example.
