@@ -89,7 +89,7 @@ def test_an_undo_works_with_the_keyboard_alone_and_gives_the_focus_back(story: T
     expect(dialog(page)).to_have_count(0)
     expect(page.locator(".why-kind")).to_have_text("No longer in memory")
     # The button that opened it went with the fact, or says something else now.
-    page.wait_for_function("document.activeElement !== document.body")
+    expect(page.locator("#content")).to_be_focused()
 
 
 def test_where_there_is_nothing_to_undo_it_says_so(story: ThreadServer, window: Window) -> None:

@@ -16,6 +16,7 @@ from backstory.ledger.core.events import Fact, PolicyChanged, Redacted
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.projections.history.audit import why
 from backstory.projections.history.history import policy_in_words, revision_in_words, value_in_words
 
 
@@ -369,3 +370,19 @@ def test_why_not_tells_refusals_and_what_is_remembered_apart(memory):
     found = memory.why_not("Ada likes black tea")
     assert [refusal.content for refusal in found] == ["Ada may like black tea"]
     assert [fact.content for fact in found.remembered] == ["Ada likes tea"]
+
+
+def test_why_tells_nothing_of_what_came_after_memory_was_read(memory, monkeypatch):
+    fact = memory.add_fact("Likes tea").fact.id
+    logs = memory._services.logs(memory._services.writer)
+    read = logs.memory
+
+    def read_before_a_removal():
+        found = read()
+        memory.remove_fact(fact)
+        return found
+
+    monkeypatch.setattr(type(logs), "memory", lambda _: read_before_a_removal())
+    found = why(logs, fact)
+    assert (found.live, found.removed) == (True, None)
+    assert [item.type for item in found.history] == ["FactAdded"]

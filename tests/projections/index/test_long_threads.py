@@ -510,3 +510,15 @@ def test_a_turn_that_was_restored_before_anything_covered_it_is_learned_from_onc
     index_of(tmp_path).catch_up()
     view = view_of(tmp_path, index_of(tmp_path))
     assert view.coverage.pending(view.transcript.threads["t"]) == []
+
+
+def test_what_a_host_replaced_is_not_told_apart_as_withdrawn_and_what_was_withdrawn_is(tmp_path):
+    memory = open_home(tmp_path).memory("ada")
+    memory.record(
+        "t", [{"id": "q", "role": "user", "content": "Tea?"}, {"id": "a", "role": "assistant", "content": "Yes."}]
+    )
+    memory.record("t", [{"id": "q", "role": "user", "content": "Coffee?"}])
+    writer_of(tmp_path).withdraw("t", {2})
+    index_of(tmp_path).catch_up()
+    thread = view_of(tmp_path, index_of(tmp_path)).transcript.threads["t"]
+    assert (set(thread.superseded), set(thread.withdrawn)) == ({1, 2}, {2})
