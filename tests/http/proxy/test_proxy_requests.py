@@ -104,9 +104,11 @@ def test_a_compressed_request_is_read(proxy, upstream, encoding, pack):
     ("encoding", "raw"),
     [
         ("gzip", json.dumps(BODY).encode()),
-        ("gzip", gzip.compress(json.dumps(BODY).encode())[:-9]),
+        # Without the time: all processes of a run have to collect the same tests.
+        ("gzip", gzip.compress(json.dumps(BODY).encode(), mtime=0)[:-9]),
         ("br", json.dumps(BODY).encode()),
     ],
+    ids=["no gzip", "gzip cut short", "an encoding that is not known"],
 )
 def test_a_body_that_cannot_be_unpacked_arrives_as_it_came(proxy, upstream, encoding, raw):
     answer = proxy.post(content=raw, headers={"content-encoding": encoding})
