@@ -318,7 +318,7 @@ def test_a_follower_ends_where_the_stream_was_removed_and_written_anew(engine: N
 
 
 def test_a_jetstream_stream_that_has_gone_is_an_error_and_no_empty_home(engine: NatsEngine) -> None:
-    store = engine.open(answer_timeout=0.05)
+    store = engine.open(answer_timeout=1)
     fill(store, STREAM, chain(2))
     store._connection.run(store._connection._api(f"STREAM.DELETE.{store.address.prefix}-0", {}, _Answer))
     calls: list[Callable[[], object]] = [
