@@ -66,7 +66,7 @@ torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples
 planted: $(READY)  ## put small bugs into copies of the project, one at a time in each, and see that the tests notice
 	$(BIN)/python -m benchmarks.planted
 
-docs: $(READY)  ## write docs/reference.md from the docstrings
+docs: $(READY)  ## write docs/reference/python.md from the docstrings
 	$(BIN)/python tests/reference.py
 
 screenshots: $(READY)  ## take the pictures of the page in docs/images

@@ -423,7 +423,7 @@ class MemoryHandle:
         """Return the content of memory.json, now or at an earlier moment.
 
         Args:
-            at: A commit or a time, for its end; see docs/times.md. None for now.
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
 
         Returns:
             The document, in DeerFlow's shape.
@@ -452,7 +452,7 @@ class MemoryHandle:
         `owner` says whose it is, and of equal facts the agent's is there.
 
         Args:
-            at: A commit or a time, for its end; see docs/times.md. None for now.
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
             joined: False for the facts of this ledger alone.
 
         Returns:
@@ -479,7 +479,7 @@ class MemoryHandle:
         """Return memory after a commit, as a window of its facts, and what that commit changed.
 
         Args:
-            at: A commit or a time, for its end; see docs/times.md. None for now.
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
             sort: What the facts are sorted by: born, confidence, content or category. Facts that are equal in it are in
                 the order of their births.
             descending: The other way round.
@@ -563,7 +563,7 @@ class MemoryHandle:
             category: Only facts of this category.
             within: `facts` or `turns`.
             thread: Only turns of this conversation, or facts learned from it.
-            since: Only from this time on; see docs/times.md.
+            since: Only from this time on; see docs/reference/times.md.
             until: Only before this time, or up to the end of this day.
             min_similarity: The cosine, -1 to 1, that a hit by meaning alone needs; as configured unless given.
             explain: Say of each hit why it has its rank.
@@ -813,7 +813,7 @@ class MemoryHandle:
         """Compare memory at two moments.
 
         Args:
-            a: A commit, or a time that is no whole day; see docs/times.md.
+            a: A commit, or a time that is no whole day; see docs/reference/times.md.
             b: Likewise; what memory at `b` has and memory at `a` has not is added.
 
         Returns:
@@ -966,7 +966,7 @@ class MemoryHandle:
         """Bring back the facts and sections of an earlier moment, under today's policy.
 
         Args:
-            to: A commit, or a time that is no whole day; see docs/times.md.
+            to: A commit, or a time that is no whole day; see docs/reference/times.md.
             dry_run: Write nothing.
 
         Returns:

@@ -257,7 +257,7 @@ class FoundOwners(msgspec.Struct, frozen=True):
 
 
 class SignedHead(msgspec.Struct, frozen=True):
-    """The head of a ledger, and the signed note about it. docs/log-format.md describes the note."""
+    """The head of a ledger, and the signed note about it. docs/reference/log-format.md describes the note."""
 
     seq: int
     hash: str

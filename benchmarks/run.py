@@ -1,4 +1,4 @@
-"""Measure everything, print the table, and write it to docs/benchmarks.md: `make bench`.
+"""Measure everything, print the table, and write it to docs/explanation/benchmarks.md: `make bench`.
 
 What can be is a ratio of two things timed in turn in this one run, since machines differ and are shared. `--quick`
 takes a hundredth of the sizes, to see that it runs; nothing is written then. Where BACKSTORY_DATA names a folder of
@@ -37,7 +37,7 @@ from benchmarks.witnessing import witnessing
 
 _DATA = "BACKSTORY_DATA"
 _VECTORS = "BACKSTORY_BENCH_VECTORS"
-_PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "benchmarks.md"
 
 
 def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Generator of docs/reference.md: every public name, from signatures and docstrings. `make docs` runs it."""
+"""Generator of docs/reference/python.md: every public name, from signatures and docstrings. `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 import backstory
 
-PAGE = Path(__file__).parent.parent / "docs/reference.md"
+PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
 
 INTRODUCTION = """# Reference
 

@@ -1,4 +1,4 @@
-"""The pages: every module path that they name exists."""
+"""The pages: every module path, link and anchor that they name exists."""
 
 from __future__ import annotations
 
@@ -8,15 +8,59 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MODULE = re.compile(r"(?<![\w/.{<…-])[\w.-]+(?:/[\w.-]+)*/\w+\.py\b")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and mkdocs make them."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    words = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", word).strip().replace(" ", "-") for word in words}
+
+
+def broken(page: Path) -> list[str]:
+    links = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+    missing = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = (page.parent / path) if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            missing.append(link)
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_module_path_on_a_page_exists(page: Path) -> None:
-    named = MODULE.findall(page.read_text(encoding="utf-8"))
-    assert [path for path in named if not ((page.parent if path.startswith("..") else ROOT) / path).is_file()] == []
+    paths = MODULE.findall(page.read_text(encoding="utf-8"))
+    assert [path for path in paths if not ((page.parent if path.startswith("..") else ROOT) / path).is_file()] == []
 
 
 def test_some_pages_name_modules() -> None:
     assert any(MODULE.search(page.read_text(encoding="utf-8")) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_of_a_page_leads_to_a_page_and_a_heading_that_exist(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_to_a_missing_page_or_heading_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Here\n[a](#here) [b](#there) [c](none.md) [d](page.md#here) [e](https://x.invalid/#y)\n")
+    assert broken(page) == ["#there", "none.md"]
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    rooms = {page.resolve() for page in index.parent.rglob("*.md") if page.parent.name != "adr"} - {index.resolve()}
+    assert sorted(named(page) for page in rooms - linked) == []

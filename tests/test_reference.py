@@ -1,4 +1,4 @@
-"""The public API: what `backstory` exports, what docs/reference.md lists, and what the classes have are the same."""
+"""The public API: what `backstory` exports, what docs/reference/python.md lists, and the classes have are the same."""
 
 from __future__ import annotations
 

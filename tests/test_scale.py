@@ -1,4 +1,4 @@
-"""The plan of docs/scale.md and its measurements: they run, and the page is what they print."""
+"""The plan of docs/explanation/scale.md and its measurements: they run, and the page is what they print."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_time
 
 _MOST_BYTES = 1024 * 1024
 """Maximum size of a configuration file; DeerFlow's example with its comments has a tenth of that."""
-_SHORTEN = "keep to the settings that backstory reads, see docs/configuration.md"
+_SHORTEN = "keep to the settings that backstory reads, see docs/reference/configuration.md"
 
 _REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ALIKE = 0.8

@@ -1,4 +1,4 @@
-"""Settings model: every configuration key with its default and range; docs/configuration.md describes them."""
+"""Settings model: every configuration key, its default and range; docs/reference/configuration.md describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value ranges of the configuration keys in words, for error messages and docs/configuration.md."""
+"""Value ranges of the configuration keys in words, for error messages and docs/reference/configuration.md."""
 
 from __future__ import annotations
 

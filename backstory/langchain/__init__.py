@@ -1,6 +1,6 @@
 """LangChain integration: memory for agents with `middleware=[BackstoryMiddleware()]`, nodes for other graphs.
 
-It needs the extra `backstory[langchain]`; docs/langchain.md describes it. It may import everything but the other
+It needs the extra `backstory[langchain]`; docs/how-to/langchain.md describes it. It may import everything but the other
 integrations and the command line.
 """
 

@@ -1,7 +1,7 @@
 """OpenAI Agents SDK integration: a session that records, and puts the context block into each call of the model.
 
-It needs the extra `backstory[openai-agents]`; docs/openai-agents.md describes it. It may import everything but the
-other integrations and the command line.
+It needs the extra `backstory[openai-agents]`; docs/how-to/openai-agents.md describes it. It may import everything but
+the other integrations and the command line.
 """
 
 from __future__ import annotations

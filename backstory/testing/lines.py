@@ -1,4 +1,4 @@
-"""Lines for tests of an engine: sealed as a writer does, or put together by hand from what docs/log-format.md says."""
+"""Lines for tests of an engine: sealed as a writer does, or made by hand as docs/reference/log-format.md says."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from benchmarks.planning.plan import plan
 
 __all__ = ["BEGIN", "END", "PAGE", "with_plan"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "scale.md"
 BEGIN, END = "<!-- what `python -m benchmarks.planning` prints -->", "<!-- end -->"
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     )
     for name, field in Assumptions.model_fields.items():
         parser.add_argument(f"--{name.replace('_', '-')}", default=field.default, help=field.description)
-    parser.add_argument("--write", action="store_true", help="write the plan into docs/scale.md")
+    parser.add_argument("--write", action="store_true", help="write the plan into docs/explanation/scale.md")
     options = vars(parser.parse_args())
     write = options.pop("write")
     try:

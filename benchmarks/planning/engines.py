@@ -1,7 +1,8 @@
 """What the engines carried here, and how many servers of them a day needs.
 
 The figures are of one machine with two cores on which servers and clients ran together, in November 2026:
-`benchmarks.many_streams`, `on_postgres`, `clustering` and `serving`, as docs/scale.md and docs/benchmarks.md have them.
+`benchmarks.many_streams`, `on_postgres`, `clustering` and `serving`, as docs/explanation/scale.md and
+docs/explanation/benchmarks.md have them.
 Where the engine has machines of its own they are lower bounds.
 """
 

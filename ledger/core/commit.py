@@ -4,7 +4,7 @@
 
 `hash` covers v, seq, at, prev and the salted digests of the cause and of each event, but not their content. So an event
 can be erased: its digest stays and the chain still verifies. Digests cover the bytes of the line, never decoded values.
-docs/log-format.md states the format, and a test checks it against this module.
+docs/reference/log-format.md states the format, and a test checks it against this module.
 """
 
 from __future__ import annotations

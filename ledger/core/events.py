@@ -2,7 +2,7 @@
 
 Every event is a frozen msgspec struct, tagged by `type`. The JSON in the log is its encoding, with camelCase names and
 without defaults. An event carries what it replaced, so it can be undone without the rest of the log. For the choice of
-msgspec see docs/adr/0001-events-are-msgspec-structs.md.
+msgspec see docs/explanation/adr/0001-events-are-msgspec-structs.md.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class Redacted(_Event, frozen=True):
     `what` is fact, section, shared, candidate, proposal, failure or turn, or `expired`. Expired are a turn whose
     retention time has passed, a summary made from one and a failure that may quote one; no update in flight depends on
     these. Of a turn its thread, ordinal `n`, id, length in characters and the keyed digest of role and text are kept,
-    so that it is recognised when it is sent again. The key is stored outside the log; see docs/log-format.md.
+    so that it is recognised when it is sent again. The key is stored outside the log; see docs/reference/log-format.md.
     """
 
     stream: str

@@ -9,7 +9,7 @@ Losing is worse than doubling, so a message counts as known only where the deliv
 
 One message alone is said again, unless it is the whole thread and of substance. An edit takes the standing away from
 turns only where the delivery holds the whole thread and differs in the last exchange alone: the last answer given
-again, or the last question rephrased. Everything else is recorded. See docs/messages.md for examples.
+again, or the last question rephrased. Everything else is recorded. See docs/reference/messages.md for examples.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Estimate:
     """Estimates without a vocabulary, and errs on the high side; each line is rounded up.
 
     A word counts one per four letters, a number one per three digits, a mark one, and other scripts by the bytes of
-    their characters. docs/context.md compares the estimate with the vocabularies.
+    their characters. docs/explanation/context.md compares the estimate with the vocabularies.
     """
 
     name = "estimate"

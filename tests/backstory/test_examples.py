@@ -317,14 +317,14 @@ def plugging_in() -> str:
 def test_every_page_and_example_that_the_readme_plugs_in_with_is_there():
     links = re.findall(r"\]\(([^)#]+)\)", plugging_in())
     examples = {f"examples/{name}.py" for name in (LOOP, AGENT, NODES, SESSION, "fastapi_app")}
-    pages = {f"docs/{name}.md" for name in ("langchain", "deerflow", "openai-agents", "fastapi")}
+    pages = {f"docs/how-to/{name}.md" for name in ("langchain", "deerflow", "openai-agents", "fastapi")}
     assert examples | pages <= set(links)
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
 @pytest.mark.parametrize("page", ["langchain", "openai-agents", "fastapi"])
 def test_what_a_page_imports_is_there(page):
-    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
     imports = re.findall(r"^ +(?:from [\w.]+ )?import .+$", text, re.MULTILINE)
     assert imports or page == "fastapi"
     for line in imports:

@@ -692,6 +692,6 @@ def test_the_status_of_a_damaged_log_tells_how_often_it_was_in_the_way(tmp_path:
 
 
 def test_the_page_names_every_field() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")
     table = page.partition("| `FaultCount` | |\n")[2].partition("\n\n")[0]
     assert all(f"`{field}`" in table for field in FaultCount.__struct_fields__)

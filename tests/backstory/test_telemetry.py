@@ -30,7 +30,7 @@ from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.openai import OpenAIModel
 from backstory.otel import CallEnded, CallStarted, HostTelemetry, OpenTelemetryObserver, Refusal, UpdateSettled
 
-PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")
 
 Attributes = dict[str, object]
 

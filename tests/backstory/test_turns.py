@@ -56,7 +56,7 @@ def turns(memory) -> Turns:
     return memory.turns
 
 
-PAGE = (Path(__file__).parents[2] / "docs/turns.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/explanation/turns.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_example_does_what_the_page_says(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from fakes import PATIENCE
 from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.jsonl import JsonlStore
 
-PAGE = Path(__file__).parents[2] / "docs" / "copy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "copy.md"
 COMMAND = re.compile(r"^ +\$ backstory (.*)\n((?: +(?!\$).*\n)*)", re.MULTILINE)
 
 WRITER = """

@@ -53,7 +53,7 @@ def test_the_command_line_takes_the_command(container: Container) -> None:
 
 
 def test_the_page_has_only_commands_that_exist() -> None:
-    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     ours = [
         match[1].strip()

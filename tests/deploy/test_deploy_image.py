@@ -85,7 +85,7 @@ def test_every_port_of_the_server_is_the_same() -> None:
 def test_every_named_version_is_that_of_the_project() -> None:
     named = [
         (path.name, version)
-        for path in (*DEPLOY.rglob("*.yaml"), ROOT / "docs" / "deploy.md")
+        for path in (*DEPLOY.rglob("*.yaml"), ROOT / "docs" / "how-to" / "deploy.md")
         for version in re.findall(r"backstory:(\d[\w.]*)", path.read_text(encoding="utf-8"))
     ]
     assert named

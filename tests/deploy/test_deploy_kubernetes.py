@@ -171,7 +171,7 @@ def test_as_many_shards_are_stated_as_there_are_pods() -> None:
 
 @each(PODS)
 def test_secrets_come_from_secrets_whose_keys_the_page_makes(one: Any) -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
     for variable in one[2]["spec"]["containers"][0].get("env", ()):
         source = variable.get("valueFrom", {}).get("secretKeyRef")
         if source is not None:

@@ -1,4 +1,4 @@
-"""The logs as docs/log-format.md states them, read with json and hashlib alone: not by the code under test."""
+"""The logs as docs/reference/log-format.md states them, read with json and hashlib, not by the code under test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "log-format.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "log-format.md"
 
 Place = tuple[str, int]
 """A turn: its thread and its ordinal in it."""

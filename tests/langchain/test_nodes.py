@@ -243,7 +243,7 @@ def test_nodes_record_also_where_the_configuration_says_that_models_use_tools(tm
 
 
 def test_the_example_of_the_page_runs(bs):
-    page = (Path(__file__).parents[2] / "docs" / "langchain.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "langchain.md").read_text("utf-8")
     section = page.split("## Nodes of your own graph\n")[1].split("\n## ")[0]
     code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    ") or not line.strip())
     names: dict[str, object] = {

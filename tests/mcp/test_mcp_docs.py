@@ -1,4 +1,4 @@
-"""docs/mcp.md and the example: they name what there is, and print what the command prints."""
+"""docs/how-to/mcp.md and the example: they name what there is, and print what the command prints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backstory.cli.app import app
 from backstory.mcp.client_config import CLIENTS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "mcp.md").read_text(encoding="utf-8")
 
 
 def test_the_table_names_all_tools_and_those_that_change_memory(server):

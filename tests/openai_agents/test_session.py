@@ -548,7 +548,7 @@ def test_the_history_outlives_the_process(bs, tmp_path: Path):
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "openai-agents.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "openai-agents.md").read_text("utf-8")
     block = page.split("\n\n`BackstorySession` wraps")[0]
     code = "\n".join(line for line in block.splitlines() if line.startswith("    ") and "pip install" not in line)
     code = code.replace('Agent("assistant")', 'Agent("assistant", model=scripted)')

@@ -17,7 +17,7 @@ def test_the_pictures_are_current() -> None:
 
 def test_each_picture_is_shown_in_both_themes_and_none_is_missing() -> None:
     shown = set()
-    for page in (ROOT / "README.md", ROOT / "docs/page.md"):
+    for page in (ROOT / "README.md", ROOT / "docs/explanation/page.md"):
         text = page.read_text(encoding="utf-8")
         shown |= {Path(name).name for name in re.findall(r'(?:src|srcset)="([^"]*images/[^"]+)"', text)}
     assert shown == set(screenshots.names())

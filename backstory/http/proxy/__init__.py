@@ -1,7 +1,7 @@
 """OpenAI-protocol proxy: forwards requests to a model server, with memory in them, and records what is said.
 
-`proxy` is the application to mount; docs/proxy.md describes it. It may import everything but the rest of the server,
-of which only `access`, and the command line.
+`proxy` is the application to mount; docs/how-to/proxy.md describes it. It may import everything but the rest of the
+server, of which only `access`, and the command line.
 """
 
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note

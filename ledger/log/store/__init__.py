@@ -1,6 +1,7 @@
 """Store of streams: the port that every storage engine implements.
 
-A stream is a sequence of lines. Each line is a sealed commit (docs/log-format.md) whose seq is its position, from 1.
+A stream is a sequence of lines. Each line is a sealed commit (docs/reference/log-format.md) whose seq is its position,
+from 1.
 
 An engine guarantees:
 

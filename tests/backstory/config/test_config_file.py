@@ -124,7 +124,8 @@ TOO_MUCH = "comes to more than 100000 values when its aliases are written out"
 @pytest.mark.parametrize("memory", ["{guaranteed_categories: *a39}", "*a39", "{<<: *a39}", "{max_facts: 20}"])
 def test_aliases_that_blow_a_file_up_are_an_error_that_says_where(file: Path, text: str, memory: str) -> None:
     said = refusal(file, f"{text}memory: {memory}\n")
-    assert said == f"FILE {TOO_MUCH} at line 6: keep to the settings that backstory reads, see docs/configuration.md"
+    way_out = "keep to the settings that backstory reads, see docs/reference/configuration.md"
+    assert said == f"FILE {TOO_MUCH} at line 6: {way_out}"
 
 
 def test_aliases_that_nest_too_deep_are_an_error_that_says_where(file: Path) -> None:

@@ -17,7 +17,7 @@ from backstory.config.settings import DEFAULT_MODEL, ModelSettings, Settings
 from backstory.config.value_ranges import range_of
 from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 ROWS = {
     row[1]: (row[2].strip(), row[3].strip(), row[4].strip())
     for row in re.finditer(r"^\| `(\w+)` \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", PAGE, re.MULTILINE)

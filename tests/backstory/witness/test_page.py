@@ -1,4 +1,4 @@
-"""docs/log-format.md says what the code does about heads that are kept elsewhere."""
+"""docs/reference/log-format.md says what the code does about heads that are kept elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backstory.projections.integrity.remedies import REMEDIES
 from backstory.projections.integrity.witnessed import WitnessLine
 from backstory.witness.signing import HeadNote, open_note, read_head_text
 
-PAGE = (Path(__file__).parents[3] / "docs" / "log-format.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "log-format.md").read_text(encoding="utf-8")
 
 
 def test_the_note_on_the_page_is_signed_by_the_key_on_the_page() -> None:

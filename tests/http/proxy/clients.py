@@ -1,6 +1,6 @@
 """Clients of the proxy: the requests that each sends for a conversation, made by hand in the shapes that it has.
 
-docs/clients.md has the table of them. `tests/http/proxy/test_proxy_packages.py` runs the packages themselves.
+docs/how-to/clients.md has the table of them. `tests/http/proxy/test_proxy_packages.py` runs the packages themselves.
 """
 
 from __future__ import annotations

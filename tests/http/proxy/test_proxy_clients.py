@@ -27,7 +27,9 @@ def test_a_conversation_of_a_client_is_one_thread(proxy: Served, upstream: Stand
 
 
 def test_the_table_of_clients_is_sorted_and_names_each_of_them() -> None:
-    rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [
+        line for line in (ROOT / "docs" / "how-to" / "clients.md").read_text().splitlines() if line.startswith("| `")
+    ]
     names = [row.split("`")[1] for row in rows]
     assert names == sorted(names)
     assert {*CLIENTS} <= {*names}

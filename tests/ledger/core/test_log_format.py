@@ -1,4 +1,4 @@
-"""docs/log-format.md says what the code does: its verifier is run, and its tables are compared with the types."""
+"""docs/reference/log-format.md says what the code does: its verifier runs, its tables are compared with the types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
 from backstory.testing.lines import as_file, by_hand, chain, digest, erase, offsets
 
-PAGE = Path(__file__).parents[3] / "docs" / "log-format.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "log-format.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.jsonl"))
 

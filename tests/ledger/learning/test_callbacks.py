@@ -26,7 +26,7 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.otel import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
 
-PAGE = (Path(__file__).parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")
 
 Told = CallStarted | CallEnded | UpdateSettled
 

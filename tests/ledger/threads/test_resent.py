@@ -178,7 +178,9 @@ def test_a_text_of_substance_is_more_than_an_acknowledgement(text: str, enough: 
 
 DOCUMENTED = re.findall(
     r"^\| `((?:[QARB]\d ?)+)`[^|]*\| ([^|]+?)(?:, which .*?|) \|",
-    (Path(__file__).parents[3] / "docs" / "messages.md").read_text().partition("| delivery | recorded |")[2],
+    (Path(__file__).parents[3] / "docs" / "reference" / "messages.md")
+    .read_text()
+    .partition("| delivery | recorded |")[2],
     re.MULTILINE,
 )
 

@@ -2,7 +2,7 @@
 
     nats://[token@ | user:password@]host[:port],host[:port]…/[prefix]?option=value&…
 
-`tls://` asks for TLS. docs/nats.md lists the options.
+`tls://` asks for TLS. docs/how-to/nats.md lists the options.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _read(scheme: str, rest: str) -> Address:
         lease_seconds=_number(options, "lease_seconds", 12, 3600),
     )
     if options:
-        raise ConfigError(f"event_store has an unknown option {min(options)!r}: see docs/nats.md")
+        raise ConfigError(f"event_store has an unknown option {min(options)!r}: see docs/how-to/nats.md")
     return address
 
 

@@ -151,7 +151,7 @@ class Connection:
                     self._reason = None
                     raise ConfigError(
                         f"{self.address} does not let this user publish to {subject}: give it the rights that "
-                        "docs/nats.md lists"
+                        "docs/how-to/nats.md lists"
                     ) from refusal
                 await self._leave_if_dead(client)
                 raise

@@ -6,7 +6,7 @@ message on the subject (`Nats-Expected-Last-Subject-Sequence`), so that of two a
 seq is in the line. Several lines are one atomic batch. After an unknown outcome the same bytes are sent with the same
 expectation, and what follows the head is read from the leader and compared.
 
-docs/nats.md says how to set up a cluster; docs/adr/0008 why streams are mapped like this.
+docs/how-to/nats.md says how to set up a cluster; docs/explanation/adr/0008 why streams are mapped like this.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class Connections:
         if isinstance(error, _UNMIGRATED):
             hint = "the database has no tables of ours: run `backstory migrate`"
         elif isinstance(error, errors.InsufficientPrivilege):
-            hint = "the role lacks the right: grant it as docs/postgres.md says"
+            hint = "the role lacks the right: grant it as docs/how-to/postgres.md says"
         elif isinstance(error, errors.ReadOnlySqlTransaction):
             hint = (
                 "this is a standby, or default_transaction_read_only is on: connect to the primary, with "

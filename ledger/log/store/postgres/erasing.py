@@ -161,7 +161,7 @@ class Erasures:
         if connection.execute(_MAY_REWRITE).fetchone() != (True,):
             raise StoreError(
                 f"the role of {self._connections.address.label} may append only: erase as a role that owns the tables, "
-                "or is a member of the one that does (docs/postgres.md)"
+                "or is a member of the one that does (docs/how-to/postgres.md)"
             )
 
     def _rewrite(self, doing: str) -> bool:

@@ -1,8 +1,9 @@
 """Locks of streams: advisory locks of a transaction that stays open, each on a connection of its own.
 
 They end with the transaction, so with the connection and with its process, and a pooler that lends connections by the
-transaction keeps them where they are (docs/adr/0007-a-lock-is-an-open-transaction.md). The server ends a transaction
-that is silent for half a minute, as after a power cut at the holder's; a thread keeps those of the living awake.
+transaction keeps them where they are (docs/explanation/adr/0007-a-lock-is-an-open-transaction.md). The server ends a
+transaction that is silent for half a minute, as after a power cut at the holder's; a thread keeps those of the living
+awake.
 
 Who holds a stream's lock holds a token as well, a random advisory lock of its own. With it the server can see that an
 append comes from the holder, and that the lock is still held.

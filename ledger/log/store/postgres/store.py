@@ -1,4 +1,4 @@
-"""Store of streams in PostgreSQL; `docs/postgres.md` says how to set it up.
+"""Store of streams in PostgreSQL; `docs/how-to/postgres.md` says how to set it up.
 
 What is read is durable: a server shows a transaction to others once it is.
 """

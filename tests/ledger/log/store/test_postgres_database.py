@@ -26,7 +26,7 @@ from backstory.ledger.log.store.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, sealed, turn
 
-DOCS = Path(__file__).resolve().parents[4] / "docs/postgres.md"
+DOCS = Path(__file__).resolve().parents[4] / "docs/how-to/postgres.md"
 SECRET = "s3cr3t-w0rd"  # noqa: S105
 MARK = "the quick brown secret of ada"
 
@@ -495,13 +495,13 @@ def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngin
 
 
 def sql_of_the_docs() -> list[bytes]:
-    """The blocks of SQL in docs/postgres.md: first the roles, then the partitions."""
+    """The blocks of SQL in docs/how-to/postgres.md: first the roles, then the partitions."""
     return [block.encode() for block in re.findall(r"```sql\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)]
 
 
 @pytest.fixture
 def roles(engine: PostgresEngine) -> Iterator[dict[str, str]]:
-    """The addresses of the roles that docs/postgres.md makes, by name."""
+    """The addresses of the roles that docs/how-to/postgres.md makes, by name."""
     # Roles are those of a whole server.
     with run.alone("roles"), engine.admin() as admin:
         admin.execute(sql_of_the_docs()[0])
@@ -536,7 +536,9 @@ def test_a_writer_appends_and_can_neither_change_nor_delete(engine: PostgresEngi
     with store.locked(STREAM), pytest.raises(StoreError, match="may append only"):
         store.redact(STREAM, {2: erase(lines[1], 0)})
     for refused in (lambda: store.remove("users/ada"), lambda: store.destroy_key(STREAM)):
-        with pytest.raises(StoreError, match=r"may append only|lacks the right: grant it as docs/postgres.md says"):
+        with pytest.raises(
+            StoreError, match=r"may append only|lacks the right: grant it as docs/how-to/postgres.md says"
+        ):
             refused()
     assert lines_of(store) == lines
     assert store.key(STREAM) == key

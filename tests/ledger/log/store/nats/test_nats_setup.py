@@ -464,7 +464,7 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 def documented_rights() -> str:
-    text = (Path(__file__).parents[5] / "docs" / "nats.md").read_text("utf-8")
+    text = (Path(__file__).parents[5] / "docs" / "how-to" / "nats.md").read_text("utf-8")
     begin = text.index("authorization {")
     return text[begin : text.index("```", begin)]
 
