@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from backstory.ledger.core.errors import BackstoryError, ConfigError, InputError
-from backstory.ledger.core.policy import Policy, PolicyValue
+from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply, read_replies
 from backstory.ledger.messages import read_message
@@ -182,14 +182,13 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
     """
     from backstory.operations.services import known_policy
 
-    kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     changes: dict[str, PolicyValue] = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise ConfigError(f"a setting must be KEY=VALUE, such as max_facts=50, got {setting!r}")
         known_policy({key: value})
-        changes[key] = _policy_value(key, kinds[key], value)
+        changes[key] = _policy_value(policy_key(key), value)
     return changes
 
 
@@ -207,17 +206,18 @@ def check_policy_range(changes: Mapping[str, PolicyValue], max_facts_limit: int)
     load_settings({"max_facts_limit": max_facts_limit}, values, {})
 
 
-def _policy_value(key: str, kind: object, value: str) -> PolicyValue:
-    if kind is bool:
+def _policy_value(known: PolicyKey, value: str) -> PolicyValue:
+    key, kind = known.key, known.type
+    if kind == "boolean":
         if value.casefold() not in _SWITCH:
             raise ConfigError(f"{key} must be true or false, got {value!r}")
         return _SWITCH[value.casefold()]
-    if kind in (int, float):
+    if kind in ("integer", "number"):
         try:
-            return int(value) if kind is int else float(value)
+            return int(value) if kind == "integer" else float(value)
         except ValueError as error:
-            wanted = "a whole number" if kind is int else "a number"
+            wanted = "a whole number" if kind == "integer" else "a number"
             raise ConfigError(f"{key} must be {wanted}, got {value!r}") from error
-    if kind is str:
+    if kind == "choice":
         return "hybrid" if key == "fact_eviction_policy" and value == "hybrid-v1" else value
     return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -17,6 +17,7 @@ from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
+from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 from backstory.ledger.core.scope import Scope
@@ -354,7 +355,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             writer.memory(durable=False)
             writer.must_stand(self.expected)
 
-    def cause(self, kind: str, **fields: object) -> Cause:
+    def cause(self, kind: CauseKind, **fields: object) -> Cause:
         """Return the cause of a commit by this actor."""
         thread = self.conversation if kind == "manual" else None
         return msgspec.structs.replace(Cause(kind=kind, actor=self.actor, thread=thread), **fields)

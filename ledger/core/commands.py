@@ -34,6 +34,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     TurnRange,
 )
+from backstory.ledger.core.kinds import FailureReason, PolicySource
 from backstory.ledger.core.policy import Policy
 
 CONSOLIDATIONS = "factsToConsolidate/"
@@ -99,7 +100,7 @@ class FailUpdate(_Command, frozen=True):
     `basis` is the commit of the memory that the model was shown, if `detail` may quote that memory.
     """
 
-    reason: str
+    reason: FailureReason
     detail: str
     attempts: int = 1
     turns: TurnRange | None = None
@@ -184,10 +185,10 @@ class MoveSections(_Command, frozen=True):
 
 
 class ChangePolicy(_Command, frozen=True):
-    """Put a policy in force; `source` is config or manual."""
+    """Put a policy in force."""
 
     policy: Policy
-    source: str = "manual"
+    source: PolicySource = "manual"
 
 
 class Revert(_Command, frozen=True):
@@ -229,7 +230,7 @@ class Summarize(_Command, frozen=True):
     until: str = ""
     shown: tuple[int, ...] = ()
     sources: dict[str, Section] = {}
-    failed: str | None = None
+    failed: FailureReason | None = None
     detail: str = ""
     attempts: int = 1
     covered: bool = False

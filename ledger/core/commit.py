@@ -20,6 +20,7 @@ import orjson
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.events import Access, Event, TurnRange
+from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
 
 FORMAT = 1
@@ -43,8 +44,7 @@ EMPTY = Head(0, _NO_HASH)
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """Why a commit exists.
 
-    `kind`: genesis, extraction, summary, manual, import, revert, rollback, clear, policy, redaction, share;
-    in a transcript, record, withdrawal or restore. `turns` are the turns of `thread` that this commit covers; a clear
+    `turns` are the turns of `thread` that this commit covers; a clear
     covers all up to `transcript`, the transcript's head when the update was made. `summarized` are turns that need no
     summary of this `level` any more (1: made from turns; higher: from summaries of the level below); that does not
     cover them. `signals` are the signals seen in the conversation. `target`, `force`, `replace`, `insist`, `by_model`,
@@ -54,7 +54,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     cause never holds content.
     """
 
-    kind: str
+    kind: CauseKind
     user: str | None = None
     agent: str | None = None
     thread: str | None = None
@@ -65,7 +65,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_
     tokens_in: int | None = None
     tokens_out: int | None = None
     actor: str | None = None
-    action: str | None = None
+    action: CauseAction | None = None
     fact: str | None = None
     target: int | None = None
     force: bool = False

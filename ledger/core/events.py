@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from backstory.ledger.core.kinds import ErasedContent, FailureReason, PolicySource, RemovalReason, Revision, Rule
 from backstory.ledger.core.policy import Policy
 
 SECTION_GROUPS = {
@@ -182,7 +183,34 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", ta
     """Base of all events."""
 
 
-class FactAdded(_Event, frozen=True):
+# Groups of events, for readers that pass over all of a group: `case UpdateEvent() | TurnEvent(): pass`.
+
+
+class FactEvent(_Event, frozen=True):
+    """A fact changed."""
+
+
+class SharingEvent(_Event, frozen=True):
+    """Sections went from an agent to its user; a SummaryUpdated beside it states what that changes here."""
+
+
+class UpdateEvent(_Event, frozen=True):
+    """A record of how an update went; it changes no memory."""
+
+
+class SettingEvent(_Event, frozen=True):
+    """A change of what later commits are decided by; it changes no fact and no section."""
+
+
+class ErasureEvent(_Event, frozen=True):
+    """A record that content was erased, or what is left in its place."""
+
+
+class TurnEvent(_Event, frozen=True):
+    """A turn was recorded or changed; only a transcript has these."""
+
+
+class FactAdded(FactEvent, frozen=True):
     """A fact was added: by a model, a person or an import, or brought back by an undo.
 
     `proposed` holds the fields in which the candidate differs from the fact, and its labels. `detail` says why an
@@ -195,16 +223,15 @@ class FactAdded(_Event, frozen=True):
     detail: str | None = None
 
 
-class FactRemoved(_Event, frozen=True):
+class FactRemoved(FactEvent, frozen=True):
     """A fact left memory; the event holds the whole fact.
 
-    `reason` is model, stale, consolidated, hand, cap, threshold, duplicate, clear, import, revert or rollback. `note`,
-    `replacement` and `labels` are the model's reason, replacement index and labels. `detail` is what an evicted fact
-    was ranked by, or the id of the fact that a merged one went into.
+    `note`, `replacement` and `labels` are the model's reason, replacement index and labels. `detail` is what an evicted
+    fact was ranked by, or the id of the fact that a merged one went into.
     """
 
     fact: Fact
-    reason: str
+    reason: RemovalReason
     place: str | None = None
     note: str | None = None
     replacement: int | None = None
@@ -212,15 +239,15 @@ class FactRemoved(_Event, frozen=True):
     labels: dict[str, str] = {}
 
 
-class FactRevised(_Event, frozen=True):
-    """A fact changed in place; `change` is confirmed, edited, extended or restored.
+class FactRevised(FactEvent, frozen=True):
+    """A fact changed in place.
 
     `proposed` holds the fields of the candidate that cannot be derived from `before` and `after`.
     """
 
     before: Fact
     after: Fact
-    change: str
+    change: Revision
     place: str | None = None
     proposed: dict[str, str | int | float | bool | None] = {}
 
@@ -239,7 +266,7 @@ class SummaryUpdated(_Event, frozen=True):
     labels: dict[str, str] = {}
 
 
-class SummaryShared(_Event, frozen=True):
+class SummaryShared(SharingEvent, frozen=True):
     """An agent's update wrote a section of its user, whose ledger receives the text.
 
     `basis` is the commit of the user's memory that the model was shown; `at` the time of the text (None: the commit's);
@@ -255,7 +282,7 @@ class SummaryShared(_Event, frozen=True):
     labels: dict[str, str] = {}
 
 
-class SummariesReceived(_Event, frozen=True):
+class SummariesReceived(SharingEvent, frozen=True):
     """The user's memory received the sections that commit `seq` of an agent's ledger shared.
 
     `basis` is the commit of the user's memory that they were made on, and `thread` the agent's thread that they were
@@ -270,13 +297,13 @@ class SummariesReceived(_Event, frozen=True):
     cut: bool = False
 
 
-class SectionsMoved(_Event, frozen=True):
+class SectionsMoved(SharingEvent, frozen=True):
     """An agent gave up the sections of its own; `basis` is the commit of the user's memory they were compared with."""
 
     basis: int
 
 
-class UpdateProposed(_Event, frozen=True):
+class UpdateProposed(UpdateEvent, frozen=True):
     """A model answered.
 
     `basis` is the seq of the memory it was shown; `shown` the ids of the facts it saw (None: all of the basis); `stale`
@@ -292,50 +319,50 @@ class UpdateProposed(_Event, frozen=True):
     users: int | None = None
 
 
-class CandidateRejected(_Event, frozen=True):
+class CandidateRejected(UpdateEvent, frozen=True):
     """A candidate was refused by a rule; `detail` is the reason in words."""
 
     candidate: Candidate
-    rule: str
+    rule: Rule
     detail: str
 
 
-class UpdateFailed(_Event, frozen=True):
+class UpdateFailed(UpdateEvent, frozen=True):
     """An update or a summary failed; `turns` are parked (None: they stay pending or were given up)."""
 
-    reason: str
+    reason: FailureReason
     detail: str
     attempts: int = 1
     turns: TurnRange | None = None
 
 
-class PolicyChanged(_Event, frozen=True):
-    """The policy changed; `source` is config or manual, and `before` is None in the genesis."""
+class PolicyChanged(SettingEvent, frozen=True):
+    """The policy changed; `before` is None in the genesis."""
 
     before: Policy | None
     after: Policy
-    source: str = "config"
+    source: PolicySource = "config"
 
 
-class IdsReserved(_Event, frozen=True):
+class IdsReserved(SettingEvent, frozen=True):
     """A document named ids of commits that were still to come: those up to `until` give their facts second ids."""
 
     until: int
 
 
-class Redacted(_Event, frozen=True):
+class Redacted(ErasureEvent, frozen=True):
     """The content of an event was erased, and its fact or section left memory.
 
-    `what` is fact, section, shared, candidate, proposal, failure or turn, or `expired`. Expired are a turn whose
-    retention time has passed, a summary made from one and a failure that may quote one; no update in flight depends on
-    these. Of a turn its thread, ordinal `n`, id, length in characters and the keyed digest of role and text are kept,
-    so that it is recognised when it is sent again. The key is stored outside the log; see docs/reference/log-format.md.
+    `what` is expired of a turn whose retention time has passed, a summary made from one and a failure that may quote
+    one; no update in flight depends on these. Of a turn its thread, ordinal `n`, id, length in characters and the keyed
+    digest of role and text are kept, so that it is recognised when it is sent again. The key is stored outside the log;
+    see docs/reference/log-format.md.
     """
 
     stream: str
     seq: int
     index: int
-    what: str
+    what: ErasedContent
     fact: str | None = None
     section: str | None = None
     thread: str | None = None
@@ -345,7 +372,7 @@ class Redacted(_Event, frozen=True):
     digest: str | None = None
 
 
-class Erased(_Event, frozen=True):
+class Erased(ErasureEvent, frozen=True):
     """The stub of an erased event: the salted digest of its content, with which the chain still verifies."""
 
     digest: str
@@ -395,19 +422,19 @@ class Turn(_Value, frozen=True, kw_only=True):
     metadata: dict[str, object] = {}
 
 
-class TurnRecorded(_Event, frozen=True):
+class TurnRecorded(TurnEvent, frozen=True):
     """A turn was recorded."""
 
     turn: Turn
 
 
-class TurnSuperseded(_Event, frozen=True):
+class TurnSuperseded(TurnEvent, frozen=True):
     """A turn is no longer part of its thread: the host replaced or withdrew it."""
 
     n: int
 
 
-class TurnRestored(_Event, frozen=True):
+class TurnRestored(TurnEvent, frozen=True):
     """A superseded turn is part of its thread again.
 
     `again`: its ordinal had been covered, so it is pending again until a later update covers it.

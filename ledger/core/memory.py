@@ -26,10 +26,10 @@ from backstory.ledger.core.events import (
     SummaryShared,
     SummaryUpdated,
 )
+from backstory.ledger.core.kinds import Barrier, CauseKind
 from backstory.ledger.core.policy import Policy
 
-BARRIERS = ("clear", "redaction", "revert", "rollback")
-"""Kinds of commit after which a model's answer is discarded if it was asked for before."""
+BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Memory(msgspec.Struct, frozen=True):
     `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
     is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
     holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id in an imported document
-    named before it was made (see `fact_ids`). Where agents share their user's sections, `shared` is the last commit of
+    named before it was made (see `rules.fact_ids`). Where agents share their user's sections, `shared` is the last commit of
     an agent that shared one and `shared_before` the one before it, `moved` is whether the agent gave up its own, and
     `received` is the last commit that the user's memory received of each agent.
     """
@@ -65,7 +65,7 @@ class Memory(msgspec.Struct, frozen=True):
         """Return the live facts by birth rank, oldest first, which is the order of the document."""
         return sorted(self.facts.values(), key=birth)
 
-    def barrier_after(self, basis: int) -> tuple[int, str] | None:
+    def barrier_after(self, basis: int) -> tuple[int, Barrier] | None:
         """Return the seq and kind of the last barrier after a commit; an erasure outranks the others."""
         seq, kind = max((self.barriers.get(kind, 0), kind) for kind in BARRIERS)
         if (erased := self.barriers.get("redaction", 0)) > basis:
@@ -115,7 +115,7 @@ class Fold:
         effect = _EFFECTS.get(type(event))
         return effect is not None and effect(self, event)
 
-    def advance(self, seq: int, at: str, kind: str, events: Sequence[Event]) -> None:
+    def advance(self, seq: int, at: str, kind: CauseKind, events: Sequence[Event]) -> None:
         """Apply a whole commit."""
         changed = False
         effects = _EFFECTS
@@ -125,7 +125,7 @@ class Fold:
                 changed = True
         self.finish(seq, at, kind, events, changed=changed)
 
-    def finish(self, seq: int, at: str, kind: str, events: Sequence[Event], *, changed: bool) -> None:
+    def finish(self, seq: int, at: str, kind: CauseKind, events: Sequence[Event], *, changed: bool) -> None:
         """Complete a commit whose events were applied; `changed` if one of them changed the document."""
         self.seq = seq
         self.at = at

@@ -8,14 +8,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.kinds import DedupKey, Eviction
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
 """The categories of facts; any other category is stored as `context`, and the proposal keeps it as given."""
 
-EVICTIONS = ("confidence", "hybrid")
+EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
 """The rankings by which the cap evicts."""
 
-DEDUP_KEYS = ("visible", "normalized", "casefold", "exact")
+DEDUP_KEYS: tuple[DedupKey, ...] = ("visible", "normalized", "casefold", "exact")
 """The modes of `dedup_key`, from the one that finds most duplicates to the one that finds fewest."""
 
 PolicyValue: TypeAlias = int | float | str | bool | tuple[str, ...]
@@ -33,7 +34,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     max_facts: int = 100
     fact_confidence_threshold: float = 0.7
-    fact_eviction_policy: str = "confidence"
+    fact_eviction_policy: Eviction = "confidence"
     eviction_confidence_weight: float = 0.65
     eviction_confirmation_weight: float = 0.25
     eviction_access_weight: float = 0.1
@@ -42,7 +43,7 @@ class Policy(msgspec.Struct, frozen=True):
     eviction_correction_reserved_fraction: float = 0.1
     eviction_correction_reserved_max: int = 10
     gate_enabled: bool = True
-    dedup_key: str = "visible"
+    dedup_key: DedupKey = "visible"
     staleness_review_enabled: bool = True
     staleness_age_days: int = 90
     staleness_min_candidates: int = 3

@@ -24,11 +24,12 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.kinds import ErasedContent
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
-_WHAT: dict[type, str] = {
+_WHAT: dict[type, ErasedContent] = {
     FactAdded: "fact",
     FactRemoved: "fact",
     FactRevised: "fact",

@@ -15,6 +15,7 @@ from backstory.ledger.core.commands import Command, Extract, FailUpdate, Proposa
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
 from backstory.ledger.core.events import Turn, TurnRange
+from backstory.ledger.core.kinds import FailureReason
 from backstory.ledger.core.memory import BARRIERS, Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
@@ -323,7 +324,7 @@ class Updater:
         commit = self._commit(task, command, msgspec.structs.replace(cause, turns=task.job.turns))
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
-    def _fail(self, task: _Task, reason: str, error: ModelError, answer: Answer | None = None) -> Outcome:
+    def _fail(self, task: _Task, reason: FailureReason, error: ModelError, answer: Answer | None = None) -> Outcome:
         """Commit a failure."""
         if task.is_overtaken("redaction"):
             # As for any answer that an erasure overtook: the turns are covered, and nothing of the answer is kept.

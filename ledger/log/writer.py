@@ -382,7 +382,7 @@ class Writer:
             command = msgspec.structs.replace(command, covered=covered, users_erased=self._users_erased(command))
             late = too_late(memory, command)
             # After an erasure the turns are covered all the same: no model is asked about them again.
-            if covered or (late is not None and late.rule != "redaction"):
+            if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)

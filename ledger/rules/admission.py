@@ -22,9 +22,10 @@ from backstory.ledger.core.events import (
     NewFact,
     Removal,
 )
-from backstory.ledger.core.fact_ids import given_id
+from backstory.ledger.core.kinds import Rule, Sweep
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 
 Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
@@ -34,7 +35,7 @@ Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
 class Verdict(msgspec.Struct, frozen=True):
     """Why a candidate is refused: the name of the rule, and the reason in words."""
 
-    rule: str
+    rule: Rule
     detail: str
 
 
@@ -42,7 +43,7 @@ class Dropped(msgspec.Struct, frozen=True):
     """A fact that has to leave memory: by which rule, and the reason in words."""
 
     fact: Fact
-    rule: str
+    rule: Sweep
     detail: str
 
 

@@ -41,6 +41,7 @@ from backstory.ledger.core.commands import (
 )
 from backstory.ledger.core.errors import CapError
 from backstory.ledger.core.events import FactRemoved, LedgerEvent, PolicyChanged, Section, SummaryUpdated, UpdateFailed
+from backstory.ledger.core.kinds import Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import check_policy
 from backstory.ledger.core.summaries import sum_up
@@ -53,7 +54,7 @@ from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.shared_sections import move_sections, receive_summaries
 from backstory.ledger.rules.undo import plan_rollback, revert
 
-RULES: Mapping[str, str] = MappingProxyType(
+RULES: Mapping[Rule, str] = MappingProxyType(
     {
         "malformed": "the item does not have the agreed shape",
         "too_long": "a text of it is longer than memory keeps",

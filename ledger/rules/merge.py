@@ -31,7 +31,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.fact_ids import given_id
+from backstory.ledger.core.kinds import Overtaking, Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import (
@@ -44,6 +44,7 @@ from backstory.ledger.rules.admission import (
     newborn,
     refusals_of,
 )
+from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, lifetime, longest_lifetime, review_from
 from backstory.ledger.rules.screening import merged_confidence, screen
@@ -54,19 +55,26 @@ FIRST_MERGED = 10_000
 """The birth rank of the first merged fact in its commit; a reply holds fewer new facts than this."""
 
 
+class Overtaken(msgspec.Struct, frozen=True):
+    """What came before an answer: a barrier, or another update that covered its turns; and the same in words."""
+
+    by: Overtaking
+    detail: str
+
+
 def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     """Return the events of a model's answer: one that records the answer, then one for each candidate."""
     proposal = command.proposal
     proposed = UpdateProposed(
         command.basis, proposal.digest, proposal.size, command.shown, command.stale, command.users
     )
-    if (barrier := too_late(memory, command)) is not None:
-        if barrier.rule == "redaction":
+    if (late := too_late(memory, command)) is not None:
+        if late.by == "redaction":
             # Neither the words of the answer nor its digest may bring back what was erased.
             count = len(proposal.candidates)
-            return [UpdateFailed("basis", f"{barrier.detail}; its {count} candidates are not kept")]
-        rule = "covered" if barrier.rule == "covered" else "basis"
-        return [proposed, *(CandidateRejected(c, rule, barrier.detail) for c in proposal.candidates)]
+            return [UpdateFailed("basis", f"{late.detail}; its {count} candidates are not kept")]
+        rule: Rule = "covered" if late.by == "covered" else "basis"
+        return [proposed, *(CandidateRejected(c, rule, late.detail) for c in proposal.candidates)]
     ranking = Ranking(memory.policy, command.at, command.heat)
     refused = screen(memory, command, ranking)
     removals = [c for c in proposal.candidates if isinstance(c, Removal)]
@@ -83,22 +91,21 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     ]
 
 
-def too_late(memory: Memory, command: Extract) -> Verdict | None:
+def too_late(memory: Memory, command: Extract) -> Overtaken | None:
     """Return why an answer came too late to be used; None if it did not."""
     if command.users_erased is not None:
-        seq, kind = command.users_erased, "redaction"
-        return Verdict(
-            kind,
-            f"a redaction at commit {seq} of the user's memory came after the sections this answer "
+        return Overtaken(
+            "redaction",
+            f"a redaction at commit {command.users_erased} of the user's memory came after the sections this answer "
             f"was made on (commit {command.users})",
         )
     if (barrier := memory.barrier_after(command.basis)) is not None:
         seq, kind = barrier
-        return Verdict(
+        return Overtaken(
             kind, f"a {kind} at commit {seq} came after the memory this answer was made on (commit {command.basis})"
         )
     if command.covered:
-        return Verdict("covered", "another update covered these turns first")
+        return Overtaken("covered", "another update covered these turns first")
     return None
 
 

@@ -26,6 +26,7 @@ from backstory.ledger.core.events import (
     Section,
     SummaryUpdated,
 )
+from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
@@ -200,8 +201,8 @@ def _difference(
     current: Memory,
     facts: dict[str, Fact],
     sections: dict[str, Section],
-    reason: str,
-    rules: Mapping[str, str] | None = None,
+    reason: RemovalReason,
+    rules: Mapping[str, RemovalReason] | None = None,
 ) -> list[LedgerEvent]:
     """Return the events that lead from the current memory to these facts and sections.
 

@@ -24,6 +24,19 @@ from msgspec import inspect as types
 from backstory.ledger.core.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, seal, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
+from backstory.ledger.core.kinds import (
+    CauseAction,
+    DedupKey,
+    ErasedContent,
+    Eviction,
+    FailureReason,
+    LedgerCauseKind,
+    PolicySource,
+    RemovalReason,
+    Revision,
+    TranscriptCauseKind,
+    words_of,
+)
 from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
@@ -280,10 +293,26 @@ def test_the_page_names_the_envelope_in_its_order() -> None:
 
 def test_the_page_names_every_category_and_kind() -> None:
     assert all(f"`{category}`" in TEXT for category in CATEGORIES)
-    kinds = re.search(r"`kind`: (.*?);\s+in a transcript,\s+(\w+), (\w+) or (\w+)\.", Cause.__doc__ or "", re.DOTALL)
-    assert kinds is not None
     row = next(line for line in TEXT.splitlines() if line.startswith("| `kind` | text | | in a ledger"))
-    assert re.findall(r"`(\w+)`", row)[1:] == [*re.split(r",\s+", kinds[1]), *kinds.groups()[1:]]
+    assert re.findall(r"`(\w+)`", row)[1:] == [*words_of(LedgerCauseKind), *words_of(TranscriptCauseKind)]
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        ("action", CauseAction),
+        ("reason", RemovalReason),
+        ("reason", FailureReason),
+        ("change", Revision),
+        ("what", ErasedContent),
+        ("source", PolicySource),
+        ("fact_eviction_policy", Eviction),
+        ("dedup_key", DedupKey),
+    ],
+)
+def test_the_page_names_every_word_of(field: str, kind: object) -> None:
+    rows = [set(re.findall(r"`(\w+)`", line)) for line in TEXT.splitlines() if line.startswith(f"| `{field}` |")]
+    assert any(set(words_of(kind)) <= row for row in rows), [set(words_of(kind)) - row for row in rows]
 
 
 def test_the_page_names_every_rule() -> None:
