@@ -149,7 +149,14 @@ def create_app(
     answer_errors(app)
     # The last one is the outermost.
     app.add_middleware(Repeating, answers=answers)
-    app.add_middleware(Limiter, limits=chosen.limits, is_stream=_stays_open, is_passed_on=_is_passed_on, counts=metrics)
+    app.add_middleware(
+        Limiter,
+        limits=chosen.limits,
+        is_free=_FREE.__contains__,
+        is_stream=_stays_open,
+        is_passed_on=_is_passed_on,
+        counts=metrics,
+    )
     app.add_middleware(
         Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins
     )
@@ -184,17 +191,15 @@ _ROUTES = tuple(
     for route in router.routes
 )
 
-_OPEN = frozenset(
-    {"/healthz", "/readyz", "/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"}
-)
+_FREE = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that are answered at once: probes and metrics matter most when all places are taken."""
+
+_OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
 _OPEN_FOLDERS: Collection[str] = ("/mcp",)
 
 
 def _stays_open(path: str) -> bool:
-    """Whether requests of a path neither take the places of others nor wait for one.
-
-    They may take long; or, as that for health, they are answered also when all others have to wait.
-    """
+    """Whether requests of a path may take long: they neither take the places of others nor wait for one."""
     return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
 
 

@@ -1,15 +1,18 @@
-"""Limits of the server: the size of a body, the time that it may take, and how many requests run at once."""
+"""Limits of the server: the size of a body, the time that it may take, and how many requests run at once.
+
+A request takes its place when its body is there: a client that sends slowly holds up no other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 from urllib.parse import parse_qs
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backstory.http.access.callers import Caller
@@ -19,11 +22,12 @@ __all__ = ["Counts", "Limiter", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one server takes on.
+    """What one server takes on. One token gets three quarters at most of requests, streams and the bytes of bodies.
 
     Attributes:
         body_bytes: Of the body of a request.
         body_seconds: How long a client may take to send a body.
+        bodies_bytes: Of the bodies of all requests that are being sent, wait or run.
         requests: How many requests run at once. Half of them at most change the same memory: while it is locked they
             wait, and must leave places for reads and for other memories.
         waiting: How many more may wait for their turn; the next is refused.
@@ -33,6 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     body_bytes: int = 16 * 2**20
     body_seconds: float = 30.0
+    bodies_bytes: int = 2**30
     requests: int = 64
     waiting: int = 20_000
     wait_seconds: float = 30.0
@@ -47,11 +52,40 @@ class Counts(Protocol):
 
 
 class _Share:
-    """The places that changes of one memory may take, and how many requests have or want one."""
+    """The places that requests of one token, or changes of one memory, may take; how many have or want one."""
 
     def __init__(self, places: int) -> None:
         self.places = asyncio.Semaphore(places)
         self.requests = 0
+
+
+class _Pool:
+    """An amount of which one caller gets three quarters at most."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken: Counter[str | None] = Counter()
+
+    def take(self, caller: str | None, amount: int) -> bool:
+        """Take an amount for a caller; return whether it was there."""
+        if self._taken.total() + amount > self._size or self._taken[caller] + amount > _most_of(self._size):
+            return False
+        self._taken[caller] += amount
+        return True
+
+    def give_back(self, caller: str | None, amount: int) -> None:
+        """Give back what a caller has taken."""
+        self._taken[caller] -= amount
+        if not self._taken[caller]:
+            del self._taken[caller]
+
+
+class _Refused(Exception):  # noqa: N818 it is an answer
+    """A request that went over a limit: which one, and the answer."""
+
+    def __init__(self, limit: str, status: int, detail: str, retry_after: int | None = None) -> None:
+        self.limit, self.status, self.detail = limit, status, detail
+        self.headers = None if retry_after is None else {"Retry-After": str(retry_after)}
 
 
 class Limiter:
@@ -60,6 +94,7 @@ class Limiter:
     Args:
         app: The server.
         limits: The limits.
+        is_free: Whether requests of a path are answered whatever else runs; their bodies are not read.
         is_stream: Whether requests of a path stay open: they do not take the place of other requests.
         is_passed_on: Whether requests of a path are passed on to another server, whatever their body.
         counts: Counts the refusals.
@@ -69,71 +104,75 @@ class Limiter:
         self,
         app: ASGIApp,
         limits: Limits,
+        *,
+        is_free: Callable[[str], bool],
         is_stream: Callable[[str], bool],
         is_passed_on: Callable[[str], bool],
         counts: Counts,
     ) -> None:
         self._app = app
         self._limits = limits
+        self._is_free = is_free
         self._is_stream = is_stream
         self._is_passed_on = is_passed_on
         self._counts = counts
         self._running = asyncio.Semaphore(limits.requests)
-        self._shares: dict[tuple[str, ...], _Share] = {}
+        self._shares: dict[tuple[str | None, ...], _Share] = {}
         self._waiting = 0
-        self._streams = 0
+        self._streams = _Pool(limits.streams)
+        self._bodies = _Pool(limits.bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a refused request, or pass it on."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or self._is_free(scope["path"]):
             await self._app(scope, receive, send)
             return
-        if self._is_passed_on(scope["path"]):
-            # The upstream decides what is too large or too slow for it.
-            await self._stream(scope, receive, send)
-            return
-        if (too_large := self._declared_too_large(scope)) is not None:
-            self._counts.over("body_bytes")
-            await refusal(scope["path"], 413, too_large)(scope, receive, send)
-            return
-        limited = self._limited(receive)
-        if self._is_stream(scope["path"]):
-            await self._stream(scope, limited, send)
-            return
-        async with self._place(None if scope["method"] in _READS else _memory_of(scope)) as has_place:
-            if has_place:
-                await self._app(scope, limited, send)
+        caller = _caller(scope)
+        name = None if caller is None else caller.name
+        try:
+            if self._is_passed_on(scope["path"]):
+                # The upstream decides what is too large or too slow for it.
+                with self._stream(name):
+                    await self._app(scope, receive, send)
                 return
-        self._counts.over("requests")
-        busy = refusal(scope["path"], 503, "too many requests at once: send this one again later", {"Retry-After": "1"})
-        await busy(scope, receive, send)
+            async with self._body(scope, name, receive) as body:
+                if body is None:
+                    return
+                if self._is_stream(scope["path"]):
+                    with self._stream(name):
+                        await self._app(scope, body, send)
+                else:
+                    async with self._place(scope, name):
+                        await self._app(scope, body, send)
+        except _Refused as refused:
+            self._counts.over(refused.limit)
+            await refusal(scope["path"], refused.status, refused.detail, refused.headers)(scope, receive, send)
 
     @contextlib.asynccontextmanager
-    async def _place(self, changed: tuple[str, ...] | None) -> AsyncIterator[bool]:
-        """Hold a place, in the share of the memory that the request changes; say whether there was one in time."""
+    async def _place(self, scope: Scope, caller: str | None) -> AsyncIterator[None]:
+        """Hold a place, in the share of the caller and in that of the memory that the request changes."""
         end = asyncio.get_running_loop().time() + self._limits.wait_seconds
-        if changed is None:
-            has_place = await self._taken(self._running, end)
-            try:
-                yield has_place
-            finally:
-                if has_place:
-                    self._running.release()
-            return
-        share = self._shares.setdefault(changed, _Share(max(1, self._limits.requests // 2)))
+        async with contextlib.AsyncExitStack() as held:
+            # First the memory: what waits for a locked one takes nothing from its caller's other requests.
+            shares = [held.enter_context(self._share((None, caller), _most_of(self._limits.requests)))]
+            if scope["method"] not in _READS:
+                shares.insert(0, held.enter_context(self._share(_memory_of(scope), max(1, self._limits.requests // 2))))
+            for places in (*shares, self._running):
+                if not await self._taken(places, end):
+                    raise _Refused("requests", 503, "too many requests at once: send this one again later", 1)
+                held.callback(places.release)
+            yield
+
+    @contextlib.contextmanager
+    def _share(self, key: tuple[str | None, ...], places: int) -> Iterator[asyncio.Semaphore]:
+        share = self._shares.setdefault(key, _Share(places))
         share.requests += 1
         try:
-            async with contextlib.AsyncExitStack() as held:
-                for places in (share.places, self._running):
-                    if not await self._taken(places, end):
-                        yield False
-                        return
-                    held.callback(places.release)
-                yield True
+            yield share.places
         finally:
             share.requests -= 1
             if not share.requests:
-                del self._shares[changed]
+                del self._shares[key]
 
     async def _taken(self, places: asyncio.Semaphore, end: float) -> bool:
         """Take a place; return whether there was one before a time."""
@@ -150,57 +189,81 @@ class Limiter:
         finally:
             self._waiting -= 1
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._streams >= self._limits.streams:
-            self._counts.over("streams")
-            busy = refusal(scope["path"], 503, "too many open streams: try again later", {"Retry-After": "5"})
-            await busy(scope, receive, send)
-            return
-        self._streams += 1
+    @contextlib.contextmanager
+    def _stream(self, caller: str | None) -> Iterator[None]:
+        if not self._streams.take(caller, 1):
+            raise _Refused("streams", 503, "too many open streams: try again later", 5)
         try:
-            await self._app(scope, receive, send)
+            yield
         finally:
-            self._streams -= 1
+            self._streams.give_back(caller, 1)
 
-    def _declared_too_large(self, scope: Scope) -> str | None:
+    @contextlib.asynccontextmanager
+    async def _body(self, scope: Scope, caller: str | None, receive: Receive) -> AsyncIterator[Receive | None]:
+        """Read the body; give a `receive` that has all of it, or None where the client hung up."""
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._limits.body_bytes:
-                return self._too_large()
-        return None
-
-    def _too_large(self) -> str:
-        return f"the body has more than {self._limits.body_bytes:,} bytes: send less at once"
-
-    def _limited(self, receive: Receive) -> Receive:
-        """Return a `receive` that counts bytes and time until the body has ended."""
-        left = self._limits.body_bytes
-        end = 0.0
-        ended = False
-
-        async def limited() -> Message:
-            nonlocal left, end, ended
-            if ended:
-                return await receive()
-            end = end or asyncio.get_running_loop().time() + self._limits.body_seconds
+                raise self._too_large()
+        parts: list[bytes] = []
+        try:
             try:
-                async with asyncio.timeout_at(end):
-                    message = await receive()
+                async with asyncio.timeout(self._limits.body_seconds):
+                    is_whole = await self._read(parts, caller, receive)
             except TimeoutError:
-                self._counts.over("body_seconds")
-                raise HTTPException(
-                    408, f"the body took longer than {self._limits.body_seconds:g} seconds: send it faster, or in parts"
-                ) from None
-            left -= len(message.get("body", b""))
-            ended = not message.get("more_body", False)
-            if left < 0:
-                self._counts.over("body_bytes")
-                raise HTTPException(413, self._too_large())
-            return message
+                slow = f"the body took longer than {self._limits.body_seconds:g} seconds: send it faster, or in parts"
+                raise _Refused("body_seconds", 408, slow) from None
+            yield _again(b"".join(parts), receive) if is_whole else None
+        finally:
+            self._bodies.give_back(caller, sum(map(len, parts)))
 
-        return limited
+    async def _read(self, parts: list[bytes], caller: str | None, receive: Receive) -> bool:
+        """Read a body into parts, which are taken from the pool; return whether it came to its end."""
+        left = self._limits.body_bytes
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return False
+            part: bytes = message.get("body", b"")
+            left -= len(part)
+            if left < 0:
+                raise self._too_large()
+            if not self._bodies.take(caller, len(part)):
+                raise _Refused("bodies_bytes", 503, "too many large bodies at once: send this one again later", 1)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return True
+
+    def _too_large(self) -> _Refused:
+        return _Refused(
+            "body_bytes", 413, f"the body has more than {self._limits.body_bytes:,} bytes: send less at once"
+        )
 
 
 _READS = frozenset({"GET", "HEAD"})
+
+
+def _most_of(places: int) -> int:
+    """Return how much of an amount one caller gets."""
+    return max(1, places * 3 // 4)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a whole body that was read, and then what comes after it."""
+    is_given = False
+
+    async def received() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return received
+
+
+def _caller(scope: Scope) -> Caller | None:
+    caller: Caller | None = scope.get("state", {}).get("caller")
+    return caller
 
 
 def _memory_of(scope: Scope) -> tuple[str, ...]:
@@ -209,7 +272,7 @@ def _memory_of(scope: Scope) -> tuple[str, ...]:
     users = query.get("user") or [
         value.decode("utf-8", "replace") for name, value in scope["headers"] if name == b"x-backstory-user"
     ]
-    caller: Caller | None = scope.get("state", {}).get("caller")
+    caller = _caller(scope)
     if not users and caller is not None and caller.users is not None and len(caller.users) == 1:
         users = list(caller.users)
     return (*users[-1:], "agent", *query.get("agent", ())[-1:])

@@ -5,6 +5,7 @@ The server goes on for all others.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -18,12 +19,15 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE
 from serving import Stream, ThreadServer, app_client, thread_server, token, until_closed
+from starlette.types import Receive, Scope, Send
 
 from backstory.http import server
+from backstory.http.access.callers import Caller, Right
 from backstory.http.app import ServerOptions
-from backstory.http.limits import Limits
+from backstory.http.limits import Limiter, Limits
+from backstory.http.metrics import Metrics
 
-SMALL = Limits(body_bytes=10_000, body_seconds=0.5, requests=4, waiting=4, wait_seconds=0.3, streams=2)
+SMALL = Limits(body_bytes=10_000, body_seconds=0.5, requests=4, waiting=4, wait_seconds=0.3, streams=3)
 
 
 @pytest.fixture
@@ -143,20 +147,76 @@ def test_a_body_that_drips_is_408(running: ThreadServer) -> None:
     assert status == 408
 
 
-def test_refused_bodies_take_no_place(running: ThreadServer) -> None:
-    """More slow bodies than there are places: others wait for them no longer than the limit of time."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(SMALL.requests):
-            connection = stack.enter_context(running.connect())
-            connection.sendall(post("/v1/record", "Content-Length: 100") + b"{")
-        busy = running.get("/v1/facts")
-        assert busy.status_code in (200, 503)
-        if busy.status_code == 503:
-            assert busy.headers["retry-after"] == "1"
-        for _ in range(20):
-            if running.get("/v1/facts").status_code == 200:
-                break
-    check_well(running)
+@pytest.mark.parametrize("path", ["/v1/record", "/v1/flush"])
+def test_bodies_on_their_way_take_no_place(tmp_path: Path, path: str) -> None:
+    """Connections that send one byte each, more of them than there are places for requests and streams."""
+    limits = Limits(body_seconds=PATIENCE, requests=64, streams=64)
+    with thread_server(tmp_path / "home", ServerOptions(limits=limits)) as running, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(running.connect()) for _ in range(66)]
+        for connection in slow:
+            connection.sendall(post(path, "Content-Length: 100") + b"{")
+            connection.setblocking(False)
+        asked = ("/healthz", "/readyz", "/metrics", "/v1/facts")
+        assert {found: running.get(found).status_code for found in asked} == dict.fromkeys(asked, 200)
+        assert running.post("/v1/facts", {"content": "Runs"}).status_code == 201
+        with Stream(running, "/v1/events") as stream:
+            stream.wait_for(b"HTTP/1.1 200")
+        for connection in slow:
+            with pytest.raises(BlockingIOError):
+                connection.recv(1)
+
+
+def test_a_token_leaves_places_to_others() -> None:
+    """Four requests run at once, three of them for one token; a fourth of it waits, and one of another does not."""
+    running: list[str] = []
+
+    async def ask_all() -> None:
+        ends = asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, _: Send) -> None:
+            assert (await receive())["more_body"] is False
+            running.append(scope["state"]["caller"].name)
+            await ends.wait()
+
+        limiter = Limiter(
+            app,
+            SMALL,
+            is_free=lambda _: False,
+            is_stream=lambda _: False,
+            is_passed_on=lambda _: False,
+            counts=Metrics(),
+        )
+        whole = {"type": "http.request", "body": b"", "more_body": False}
+        read = {"type": "http", "path": "/v1/facts", "method": "GET", "headers": [], "query_string": b""}
+        async with asyncio.TaskGroup() as group:
+            for name in "aaaaab":
+                scope = {**read, "state": {"caller": Caller(name, Right.READ)}}
+                group.create_task(limiter(scope, lambda: asyncio.sleep(0, whole), lambda _: asyncio.sleep(0)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert sorted(running) == ["a", "a", "a", "b"]
+            ends.set()
+
+    asyncio.run(ask_all())
+    assert sorted(running) == ["a"] * 5 + ["b"]
+
+
+def test_bodies_of_one_token_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """Twelve of 16 kB are one token's: its next body is refused before it is all sent, and another's is taken."""
+    one, other = ({**token(tmp_path / "home", name), "Content-Type": "application/json"} for name in ("one", "other"))
+    limits = Limits(body_bytes=10_000, bodies_bytes=16_000, body_seconds=PATIENCE)
+    with thread_server(tmp_path / "home", ServerOptions(limits=limits)) as running, running.connect() as slow:
+        slow.sendall(
+            post("/v1/facts", "Content-Length: 10000", f"Authorization: {one['Authorization']}") + b" " * 9_000
+        )
+        body = b'{"content": "Runs"}'.ljust(4_000)
+        while (answer := running.post("/v1/facts", headers=one, content=body)).status_code == 201:
+            pass
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert running.post("/v1/facts", headers=other, content=body).status_code == 201
+        slow.close()
+        while running.post("/v1/facts", headers=one, content=body).status_code == 503:
+            pass
 
 
 def test_a_client_without_a_token_is_refused_before_its_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
