@@ -63,8 +63,14 @@ def must_belong(stream: str, first: Commit, scope: Scope) -> None:
     """
     owner = Scope(first.cause.user, first.cause.agent)
     if owner != scope and first.cause.kind != "erased":
+        alike = str(owner).casefold() == str(scope).casefold()
+        what = (
+            "this file system takes both for one folder, so spell the name as it was first"
+            if alike
+            else "put it back where it belongs"
+        )
         raise CorruptLogError(
-            f"{stream} is the log of {owner}, not of {scope}: put it back where it belongs",
+            f"{stream} is the log of {owner}, not of {scope}: {what}",
             kind="altered",
             stream=stream,
             line=1,

@@ -51,7 +51,7 @@ class RedactionCheck:
                 later = self._named_later(ledger) if unexplained[check.stream] else set()
                 for slot in unexplained[check.stream]:
                     if (check.stream, _key(slot.seq, slot.index)) not in later:
-                        message = f"{_name(slot)} was erased, and no redaction names it"
+                        message = f"{slot} was erased, and no redaction names it"
                         check.found("unexplained_redaction", slot.line, slot.byte, message)
                 self._judge_unfinished(check, locked=locked)
 
@@ -101,7 +101,7 @@ class RedactionCheck:
             if still and first is None:
                 first = Slot(head_of(record.line).seq, still[0], number, record.byte)
         if first is not None:
-            content = f"{_name(first)} still exists although a redaction names it"
+            content = f"{first} still exists although a redaction names it"
             more = f", and {count - 1} more" if count > 1 else ""
             done = "was interrupted; opening the memory completes it"
             state = done if locked else "is in progress, or was interrupted: verify again"
@@ -110,7 +110,3 @@ class RedactionCheck:
         if named and not check.damaged:
             message = f"a redaction names commit {min(named)}, which does not exist"
             check.found("missing", check.lines + 1, check.end, message)
-
-
-def _name(slot: Slot) -> str:
-    return f"{'the cause' if slot.index < 0 else f'event {slot.index}'} of commit {slot.seq}"

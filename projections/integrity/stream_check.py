@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, Inspection, decode, inspect
+from backstory.ledger.core.events import Erased
 from backstory.ledger.log.store import EventStore, Record
 
 _MOST_REPORTED = 1_000
@@ -42,6 +43,15 @@ class Slot(msgspec.Struct, frozen=True):
     index: int
     line: int
     byte: int
+
+    def __str__(self) -> str:
+        return f"{'the cause' if self.index < 0 else f'event {self.index}'} of commit {self.seq}"
+
+
+def _stubs(commit: Commit) -> set[int]:
+    """Return the indexes of a commit's stubs; -1 is the cause."""
+    stubs = {index for index, event in enumerate(commit.events) if isinstance(event, Erased)}
+    return stubs | {-1} if commit.cause.kind == "erased" else stubs
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -209,10 +219,15 @@ class StreamCheck:
         self.hashes.add(found.seq, found.hash)
         self.found_sought = self.found_sought or found.hash == self._sought
         try:
-            return decode(record.line)
+            commit = decode(record.line)
         except UNREADABLE as error:
             self.found("altered", number, record.byte, f"the line cannot be read ({error})")
             return None
+        for index in _stubs(commit).difference(found.erased):
+            # Only a forger writes one: it would pass for an erasure that needs no redaction.
+            slot = Slot(found.seq, index, number, record.byte)
+            self.found("impossible", number, record.byte, f"{slot} is a stub, and has the salt of content: forged")
+        return commit
 
     def _place(self, line: _Line, found: Inspection) -> None:
         """Check the position of an intact line; after unreadable lines only the order can be checked."""

@@ -344,6 +344,19 @@ def test_a_log_laid_in_anothers_folder_is_not_believed(tmp_path):
             bs.memory("bob").status()
 
 
+def test_a_second_agent_whose_name_differs_in_case_is_refused_where_both_have_one_folder(tmp_path):
+    """The renamed folder stands for a file system that ignores case."""
+    with open_home(tmp_path) as bs:
+        bs.memory("ada", "Coder").add_fact("Coder's")
+        bs.memory("ada", "coder").add_fact("coder's")
+        assert [fact.content for fact in bs.memory("ada", "Coder").facts()] == ["Coder's"]
+    agents = tmp_path / "users" / "ada" / "agents"
+    (agents / "coder").rename(tmp_path / "away")
+    (agents / "Coder").rename(agents / "coder")
+    with open_home(tmp_path) as bs, pytest.raises(CorruptLogError, match="spell the name as it was first"):
+        bs.memory("ada", "coder").add_fact("more")
+
+
 def test_a_policy_that_cannot_be_leaves_an_empty_home_empty(tmp_path):
     with open_home(tmp_path / "new") as bs:
         with pytest.raises(ConfigError):

@@ -17,6 +17,7 @@ from backstory.ledger.core.commit import Cause, Draft, Head, decode, head_of, se
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     CandidateRejected,
+    Erased,
     Event,
     Fact,
     FactAdded,
@@ -563,3 +564,12 @@ def test_the_commit_that_was_refused_is_none(home: Home) -> None:
     found = verify(JsonlStore(home.path), SCOPE)
     assert found.problems == ()
     assert decode(home.file(LEDGER).read_bytes().splitlines()[-1]).events == (refusal,)
+
+
+@pytest.mark.parametrize("draft", [made("manual", Erased("0" * 64)), made("erased")], ids=["event", "cause"])
+def test_a_stub_with_a_salt_is_no_erasure(home: Home, draft: Draft) -> None:
+    """Its hash is right and no redaction has to name it, so content that never was would pass for erased."""
+    home.put(LEDGER, appended(home.ledger, [draft]))
+    assert ("impossible", "has the salt of content") in {
+        (problem.kind, problem.message.partition(", and ")[2].partition(": ")[0]) for problem in home.verify().problems
+    }
