@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import pytest
-from doubles import marks, run
+from doubles import compiled, marks, run
 from doubles.misbehaving import AUTHORITY
 from hypothesis import Phase, is_hypothesis_test, settings
 from sizes import LONG
@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Each client of a model reads the certificates to trust; no test asks a server that these would prove.
     os.environ.setdefault("SSL_CERT_FILE", AUTHORITY)
     run.begin(config)
+    compiled.compile_ahead(config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
