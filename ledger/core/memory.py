@@ -35,12 +35,13 @@ BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
 class Memory(msgspec.Struct, frozen=True):
     """The memory of one scope after one commit; its dicts must not be changed.
 
-    `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document. `configured`
-    is the last policy that came from the configuration, so that a policy set by hand survives a restart. `barriers`
-    holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id in an imported document
-    named before it was made (see `rules.fact_ids`). Where agents share their user's sections, `shared` is the last commit of
-    an agent that shared one and `shared_before` the one before it, `moved` is whether the agent gave up its own, and
-    `received` is the last commit that the user's memory received of each agent.
+    `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document.
+    `configured` is the last policy that came from the configuration, so that a policy set by hand survives a
+    restart. `barriers` holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id
+    in an imported document named before it was made (see `rules.fact_ids`). Where agents share their user's
+    sections, `shared` is the last commit of an agent that shared one and `shared_before` the one before it, `moved`
+    is whether the agent gave up its own, and `received` is the last commit that the user's memory received of each
+    agent.
     """
 
     seq: int = 0
