@@ -234,6 +234,14 @@ class JetStream(Connection):
         infos = [self._api(f"STREAM.INFO.{name}", {}, _Info, absent=(_NO_STREAM,)) for name in names]
         return [info.config for info in self.run(self._gather(infos))]
 
+    def config(self, name: str) -> StreamConfig | None:
+        """Return the settings of a JetStream stream; wait for one that another process is about to create.
+
+        Raises:
+            StoreError: it does not exist, also not after a while.
+        """
+        return self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).config
+
     def create(self, name: str, settings: Mapping[str, object]) -> None:
         """Create a JetStream stream.
 

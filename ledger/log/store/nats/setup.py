@@ -93,7 +93,8 @@ class Setup:
         if config is None:
             self._must_be_recent()
             self._create(name, shard)
-            (config,) = self._wire.configs([name])
+            # Where another process creates it at the same time, its name may be in use before it can be read.
+            config = self._wire.config(name)
         if config is None or not (config.allow_atomic and config.allow_msg_ttl and config.allow_rollup_hdrs):
             raise ConfigError(
                 f"the JetStream stream {name} lacks allow_atomic, allow_msg_ttl or allow_rollup_hdrs: set them, or "

@@ -31,7 +31,7 @@ from backstory.ledger.log.store import Seal
 from backstory.ledger.log.store.nats import connection, jetstream, setup
 from backstory.ledger.log.store.nats.address import read_address
 from backstory.ledger.log.store.nats.erasing import Erasing
-from backstory.ledger.log.store.nats.jetstream import JetStream, Stored, _Info, _State
+from backstory.ledger.log.store.nats.jetstream import JetStream, RefusedRequestError, Stored, _Info, _State
 from backstory.ledger.log.store.nats.store import NatsStore
 from backstory.ledger.log.store.nats.subjects import Subjects, name_of, spell
 from backstory.testing.conformance import STREAM, lines_of
@@ -117,6 +117,23 @@ def test_another_number_of_shards_than_there_are_is_an_error(engine: NatsEngine,
     # A wrong number leaves nothing behind that the right one would stumble over.
     with closing(NatsStore(f"{engine.url}&shards=3")) as store:
         assert store.head(STREAM).seq == 1
+
+
+def test_a_stream_that_another_process_is_about_to_create_is_waited_for(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is in use, and the server does not show it yet; that is no stream with wrong settings."""
+    create, creating = JetStream.create, []
+
+    def name_in_use(wire: JetStream, name: str, settings: Mapping[str, object]) -> None:
+        creating.append(threading.Timer(0.05, create, (wire, name, settings)))
+        creating[-1].start()
+        raise RefusedRequestError("stream name already in use", setup._NAME_IN_USE)
+
+    monkeypatch.setattr(JetStream, "create", name_in_use)
+    assert list(engine.open().streams()) == []
+    for timer in creating:
+        timer.join()
 
 
 def test_shards_that_a_crash_has_left_out_are_created(engine: NatsEngine) -> None:
