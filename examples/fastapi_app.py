@@ -1,6 +1,6 @@
 r"""A chat service on FastAPI with a memory: one home for the whole app, and a memory for each user.
 
-    pip install backstory fastapi uvicorn
+    pip install fastapi uvicorn
     uvicorn --app-dir examples fastapi_app:app
 
     curl -s localhost:8000/threads/monday/messages -H 'Authorization: Bearer token-of-ada' \

@@ -3,7 +3,7 @@
     python examples/openai_loop.py                              offline: a stand-in plays the model
     python examples/openai_loop.py --live --model gpt-5-mini    a real one answers, and keeps the memory
 
-It needs nothing but `pip install backstory`.
+It needs nothing but Backstory.
 """
 
 from __future__ import annotations
