@@ -384,6 +384,9 @@ class Backstory:
         if self._owned is not None:
             self._owned.close()
 
+    def __repr__(self) -> str:
+        return f"<Backstory at {self.home}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -391,6 +394,14 @@ class Backstory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     # Memories.
 

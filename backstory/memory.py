@@ -97,6 +97,9 @@ class MemoryHandle:
     def __init__(self, services: ScopeServices) -> None:
         self._services = services
 
+    def __repr__(self) -> str:
+        return f"<MemoryHandle of {self.scope}>"
+
     # Whose memory it is.
 
     @property

@@ -41,7 +41,7 @@ class Head(msgspec.Struct, frozen=True):
 EMPTY = Head(0, _NO_HASH)
 
 
-class Cause(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename="camel", kw_only=True):
     """Why a commit exists.
 
     `turns` are the turns of `thread` that this commit covers; a clear

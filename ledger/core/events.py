@@ -28,7 +28,7 @@ NO_THREADS = ("manual", "import", TOOL_SOURCE)
 """Sources of facts that are no threads: entered by hand, imported, added by a tool."""
 
 
-class _Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=False):
+class _Value(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename="camel"):
     """Base of the values that events carry."""
 
 

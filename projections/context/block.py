@@ -46,8 +46,8 @@ class Shares(msgspec.Struct, frozen=True):
     found_share: float = 0.7
 
 
-class Context(msgspec.Struct, frozen=True):
-    """A block and its contents.
+class Context(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """A block and its contents; as text (`str`, in an f-string) it is the whole block.
 
     Attributes:
         text: the whole block; empty where there is nothing to show.
@@ -95,6 +95,9 @@ class Context(msgspec.Struct, frozen=True):
         digest = given_digest((head,) if users is None else (head, users), self.facts, self.turns)
         users_seq = 0 if users is None else users.seq
         return msgspec.structs.replace(self, seq=head.seq, digest=digest, of_user=of_user, users_seq=users_seq)
+
+    def __str__(self) -> str:
+        return self.text
 
     def note(self) -> dict[str, object]:
         """Return what to keep of the block with the answer, in its `metadata`: ids and a digest, and no text."""

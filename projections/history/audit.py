@@ -43,7 +43,7 @@ from backstory.projections.history.history import concerns, revision_in_words
 T = TypeVar("T")
 
 
-class Birth(msgspec.Struct, frozen=True):
+class Birth(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """The commit that first added a fact."""
 
     seq: int
@@ -51,7 +51,7 @@ class Birth(msgspec.Struct, frozen=True):
     cause: Cause
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A turn that a fact was learned from; `turn` is its id in the thread.
 
     `withdrawn` if it stands no longer: it was edited, replaced or taken back.
@@ -94,7 +94,7 @@ class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
 
 
-class Removed(msgspec.Struct, frozen=True):
+class Removed(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """The last removal of a fact, or its erasure (reason `erased`); `actor` requested it."""
 
     seq: int
@@ -105,7 +105,7 @@ class Removed(msgspec.Struct, frozen=True):
     actor: str | None = None
 
 
-class Why(msgspec.Struct, frozen=True):
+class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """The origin of a fact.
 
     Attributes:

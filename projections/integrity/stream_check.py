@@ -48,8 +48,8 @@ class Slot(msgspec.Struct, frozen=True):
         return f"{'the cause' if self.index < 0 else f'event {self.index}'} of commit {self.seq}"
 
 
-def _stubs(commit: Commit) -> set[int]:
-    """Return the indexes of a commit's stubs; -1 is the cause."""
+def stubs_of(commit: Commit) -> set[int]:
+    """Return the indexes of a commit's stubs, erased as they are; -1 is the cause."""
     stubs = {index for index, event in enumerate(commit.events) if isinstance(event, Erased)}
     return stubs | {-1} if commit.cause.kind == "erased" else stubs
 
@@ -223,7 +223,7 @@ class StreamCheck:
         except UNREADABLE as error:
             self.found("altered", number, record.byte, f"the line cannot be read ({error})")
             return None
-        for index in _stubs(commit).difference(found.erased):
+        for index in stubs_of(commit).difference(found.erased):
             # Only a forger writes one: it would pass for an erasure that needs no redaction.
             slot = Slot(found.seq, index, number, record.byte)
             self.found("impossible", number, record.byte, f"{slot} is a stub, and has the salt of content: forged")

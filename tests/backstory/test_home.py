@@ -533,3 +533,26 @@ def test_some_users_are_found_without_a_list_of_all(home, monkeypatch):
     assert [owner.folder for owner in found.owners] == ["users/ada", "users/bob", "users/bob/agents/coder"]
     assert found.users == 2
     assert [owner.user for owner in home.find_owners("b", users=["bob", "ada"]).owners] == ["bob", "bob"]
+
+
+def test_what_is_printed_while_one_tries_things_is_short(tmp_path) -> None:
+    with Backstory.open(tmp_path, background=False) as bs:
+        memory = bs.memory("ada")
+        fact = memory.add_fact("Ada likes tea").fact
+        block = memory.context("What does Ada drink?")
+        assert f"{block}" == str(block) == block.text != ""
+        assert repr(bs) == f"<Backstory at {tmp_path}>"
+        assert repr(memory) == "<MemoryHandle of user ada>"
+        assert repr(fact).startswith("Fact(id='fact_2_0', content='Ada likes tea', category='context', confidence=0.9,")
+        assert "tokens" not in repr(memory.why(fact.id))
+
+
+def test_a_home_is_closed_at_the_end_of_an_asynchronous_block(tmp_path) -> None:
+    async def use() -> Backstory:
+        async with Backstory.open(tmp_path, background=False) as bs:
+            await bs.memory("ada").aadd_fact("Ada likes tea")
+        return bs
+
+    bs = asyncio.run(use())
+    with pytest.raises(UsageError, match="was closed"):
+        bs.memory("ada").facts()
