@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 
@@ -33,6 +34,7 @@ from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
     Edit,
+    ErasureEvent,
     Event,
     Fact,
     FactAdded,
@@ -40,8 +42,12 @@ from backstory.ledger.core.events import (
     FactRevised,
     NewFact,
     NewSummary,
+    SectionEvent,
+    SettingEvent,
     SummariesReceived,
     SummaryShared,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, safe_text
@@ -409,8 +415,10 @@ def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> b
                 answered: Fact | NewFact | Edit = candidate
             case FactAdded(fact=fact) | FactRevised(after=fact):
                 answered = fact
-            case _:
+            case FactRemoved() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
                 continue
+            case _:
+                assert_never(event)
         wanted = {name: getattr(asked, name, None) for name in ("content", "category", "confidence")}
         return all(value is None or getattr(answered, name) == value for name, value in wanted.items())
     return True

@@ -7,7 +7,7 @@ the events that it leads to, so `candidates_of` can rebuild a proposal from its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -19,10 +19,12 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
     Edit,
+    ErasureEvent,
     Event,
     Extension,
     Fact,
     FactAdded,
+    FactEvent,
     FactRemoved,
     FactRevised,
     NewFact,
@@ -30,9 +32,13 @@ from backstory.ledger.core.events import (
     Reinforcement,
     Removal,
     Section,
+    SectionEvent,
+    SettingEvent,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
     TurnRange,
+    UpdateEvent,
 )
 from backstory.ledger.core.kinds import FailureReason, PolicySource
 from backstory.ledger.core.policy import Policy
@@ -350,8 +356,10 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
         case SummaryShared(place=str(place)):
             text = event.text if event.proposed is None else event.proposed
             return NewSummary(place=place, summary=text, **event.labels)
-        case _:
+        case FactEvent() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return None
+        case _:
+            assert_never(event)
 
 
 def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate | None:
@@ -370,7 +378,7 @@ def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate |
                 if getattr(after, name) != getattr(before, name)
             }
             return Edit(place=place, id=after.id, **(changed | event.proposed))
-        case _:
+        case "restored":
             return None
 
 

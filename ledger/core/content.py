@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
 
 from backstory.ledger.core.commands import labels_of
 from backstory.ledger.core.dedup import dedup_key
@@ -17,6 +18,7 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
     Edit,
+    ErasureEvent,
     Event,
     Extension,
     Fact,
@@ -27,12 +29,18 @@ from backstory.ledger.core.events import (
     NewSummary,
     Reinforcement,
     Removal,
+    SectionEvent,
+    SettingEvent,
+    SharingEvent,
     SummaryShared,
     SummaryUpdated,
     Turn,
+    TurnEvent,
     TurnRecorded,
     Unread,
+    UpdateEvent,
     UpdateFailed,
+    UpdateProposed,
 )
 from backstory.ledger.core.policy import CATEGORIES
 
@@ -134,6 +142,8 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
         case Unread():
             yield from _quoted(candidate.text)
             yield from _quoted(candidate.detail)
+        case _:
+            assert_never(candidate)
 
 
 def texts_beside_fact(event: Event) -> Iterator[str]:
@@ -156,8 +166,10 @@ def texts_beside_fact(event: Event) -> Iterator[str]:
             yield from _quoted(event.detail)
         case TurnRecorded():
             yield from turn_texts(event.turn)
-        case _:
+        case SharingEvent() | UpdateProposed() | SettingEvent() | ErasureEvent() | TurnEvent():
             pass
+        case _:
+            assert_never(event)
 
 
 def texts_of(event: Event) -> Iterator[str]:
@@ -171,8 +183,10 @@ def fact_of(event: Event) -> Fact | None:
     match event:
         case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
             return fact
-        case _:
+        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return None
+        case _:
+            assert_never(event)
 
 
 def fact_texts_in(event: Event) -> tuple[str, ...]:

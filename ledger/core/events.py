@@ -190,7 +190,11 @@ class FactEvent(_Event, frozen=True):
     """A fact changed."""
 
 
-class SharingEvent(_Event, frozen=True):
+class SectionEvent(_Event, frozen=True):
+    """A section changed, or went from an agent to its user."""
+
+
+class SharingEvent(SectionEvent, frozen=True):
     """Sections went from an agent to its user; a SummaryUpdated beside it states what that changes here."""
 
 
@@ -252,7 +256,7 @@ class FactRevised(FactEvent, frozen=True):
     proposed: dict[str, str | int | float | bool | None] = {}
 
 
-class SummaryUpdated(_Event, frozen=True):
+class SummaryUpdated(SectionEvent, frozen=True):
     """A section was rewritten.
 
     `proposed` is the candidate's text if sentences were removed from it; `labels` are the model's labels.

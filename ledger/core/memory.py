@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -25,6 +26,8 @@ from backstory.ledger.core.events import (
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.kinds import Barrier, CauseKind
 from backstory.ledger.core.policy import Policy
@@ -83,6 +86,7 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 _EMPTY = Section()
+_Effect: TypeAlias = Callable[..., bool]
 
 
 def birth(fact: Fact) -> tuple[int, int]:
@@ -113,16 +117,17 @@ class Fold:
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
-        effect = _EFFECTS.get(type(event))
+        kind = type(event)
+        if kind not in _EFFECTS:
+            _EFFECTS[kind] = _effect_of(event)
+        effect = _EFFECTS[kind]
         return effect is not None and effect(self, event)
 
     def advance(self, seq: int, at: str, kind: CauseKind, events: Sequence[Event]) -> None:
         """Apply a whole commit."""
         changed = False
-        effects = _EFFECTS
         for event in events:
-            effect = effects.get(type(event))
-            if effect is not None and effect(self, event):
+            if self.apply(event):
                 changed = True
         self.finish(seq, at, kind, events, changed=changed)
 
@@ -228,16 +233,34 @@ def _expired(event: Event) -> bool:
     return isinstance(event, SummaryUpdated | Erased) or (isinstance(event, Redacted) and event.what == "expired")
 
 
-# Events that are not listed (UpdateProposed, CandidateRejected, Erased …) do not change memory.
-_EFFECTS: dict[type, Callable[..., bool]] = {
-    FactAdded: _added,
-    FactRemoved: _removed,
-    FactRevised: _revised,
-    SummaryUpdated: _summary,
-    SummaryShared: _shared,
-    SummariesReceived: _received,
-    SectionsMoved: _moved,
-    PolicyChanged: _policy,
-    IdsReserved: _ids_reserved,
-    Redacted: _redacted,
-}
+def _effect_of(event: Event) -> _Effect | None:
+    """Return what an event does to a fold and whether that changed the document; None if it does nothing."""
+    match event:
+        case FactAdded():
+            return _added
+        case FactRemoved():
+            return _removed
+        case FactRevised():
+            return _revised
+        case SummaryUpdated():
+            return _summary
+        case SummaryShared():
+            return _shared
+        case SummariesReceived():
+            return _received
+        case SectionsMoved():
+            return _moved
+        case PolicyChanged():
+            return _policy
+        case IdsReserved():
+            return _ids_reserved
+        case Redacted():
+            return _redacted
+        case UpdateEvent() | Erased() | TurnEvent():
+            return None
+        case _:
+            assert_never(event)
+
+
+_EFFECTS: dict[type, _Effect | None] = {}
+"""What `_effect_of` returns, by the type of the event: a replay cannot afford its comparisons."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
+from typing import assert_never
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import texts_of, turn_texts
@@ -29,6 +30,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import turn_redacted, turns_of
 from backstory.ledger.erasure.requests import (
     Erasure,
+    ForgetEverything,
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
@@ -96,8 +98,10 @@ def _nothing_found(request: Erasure) -> NotFoundError:
             problem = f"no thread {thread} to erase: it never existed or is erased already; see `threads`"
         case ForgetMatching():
             problem = "no content holds this text; see `log` and `threads`"
-        case _:
+        case ForgetEverything() | ForgetExpired() | ForgetShared():
             problem = "nothing to erase: the ledger and the transcript hold no content"
+        case _:
+            assert_never(request)
     return NotFoundError(problem)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import (
@@ -23,17 +24,26 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
     Edit,
+    ErasureEvent,
     Event,
     Extension,
     FactAdded,
+    FactEvent,
+    FactRemoved,
     FactRevised,
     NewSummary,
     Removal,
+    SectionEvent,
+    SettingEvent,
+    SharingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
     Unread,
+    UpdateEvent,
     UpdateFailed,
+    UpdateProposed,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
@@ -42,6 +52,7 @@ from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
+    ForgetExpired,
     ForgetFact,
     ForgetMatching,
     ForgetShared,
@@ -197,8 +208,10 @@ def _section_in(event: Event) -> str:
     match event:
         case SummaryUpdated(section=section) | CandidateRejected(candidate=NewSummary(place=section)):
             return section
-        case _:
+        case FactEvent() | SharingEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return ""
+        case _:
+            assert_never(event)
 
 
 def _may_hold_section(event: Event) -> bool:
@@ -208,8 +221,12 @@ def _may_hold_section(event: Event) -> bool:
             return section in DOCUMENT_SECTIONS
         case CandidateRejected(candidate=candidate):
             return isinstance(candidate, NewSummary | Unread)
+        case SummaryShared() | UpdateFailed():
+            return True
+        case FactEvent() | SharingEvent() | UpdateProposed() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return False
         case _:
-            return isinstance(event, SummaryShared | UpdateFailed)
+            assert_never(event)
 
 
 def _facts_in(event: Event) -> tuple[str, ...]:
@@ -223,9 +240,12 @@ def _facts_in(event: Event) -> tuple[str, ...]:
             | CandidateRejected(candidate=Extension(id=fact_id, reason=str()))
         ):
             return (fact_id,)
+        case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
+            return (fact.id,)
+        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return ()
         case _:
-            fact = fact_of(event)
-            return () if fact is None else (fact.id,)
+            assert_never(event)
 
 
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
@@ -298,7 +318,9 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
                 target.phrases.add(phrase, anywhere=anywhere)
             target.rare_words = Words(words)
             return target
-        case _:
+        case ForgetEverything() | ForgetExpired():
             pass
+        case _:
+            assert_never(request)
     target.facts |= {fact.id for fact in memory.facts.values() if target.everything or target.says(fact_texts(fact))}
     return target

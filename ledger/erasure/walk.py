@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import assert_never
 
 import msgspec
 
@@ -10,16 +11,19 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import Words, fact_of, fact_texts, fact_texts_in
 from backstory.ledger.core.events import (
     CandidateRejected,
+    ErasureEvent,
     Event,
     Fact,
-    FactAdded,
+    FactEvent,
     FactRemoved,
-    FactRevised,
     Redacted,
     Section,
+    SettingEvent,
+    SharingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
     TurnRange,
     UpdateFailed,
     UpdateProposed,
@@ -29,16 +33,26 @@ from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
-_WHAT: dict[type, ErasedContent] = {
-    FactAdded: "fact",
-    FactRemoved: "fact",
-    FactRevised: "fact",
-    SummaryUpdated: "section",
-    SummaryShared: "shared",
-    CandidateRejected: "candidate",
-    UpdateFailed: "failure",
-    UpdateProposed: "proposal",
-}
+
+def _content_of(event: Event) -> ErasedContent | None:
+    """Return which kind of content an event holds that an erasure may have to take; None if it holds none."""
+    match event:
+        case FactEvent():
+            return "fact"
+        case SummaryUpdated():
+            return "section"
+        case SummaryShared():
+            return "shared"
+        case CandidateRejected():
+            return "candidate"
+        case UpdateFailed():
+            return "failure"
+        case UpdateProposed():
+            return "proposal"
+        case SharingEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return None
+        case _:
+            assert_never(event)
 
 
 class _RestatedSection(msgspec.Struct, frozen=True):
@@ -127,14 +141,14 @@ class LedgerWalk:
             elif isinstance(event, Redacted):
                 if event.section is not None:
                     self._empty(event.section)
-            elif type(event) in _WHAT and self._take(commit, index, event):
+            elif (content := _content_of(event)) is not None and self._take(commit, index, event, content):
                 outcome = isinstance(event, CandidateRejected) or getattr(event, "place", None) is not None
                 answer_erased = answer_erased or outcome
         # The digest of the raw answer has no salt, so it could confirm a guess of the part that was erased.
         if answer_erased and proposal is not None:
             self.redacted.append(Redacted(self._stream, commit.seq, proposal, "proposal"))
 
-    def _take(self, commit: Commit, index: int, event: Event) -> bool:
+    def _take(self, commit: Commit, index: int, event: Event, content: ErasedContent) -> bool:
         """Collect an event that holds content; return whether it is erased."""
         section = event.section if isinstance(event, SummaryUpdated) else None
         run = None if section is None else (section, self._emptied.get(section, 0))
@@ -142,9 +156,7 @@ class LedgerWalk:
         fact = fact_of(event)
         if erased:
             fact_id = None if fact is None else fact.id
-            self.redacted.append(
-                Redacted(self._stream, commit.seq, index, _WHAT[type(event)], fact=fact_id, section=section)
-            )
+            self.redacted.append(Redacted(self._stream, commit.seq, index, content, fact=fact_id, section=section))
         if fact is not None:
             self.merged = self.merged or (erased and bool(fact.consolidated_from))
             self._take_fact(event, fact, erased=erased)

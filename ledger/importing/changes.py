@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.events import Candidate, NewFact, NewSummary, Removal
+from backstory.ledger.core.events import (
+    Candidate,
+    Consolidation,
+    Edit,
+    Extension,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Unread,
+)
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import MAX_CONTENT, clip
 from backstory.ledger.importing.document import read_document
@@ -47,8 +58,10 @@ def changes_since(
                 matched.add(fact.id or "")
                 if was is None or not _is_unchanged(fact, was):
                     changes.append(fact)
-            case _:
+            case Removal() | Reinforcement() | Extension() | Consolidation() | Edit() | Unread():
                 changes.append(candidate)
+            case _:
+                assert_never(candidate)
     missing = [i for i in facts if i not in named and i not in matched]
     removed = (i for i in missing if removable is None or i in removable)
     changes += (Removal(place=f"factsToRemove/{index}", id=fact_id) for index, fact_id in enumerate(removed))

@@ -10,13 +10,26 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError
-from backstory.ledger.core.events import Candidate, CandidateRejected, FactRemoved, TurnRange, UpdateFailed
+from backstory.ledger.core.events import (
+    Candidate,
+    CandidateRejected,
+    ErasureEvent,
+    FactEvent,
+    FactRemoved,
+    SectionEvent,
+    SettingEvent,
+    TurnEvent,
+    TurnRange,
+    UpdateFailed,
+    UpdateProposed,
+)
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer, Model, usage_of
@@ -261,8 +274,10 @@ def _settled(scope: Scope, turns: TurnRange, attempts: int, commit: Commit) -> U
                 reason = event.reason
             case FactRemoved(reason="cap"):
                 evicted += 1
-            case _:
+            case FactEvent() | SectionEvent() | UpdateProposed() | SettingEvent() | ErasureEvent() | TurnEvent():
                 pass
+            case _:
+                assert_never(event)
     accepted = candidates_of(event for event in commit.events if not isinstance(event, CandidateRejected))
     return UpdateSettled(
         scope=scope,

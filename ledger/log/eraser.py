@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import assert_never
 
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
@@ -271,5 +272,7 @@ def _redaction(request: Erasure, actor: str | None) -> Cause:
             return Cause(kind="redaction", actor=actor, action="shared")
         case ForgetExpired():
             return Cause(kind="redaction", actor=actor, action="expired")
-        case _:
+        case ForgetEverything():
             return Cause(kind="redaction", actor=actor, action="everything")
+        case _:
+            assert_never(request)

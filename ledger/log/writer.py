@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 
@@ -28,6 +28,8 @@ from backstory.ledger.core.commands import (
     ImportDocument,
     MoveSections,
     RemoveFact,
+    Revert,
+    RollBack,
     SaveDocument,
     ShareSummaries,
     Summarize,
@@ -672,6 +674,8 @@ def _may_rank(memory: Memory, command: Command) -> bool:
             most = len(proposal.candidates)
         case ImportDocument(candidates=candidates, replace=False) | SaveDocument(candidates=candidates):
             most = len(candidates)
-        case _:
+        case ImportDocument() | ChangePolicy() | Revert() | RollBack():
             return True
+        case _:
+            assert_never(command)
     return len(memory.facts) + most > memory.policy.max_facts

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import assert_never
 
 from backstory.ledger.core.commands import (
     AddFact,
@@ -126,6 +127,8 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
             return plan_rollback(memory, command).events
         case Summarize():
             return sum_up(memory, command)
+        case _:
+            assert_never(command)
 
 
 def _fail_update(memory: Memory, command: FailUpdate) -> UpdateFailed:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 
@@ -15,6 +16,9 @@ from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
+    Consolidation,
+    Edit,
+    Extension,
     Fact,
     FactAdded,
     FactRemoved,
@@ -23,6 +27,8 @@ from backstory.ledger.core.events import (
     LedgerEvent,
     NewFact,
     NewSummary,
+    Reinforcement,
+    Removal,
     Section,
     SummaryUpdated,
     Unread,
@@ -159,8 +165,10 @@ def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False)
             return Verdict("empty", "the fact has no text")
         case NewFact() if not (candidate.by_hand or insist):
             return threshold_verdict(candidate.confidence, memory.policy)
-        case _:
+        case NewFact() | NewSummary() | Removal() | Reinforcement() | Extension() | Consolidation() | Edit():
             return None
+        case _:
+            assert_never(candidate)
 
 
 class ImportedIds:

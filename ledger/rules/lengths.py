@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
-from backstory.ledger.core.events import Candidate, Consolidation, Extension, NewFact, NewSummary, Removal
+from backstory.ledger.core.events import (
+    Candidate,
+    Consolidation,
+    Edit,
+    Extension,
+    NewFact,
+    NewSummary,
+    Reinforcement,
+    Removal,
+    Unread,
+)
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
 from backstory.ledger.rules.admission import Verdict
 
@@ -28,5 +39,7 @@ def _texts(candidate: Candidate) -> Iterator[tuple[str, str | None, int]]:
             yield "merged fact", candidate.content, MAX_FACT
         case Removal() | Extension():
             yield "reason", candidate.reason, MAX_FACT
-        case _:
+        case Reinforcement() | Edit() | Unread():
             pass
+        case _:
+            assert_never(candidate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import assert_never
 
 import msgspec
 
@@ -16,6 +17,7 @@ from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
     Consolidation,
+    Edit,
     Extension,
     Fact,
     FactRemoved,
@@ -28,6 +30,7 @@ from backstory.ledger.core.events import (
     Section,
     SummaryShared,
     SummaryUpdated,
+    Unread,
     UpdateFailed,
     UpdateProposed,
 )
@@ -192,8 +195,10 @@ def _changes(memory: Memory, accepted: Iterable[Candidate], command: Extract) ->
                 event = _extended(facts[candidate.id], candidate, command, memory.policy)
                 facts[candidate.id] = event.after
                 yield event
-            case _:
+            case NewFact() | Consolidation() | Edit() | Unread():
                 pass
+            case _:
+                assert_never(candidate)
 
 
 def _rewritten(memory: Memory, candidate: NewSummary, command: Extract) -> SummaryUpdated | SummaryShared:

@@ -6,6 +6,7 @@ Each candidate is checked alone first, then against the other candidates of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
 
 from backstory.ledger.core.commands import Extract, labels_of
 from backstory.ledger.core.dedup import dedup_key
@@ -113,8 +114,10 @@ class _Screening:
                 return self._reference(candidate.id)
             case Consolidation():
                 return self._consolidation(candidate)
-            case _:
+            case Edit():
                 return Verdict("malformed", "a model cannot ask for this")
+            case _:
+                assert_never(candidate)
 
     def _summary(self, candidate: NewSummary) -> Verdict | None:
         if _has_no_words(candidate.summary):

@@ -7,6 +7,7 @@ is normal), and conflicts (which block it). A preview shows the same plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -20,11 +21,15 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     LedgerEvent,
     PolicyChanged,
     Redacted,
     Section,
+    SharingEvent,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
@@ -98,8 +103,10 @@ class _RevertPlan:
                 self.superseded.append(Note("erased", "content is gone for good"))
             case Erased() if _ERASED not in self.superseded:
                 self.superseded.append(_ERASED)
-            case _:
+            case PolicyChanged() | Erased() | SharingEvent() | UpdateEvent() | IdsReserved() | TurnEvent():
                 pass
+            case _:
+                assert_never(event)
 
     def _undo_add(self, fact: Fact) -> None:
         now = self.facts.get(fact.id)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import (
     CandidateRejected,
+    Erased,
     Event,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
     Redacted,
+    SettingEvent,
+    SharingEvent,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory
@@ -161,8 +166,10 @@ class _Building:
                 self._edge(update, f"section:{section}", "wrote", commit)
             case Redacted():
                 self._redacted(update, event, commit)
-            case _:
+            case SharingEvent() | UpdateEvent() | SettingEvent() | Erased() | TurnEvent():
                 pass
+            case _:
+                assert_never(event)
 
     def _redacted(self, update: str, event: Redacted, commit: Commit) -> None:
         if event.fact is not None:

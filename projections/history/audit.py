@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, assert_never
 
 import msgspec
 
@@ -20,6 +20,7 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
     Edit,
+    Erased,
     Event,
     Extension,
     Fact,
@@ -31,9 +32,13 @@ from backstory.ledger.core.events import (
     Redacted,
     Reinforcement,
     Removal,
+    SectionEvent,
+    SettingEvent,
     Turn,
+    TurnEvent,
     TurnRange,
     Unread,
+    UpdateEvent,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.threads import ranges
@@ -206,8 +211,10 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
                 case Redacted():
                     erased.append(event.seq)
                     story.removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
-                case _:
+                case SectionEvent() | UpdateEvent() | SettingEvent() | Erased() | TurnEvent():
                     pass
+                case _:
+                    assert_never(event)
     if story.born is None and erased:
         story.born = logs.commit(min(erased))
     return story
@@ -249,8 +256,10 @@ def last_content(logs: Logs, fact_id: str) -> str | None:
                     content = fact.content
                 case Redacted():
                     content = ""
-                case _:
+                case SectionEvent() | UpdateEvent() | SettingEvent() | Erased() | TurnEvent():
                     pass
+                case _:
+                    assert_never(event)
     return content
 
 
@@ -307,8 +316,10 @@ def _in_words(event: Event, commit: Commit) -> str:
         case Redacted():
             by = f" by {commit.cause.actor}" if commit.cause.actor else ""
             return f"its content in commit {event.seq} was erased{by}"
-        case _:
+        case SectionEvent() | UpdateEvent() | SettingEvent() | Erased() | TurnEvent():
             return ""
+        case _:
+            assert_never(event)
 
 
 # Why not.
@@ -347,6 +358,8 @@ def content_of(candidate: Candidate) -> str:
             return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
         case Unread(text=text):
             return text
+        case _:
+            assert_never(candidate)
 
 
 def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
 
 import msgspec
 
@@ -12,6 +13,7 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Edit,
     Erased,
+    ErasureEvent,
     Event,
     Fact,
     FactAdded,
@@ -21,10 +23,14 @@ from backstory.ledger.core.events import (
     Redacted,
     Reinforcement,
     Removal,
+    SectionEvent,
     SectionsMoved,
+    SettingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory, birth
@@ -273,5 +279,7 @@ def facts_of(event: Event) -> Iterable[str]:
             return (fact_id,)
         case Redacted(fact=str(fact_id)):
             return (fact_id,)
-        case _:
+        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return ()
+        case _:
+            assert_never(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
 
 import msgspec
 
@@ -11,11 +12,17 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     CandidateRejected,
+    ErasureEvent,
+    FactEvent,
     NewSummary,
     Redacted,
     Section,
+    SectionEvent,
+    SettingEvent,
     SummariesReceived,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.projections.history.audit import Evidence, Logs, evidence_in
@@ -122,8 +129,10 @@ def _items(commit: Commit, section: str) -> Iterator[tuple[SectionHistoryItem, S
                 detail = f"refused: {event.rule}, {event.detail}: {summary}"
             case Redacted(section=name) if name == section:
                 detail = f"its text in commit {event.seq} was erased"
-            case _:
+            case FactEvent() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
                 continue
+            case _:
+                assert_never(event)
         cause = commit.cause
         item = SectionHistoryItem(
             commit.seq,

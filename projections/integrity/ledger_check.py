@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import assert_never
 
 import msgspec
 
@@ -26,6 +27,7 @@ from backstory.ledger.core.events import (
     TOOL_SOURCE,
     CandidateRejected,
     Erased,
+    ErasureEvent,
     Event,
     Fact,
     FactAdded,
@@ -35,10 +37,15 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     Redacted,
     Section,
+    SectionEvent,
     SectionsMoved,
+    SettingEvent,
+    SharingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
     UpdateFailed,
     UpdateProposed,
 )
@@ -232,8 +239,10 @@ class LedgerCheck:
             case PolicyChanged(after=policy):
                 known = [fact for fact in self.fold.facts.values() if fact.id not in self._unknown]
                 self._keys.rebuild(known, policy.dedup_key)
-            case _:
+            case SharingEvent() | UpdateEvent() | IdsReserved() | Erased() | TurnEvent():
                 pass
+            case _:
+                assert_never(event)
 
     def _remember(self, commit: Commit) -> None:
         """Keep the content that later undos refer to, up to the last of them."""
@@ -499,8 +508,10 @@ def _before(event: Event) -> Fact | None:
     match event:
         case FactRemoved(fact=fact) | FactRevised(before=fact):
             return fact
-        case _:
+        case FactAdded() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return None
+        case _:
+            assert_never(event)
 
 
 def _stated_facts(events: Iterable[Event]) -> list[Fact]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 
@@ -29,14 +30,20 @@ from backstory.ledger.core.events import (
     CandidateRejected,
     Edit,
     Erased,
+    ErasureEvent,
     Event,
     FactAdded,
+    FactEvent,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     NewFact,
     NewSummary,
     PolicyChanged,
+    SectionEvent,
     SummariesReceived,
+    TurnEvent,
+    UpdateEvent,
     UpdateFailed,
     UpdateProposed,
 )
@@ -116,7 +123,9 @@ def _command_alone(commit: Commit) -> Command | None:
             return ImportDocument(at=at, candidates=candidates, replace=cause.replace, insist=cause.insist, gone=gone)
         case "clear":
             return Clear(at=at)
-        case _:
+        case "genesis" | "policy" | "revert" | "rollback":
+            return None
+        case "summary" | "redaction" | "erased" | "record" | "withdrawal" | "restore":
             return None
 
 
@@ -267,16 +276,18 @@ class Counterfactual:
         events: list[Event] = []
         for recorded_event in commit.events:
             event, applies = recorded_event, True
-            match event:
+            match recorded_event:
                 case PolicyChanged():
-                    event = self._overridden(event)
+                    event = self._overridden(recorded_event)
                 case FactAdded(fact=fact) if commit.cause.kind == "redaction":
                     # An erasure restates facts that exist; it must not add one that this history does not have.
                     applies = fact.id in memory.facts or fact.id not in recorded
                 case FactRevised(after=fact):
                     applies = fact.id in fold.facts or fact.id not in recorded
-                case _:
+                case FactEvent() | SectionEvent() | UpdateEvent() | IdsReserved() | ErasureEvent() | TurnEvent():
                     pass
+                case _:
+                    assert_never(recorded_event)
             if applies:
                 events.append(event)
                 fold.apply(event)

@@ -8,10 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
+from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, ImportDocument, SaveDocument
+from backstory.ledger.core.commands import (
+    AddFact,
+    ChangePolicy,
+    Clear,
+    Command,
+    EditFact,
+    Extract,
+    FailUpdate,
+    ImportDocument,
+    MoveSections,
+    RemoveFact,
+    Revert,
+    RollBack,
+    SaveDocument,
+    ShareSummaries,
+    Summarize,
+)
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import RefusedError
@@ -23,8 +40,10 @@ from backstory.ledger.core.events import (
     Event,
     Extension,
     NewFact,
+    NewSummary,
     Reinforcement,
     Removal,
+    Unread,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import DEDUP_KEYS, PolicyValue, policy_key
@@ -235,8 +254,21 @@ def _candidates_in(command: Command | None) -> tuple[Candidate, ...]:
             return (fact,)
         case EditFact(edit=edit):
             return (edit,)
-        case _:
+        case (
+            FailUpdate()
+            | RemoveFact()
+            | Clear()
+            | ShareSummaries()
+            | MoveSections()
+            | ChangePolicy()
+            | Revert()
+            | RollBack()
+            | Summarize()
+            | None
+        ):
             return ()
+        case _:
+            assert_never(command)
 
 
 def looser(key: str, memory: Memory, command: Command | None) -> Sequence[PolicyValue]:
@@ -279,8 +311,10 @@ def _confidences(memory: Memory, candidates: Iterable[Candidate]) -> Iterator[fl
                 known = [memory.facts[source] for source in sources if source in memory.facts]
                 if known:
                     yield merged_confidence(candidate, known)
-            case _:
+            case Edit() | Removal() | NewSummary() | Reinforcement() | Extension() | Unread():
                 pass
+            case _:
+                assert_never(candidate)
 
 
 def _nearest(values: Sequence[PolicyValue], accepts: Callable[[PolicyValue], bool]) -> PolicyValue | None:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from backstory.cli.pages.labels import author, cause_in_words, counted, in_seconds, moment
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.pages.tables import fact_lines
 from backstory.ledger.core.dedup import dedup_key
-from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, PolicyChanged, SummaryUpdated
+from backstory.ledger.core.events import (
+    ErasureEvent,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    IdsReserved,
+    PolicyChanged,
+    SharingEvent,
+    SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
+)
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
@@ -305,8 +319,10 @@ def _event_line(page: Page, event: Event) -> None:
             _section_lines(page, section, before_text.summary, after_text.summary)
         case PolicyChanged():
             page.line((f"~ policy: {policy_in_words(event, len(POLICY_KEYS))}", "yellow"))
-        case _:
+        case SharingEvent() | UpdateEvent() | IdsReserved() | ErasureEvent() | TurnEvent():
             page.line(type(event).__name__)
+        case _:
+            assert_never(event)
 
 
 def _noted(note: Note) -> str:

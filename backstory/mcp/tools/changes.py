@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
 
 from backstory.ledger.core.events import (
+    ErasureEvent,
     Event,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     PolicyChanged,
+    SharingEvent,
     SummaryUpdated,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.mcp.budget import cut, name_of, quoted
@@ -45,8 +51,10 @@ def of_events(events: Iterable[Event]) -> Iterator[Change]:
                 yield Change(change="section", id=section, before=was.summary, after=becomes.summary)
             case PolicyChanged():
                 yield Change(change="policy", detail=policy_in_words(event, len(POLICY_KEYS)))
-            case _:
+            case SharingEvent() | UpdateEvent() | IdsReserved() | ErasureEvent() | TurnEvent():
                 yield Change(change="other", detail=type(event).__name__)
+            case _:
+                assert_never(event)
 
 
 def _revised(before: Fact, after: Fact) -> Change:
